@@ -1,0 +1,131 @@
+"""What can be typed. Bad usage is exit 2 with one sentence."""
+
+import argparse
+import importlib
+from collections.abc import Callable
+from typing import NoReturn
+
+COMMANDS = {
+    "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
+    "train": "train a project, and watch it here",
+    "runs": "list the runs of a project",
+    "trajectories": "list the trajectories of a run",
+    "models": "list, pull or find models",
+    "new": "make a project, from a sample or empty",
+    "doctor": "check this machine",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}. See `{self.prog} --help`.\n")
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = Parser(prog="python -m engine", description="Atelier's engine.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+    for name, words in COMMANDS.items():
+        command = commands.add_parser(name, help=words, description=words.capitalize() + ".")
+        OPTIONS[name](command)
+        command.set_defaults(command=_late(name))
+    return parser.parse_args(argv)
+
+
+def _late(name: str) -> Callable[[argparse.Namespace], int]:
+    """The command's module is imported when it runs."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        module = importlib.import_module(f"engine.cli.{name}")
+        result: int = module.run(arguments)
+        return result
+
+    return run
+
+
+def _workspace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workspace", help="folder of projects (default: $ATELIER_WORKSPACE or Documents/Atelier)"
+    )
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else")
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    _workspace(parser)
+
+
+def _train(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument("--steps", type=_positive, help="train.steps")
+    parser.add_argument("--seed", type=int, help="train.seed")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="values",
+        help="any setting of project.toml, as train.lr=2e-4; repeatable",
+    )
+    parser.add_argument(
+        "--resume", metavar="RUN", help="go on with this run (id or name) instead of starting one"
+    )
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        help="only measure the untrained model on the training scenarios",
+    )
+    _workspace(parser)
+    _json(parser)
+
+
+def _runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    _json(parser)
+
+
+def _trajectories(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument("--step", type=int, help="only this step")
+    parser.add_argument("--split", choices=["train", "validation"], help="only this split")
+    parser.add_argument("--unscored", action="store_true", help="only unscored ones")
+    parser.add_argument("--search", default="", help="words that must occur")
+    parser.add_argument(
+        "--limit", type=_positive, default=50, help="at most so many rows (default 50)"
+    )
+    _json(parser)
+
+
+def _models(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        required=True, metavar="ACTION", parser_class=Parser, dest="action"
+    )
+    listing = actions.add_parser("list", help="models on this machine, and starters")
+    _json(listing)
+    pull = actions.add_parser("pull", help="bring a model onto this machine")
+    pull.add_argument("name", help="starter name, Hugging Face id or folder")
+    path = actions.add_parser("path", help="print the folder of a model")
+    path.add_argument("name")
+
+
+def _new(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="where the project is made")
+    parser.add_argument("--sample", help="copy this sample (hello, …)")
+
+
+def _positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+OPTIONS = {
+    "serve": _serve,
+    "train": _train,
+    "runs": _runs,
+    "trajectories": _trajectories,
+    "models": _models,
+    "new": _new,
+    "doctor": _json,
+}

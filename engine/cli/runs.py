@@ -1,0 +1,47 @@
+"""`runs`: the runs of a project, newest first; read from disk, no engine needed."""
+
+import argparse
+import time
+from pathlib import Path
+
+from engine.cli.terminal import complain, figure, say, say_json, sparkline, table
+from engine.project import read_toml
+from engine.protocol.problems import AtelierError
+from engine.server.library import Library
+
+
+def run(arguments: argparse.Namespace) -> int:
+    project = Path(arguments.project).expanduser().resolve()
+    try:
+        read_toml(project)
+        runs = Library(project.parent).runs(project)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+    if arguments.json:
+        for found in runs:
+            say_json(found)
+        return 0
+    if not runs:
+        say(f"No run yet. Start one: python -m engine train {arguments.project}")
+        return 0
+    rows = [
+        (
+            found.name,
+            found.kind,
+            found.state,
+            f"{found.step}/{found.steps}",
+            figure(found.rewards[-1] if found.rewards else None),
+            figure(found.validation.mean if found.validation else None),
+            sparkline(found.rewards),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(found.started_at)),
+            found.path,
+        )
+        for found in runs
+    ]
+    say(
+        table(
+            ("run", "kind", "state", "step", "reward", "validation", "", "started", "folder"), rows
+        )
+    )
+    return 0

@@ -1,0 +1,270 @@
+"""`train`: start (or resume) a run on the workspace's engine and watch it to its end.
+
+Exit 0 when it finished, 3 when it was stopped, 1 when it failed. Ctrl C once stops after the step,
+twice at once; the run can be resumed either way.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from engine.cli.terminal import Progress, complain, duration, figure, say, say_json, sparkline
+from engine.client import EngineClient
+from engine.launch.local import default_workspace, find, start
+from engine.protocol.events import (
+    FINAL,
+    CheckpointSaved,
+    DiagnosisChanged,
+    Event,
+    LogWritten,
+    PhaseChanged,
+    PolicyLoaded,
+    ProgressTicked,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    StepFinished,
+    UnknownEvent,
+    ValidationFinished,
+    WarmupFinished,
+    WorkerRestarted,
+)
+from engine.protocol.problems import AtelierError, LaunchError, Problem
+from engine.protocol.records import LIVING, Interval, RunKind, RunSummary
+from engine.protocol.requests import Command, StartRun
+
+FINISHED, FAILED, USAGE, STOPPED = 0, 1, 2, 3
+CODES = {"run.finished": FINISHED, "run.stopped": STOPPED, "run.failed": FAILED}
+PHASES = {
+    "loading": "loading the model",
+    "warming_up": "warming up on demonstrations",
+    "validating": "validating",
+    "rolling_out": "trying",
+    "training": "learning",
+    "publishing": "publishing",
+}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        overrides = read_overrides(arguments)
+    except ValueError as error:
+        complain(Problem(code="usage", message=str(error)), arguments.json)
+        return USAGE
+    try:
+        return asyncio.run(train(arguments, overrides))
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return USAGE if error.problem.code.startswith("config.") else FAILED
+
+
+async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
+    workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
+    project = Path(arguments.project).expanduser().resolve()
+    endpoint = await find(workspace)
+    ours = endpoint is None
+    endpoint = endpoint or await start(workspace)
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        try:
+            summary = await begin(client, arguments, project, overrides)
+            return await Watch(client, summary, arguments.json).until_end()
+        finally:
+            if ours:
+                with contextlib.suppress(LaunchError):
+                    await client.shut_down()
+
+
+async def begin(
+    client: EngineClient, arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
+) -> RunSummary:
+    if not arguments.resume:
+        kind: RunKind = "baseline" if arguments.baseline else "train"
+        request = StartRun(
+            project=str(project), kind=kind, overrides=overrides, key=os.urandom(8).hex()
+        )
+        return await client.start_run(request)
+    runs = await client.runs(str(project))
+    wanted = next((r for r in runs if arguments.resume in (r.id, r.name)), None)
+    if wanted is None:
+        raise AtelierError.of("run.unknown", f"This project has no run {arguments.resume}.")
+    return await client.command(wanted.id, Command(action="resume", steps=arguments.steps))
+
+
+def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`--set train.lr=2e-4`: the value is read as TOML, and as plain text where it is none."""
+    overrides: dict[str, Any] = {}
+    for item in arguments.values:
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise ValueError(f"--set {item} has no value: write KEY=VALUE.")
+        try:
+            overrides[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            overrides[key.strip()] = text
+    for name in ("steps", "seed"):
+        if (value := getattr(arguments, name)) is not None:
+            overrides[f"train.{name}"] = value
+    return overrides
+
+
+class Watch:
+    """Follows one run's events, reconnecting where the stream breaks, until it ends."""
+
+    def __init__(self, client: EngineClient, summary: RunSummary, as_json: bool) -> None:
+        self._client = client
+        self._summary = summary
+        self._json = as_json
+        self._progress = Progress()
+        self._rewards: list[float | None] = []
+        self._times: list[float] = []
+        self._asked = 0
+        self._found: set[str] = set()
+        self._seq = 0
+        self._code: int | None = None
+
+    async def until_end(self) -> int:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            silent = 0
+            while self._code is None:
+                try:
+                    await self._follow()
+                    silent = 0
+                except LaunchError:
+                    silent += 1
+                    if silent > 10:
+                        raise
+                    await asyncio.sleep(1)
+            return self._code
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    async def _follow(self) -> None:
+        async for event in self._client.events(self._summary.id, self._seq):
+            self._seq = event.seq or self._seq
+            if self._json:
+                say_json(event)
+            else:
+                self._tell(event)
+            if isinstance(event, FINAL) and await self._has_ended():
+                self._code = CODES[event.kind]
+                return
+
+    async def _has_ended(self) -> bool:
+        """A resumed run has earlier ends behind it: only the last one counts."""
+        return (await self._client.run(self._summary.id)).state not in LIVING
+
+    def _interrupt(self) -> None:
+        self._asked += 1
+        action = "stop_after_step" if self._asked == 1 else "stop_now"
+        words = "Stopping after this step; Ctrl C again stops at once."
+        sys.stderr.write(f"\n{words if self._asked == 1 else 'Stopping now.'}\n")
+        command = Command(action=action)  # type: ignore[arg-type]
+        self._command = asyncio.create_task(self._client.command(self._summary.id, command))
+
+    def _tell(self, event: Event | UnknownEvent) -> None:
+        if isinstance(event, ProgressTicked):
+            self._progress.show(self._tick(event))
+            return
+        if text := self._words(event):
+            self._progress.clear()
+            say(text)
+
+    def _tick(self, tick: ProgressTicked) -> str:
+        speed = tick.hardware.get("tokens_per_s")
+        parts = [f"step {tick.step} of {self._summary.steps}", PHASES[tick.phase]]
+        parts.append(f"{tick.done}/{tick.total}")
+        parts += [f"{speed:.0f} tokens/s"] if speed else []
+        parts += [f"about {duration(self._left())} left"] if self._times else []
+        return " · ".join(parts)
+
+    def _left(self) -> float:
+        recent = sorted(self._times[-5:])
+        return recent[len(recent) // 2] * (self._summary.steps - len(self._rewards))
+
+    def _words(self, event: Event | UnknownEvent) -> str:
+        match event:
+            case RunStarted(resumed_from=None):
+                return f"Run {event.spec.name} · {event.spec.project} · {event.device}"
+            case RunStarted():
+                return f"Run {event.spec.name} goes on after step {event.resumed_from}"
+            case PolicyLoaded():
+                return (
+                    f"  {event.parameters / 1e6:.0f} M parameters in {event.dtype}, "
+                    f"{event.trainable / 1e6:.1f} M of them learn"
+                )
+            case WarmupFinished():
+                losses = " → ".join(f"{loss:.2f}" for loss in event.losses)
+                return f"  warm-up on {event.examples} demonstrations: loss {losses}"
+            case PhaseChanged(phase="loading"):
+                return "  loading the model"
+            case ValidationFinished():
+                return f"  validation after step {event.step}: {_interval(event.reward)}"
+            case StepFinished():
+                return self._step(event)
+            case DiagnosisChanged():
+                return self._new_findings(event)
+            case CheckpointSaved():
+                return f"  checkpoint {event.checkpoint.path}"
+            case WorkerRestarted():
+                return f"  ! {event.problem.message} Restarting it ({event.attempt} of 3)."
+            case LogWritten():
+                return f"  {event.text}"
+            case RunFinished():
+                return self._closing(event)
+            case RunStopped():
+                return f"Stopped at step {event.step}. {event.reason} {self._resume_words()}"
+            case RunFailed():
+                return f"Failed at step {event.step}. {event.problem} {self._resume_words()}"
+            case _:
+                return ""
+
+    def _new_findings(self, event: DiagnosisChanged) -> str:
+        """A finding is said when it appears, not at every step that it holds."""
+        new = [f for f in event.findings if f.code not in self._found]
+        self._found = {f.code for f in event.findings}
+        return "\n".join(f"  ! {f.title} {f.words} {f.suggestion}" for f in new)
+
+    def _step(self, event: StepFinished) -> str:
+        reward = event.metrics.get("reward/mean")
+        self._rewards.append(reward)
+        self._times.append(event.metrics.get("time_s/step", 0.0))
+        unscored = event.metrics.get("unscored", 0)
+        tail = f" · {unscored:.0f} unscored" if unscored else ""
+        tail += f" · skipped: {event.reason}" if event.skipped else ""
+        return (
+            f"step {event.step:>3} of {self._summary.steps}  reward {figure(reward)}  "
+            f"{sparkline(self._rewards)}  {duration(self._times[-1])}{tail}"
+        )
+
+    def _closing(self, event: RunFinished) -> str:
+        lines = [f"Finished {event.step} steps in {duration(event.seconds)}."]
+        if event.reward_last is not None:
+            lines.append(
+                f"  training reward {figure(event.reward_first)} → {figure(event.reward_last)}"
+            )
+        if event.validation and event.step:
+            before, after = _interval(event.baseline), _interval(event.validation)
+            lines.append(f"  validation      {before} → {after}")
+        elif event.validation:
+            lines.append(f"  solved before training: {_interval(event.validation)}")
+        lines.append(f"  everything is in {self._summary.path}")
+        return "\n".join(lines)
+
+    def _resume_words(self) -> str:
+        project = self._summary.project_path
+        return f"\nGo on with: python -m engine train {project} --resume {self._summary.name}"
+
+
+def _interval(value: Interval | None) -> str:
+    if value is None:
+        return "nothing could be scored"
+    return f"{figure(value.mean)} ({figure(value.low)} to {figure(value.high)})"

@@ -1,0 +1,233 @@
+"""Typed calls to a living engine, and its event stream. Studio and CLI use nothing else.
+
+Raises `Refused` (the engine's own problem) for anything it declines, and `LaunchError` with code
+`engine.unreachable` when nobody answers.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from engine.protocol.config import ProjectConfig
+from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.problems import LaunchError, Problem, Refused
+from engine.protocol.records import (
+    Check,
+    Forecast,
+    ModelInfo,
+    ProjectView,
+    RunSummary,
+    Sample,
+    Split,
+    Trajectory,
+)
+from engine.protocol.requests import (
+    Command,
+    CreateProject,
+    EditProject,
+    EngineInfo,
+    GroupPage,
+    ScenarioPage,
+    Siblings,
+    StartRun,
+    TrajectoryPage,
+    TrajectoryQuery,
+    WriteScenarios,
+)
+
+T = TypeVar("T", bound=BaseModel)
+
+SILENCE_S = 20.0
+"""The stream carries a comment every 5 s: this long without a byte, the engine is gone."""
+
+
+class EngineClient:
+    """One engine, one token. Use as an async context manager, inside one event loop."""
+
+    def __init__(self, port: int, token: str, timeout_s: float = 30.0) -> None:
+        self.port = port
+        self._http = httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(timeout_s, connect=5.0),
+            trust_env=False,  # a proxy must never see loopback traffic
+        )
+
+    async def __aenter__(self) -> "EngineClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    # The engine itself
+
+    async def info(self) -> EngineInfo:
+        return await self._ask("GET", "/engine", EngineInfo)
+
+    async def shut_down(self) -> None:
+        """Ask the engine to stop its runs after what is acknowledged, and exit."""
+        await self._send("POST", "/engine/shutdown")
+
+    async def doctor(self) -> list[Check]:
+        return await self._list("/doctor", Check)
+
+    async def models(self) -> list[ModelInfo]:
+        return await self._list("/models", ModelInfo)
+
+    # Projects
+
+    async def samples(self) -> list[Sample]:
+        return await self._list("/samples", Sample)
+
+    async def projects(self) -> list[ProjectView]:
+        """Every project in the workspace."""
+        return await self._list("/projects", ProjectView)
+
+    async def project(self, path: str) -> ProjectView:
+        return await self._ask("GET", "/project", ProjectView, params={"path": path})
+
+    async def create_project(self, request: CreateProject) -> ProjectView:
+        return await self._ask("POST", "/projects", ProjectView, body=request)
+
+    async def edit_project(self, path: str, request: EditProject) -> ProjectView:
+        """Raises Refused with the file's problems when the result would not parse."""
+        return await self._ask("PUT", "/project", ProjectView, body=request, params={"path": path})
+
+    async def check_config(self, values: dict[str, Any]) -> list[Problem]:
+        """What would be wrong with these dotted values; nothing is written."""
+        response = await self._send("POST", "/config/check", json={"values": values})
+        return TypeAdapter(list[Problem]).validate_json(response.content)
+
+    async def config_schema(self) -> dict[str, Any]:
+        return ProjectConfig.model_json_schema()
+
+    async def scenarios(
+        self, path: str, split: Split, offset: int = 0, limit: int = 200
+    ) -> ScenarioPage:
+        params = {"path": path, "split": split, "offset": offset, "limit": limit}
+        return await self._ask("GET", "/scenarios", ScenarioPage, params=params)
+
+    async def write_scenarios(
+        self, path: str, split: Split, request: WriteScenarios
+    ) -> ProjectView:
+        params = {"path": path, "split": split}
+        return await self._ask("PUT", "/scenarios", ProjectView, body=request, params=params)
+
+    async def forecast(self, path: str) -> Forecast:
+        return await self._ask("GET", "/forecast", Forecast, params={"path": path})
+
+    # Runs
+
+    async def runs(self, project: str | None = None) -> list[RunSummary]:
+        """Newest first; of one project folder, or of all that the engine knows."""
+        return await self._list(
+            "/runs", RunSummary, params={"project": project} if project else None
+        )
+
+    async def start_run(self, request: StartRun) -> RunSummary:
+        return await self._ask("POST", "/runs", RunSummary, body=request)
+
+    async def run(self, run_id: str) -> RunSummary:
+        return await self._ask("GET", f"/runs/{run_id}", RunSummary)
+
+    async def command(self, run_id: str, command: Command) -> RunSummary:
+        return await self._ask("POST", f"/runs/{run_id}/command", RunSummary, body=command)
+
+    async def trajectories(self, run_id: str, query: TrajectoryQuery) -> TrajectoryPage:
+        return await self._ask("POST", f"/runs/{run_id}/trajectories", TrajectoryPage, body=query)
+
+    async def trajectory(self, run_id: str, trajectory_id: str) -> Trajectory:
+        return await self._ask("GET", f"/runs/{run_id}/trajectories/{trajectory_id}", Trajectory)
+
+    async def groups(self, run_id: str, query: TrajectoryQuery) -> GroupPage:
+        """Groups that hold a match of the query's filters, newest first."""
+        return await self._ask("POST", f"/runs/{run_id}/groups", GroupPage, body=query)
+
+    async def siblings(self, run_id: str, split: Split, step: int, group: int) -> Siblings:
+        return await self._ask("GET", f"/runs/{run_id}/groups/{split}/{step}/{group}", Siblings)
+
+    async def log(self, run_id: str) -> str:
+        """The end of the run's log: what engine, policy and agents wrote."""
+        return (await self._send("GET", f"/runs/{run_id}/log")).text
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event | UnknownEvent]:
+        """Replay from `after`, then follow, until the engine closes the stream or falls silent.
+
+        Events with a `seq` arrive once and in order: the caller keeps the last one it has used and
+        asks again from there.
+        """
+        timeout = httpx.Timeout(SILENCE_S, connect=5.0)
+        path = f"/runs/{run_id}/events"
+        try:
+            async with self._http.stream(
+                "GET", path, params={"after": after}, timeout=timeout
+            ) as response:
+                if response.status_code != httpx.codes.OK:
+                    await response.aread()
+                    raise _refusal(response)
+                async for line in response.aiter_lines():
+                    if line.startswith("data:"):
+                        yield decode(line[5:].strip())
+        except httpx.TransportError as error:
+            raise _unreachable(error) from error
+
+    # Transport
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        body: BaseModel | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> T:
+        json_body = body.model_dump(mode="json") if body else None
+        response = await self._send(method, path, json=json_body, params=params)
+        return answer.model_validate_json(response.content)
+
+    async def _list(
+        self, path: str, item: type[T], params: dict[str, Any] | None = None
+    ) -> list[T]:
+        response = await self._send("GET", path, params=params)
+        return TypeAdapter(list[item]).validate_json(response.content)  # type: ignore[valid-type]
+
+    async def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            response = await self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            raise _unreachable(error) from error
+        if response.is_error:
+            raise _refusal(response)
+        return response
+
+
+def _refusal(response: httpx.Response) -> Refused:
+    try:
+        return Refused(Problem.model_validate(json.loads(response.content)))
+    except (ValueError, ValidationError):
+        return Refused.of(
+            f"engine.http_{response.status_code}",
+            f"The engine answered {response.status_code} to {response.request.url.path}.",
+            detail=response.text[:2000],
+        )
+
+
+def _unreachable(error: httpx.TransportError) -> LaunchError:
+    return LaunchError.of(
+        "engine.unreachable",
+        "The engine does not answer.",
+        "It is tried again by itself; a run that lives goes on without the window.",
+        detail=f"{type(error).__name__}: {error}",
+    )

@@ -1,0 +1,1 @@
+"""Find or start an engine. `local` is this machine."""

@@ -1,0 +1,163 @@
+"""Find the living engine of a workspace on this machine, or start one; prove it before trusting it.
+
+The engine's discovery file (0600, in a 0700 folder) holds port and token. Whoever answers on the
+port must first show, by an HMAC over our nonce, that it knows the token; only then is the token
+ever sent.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import platformdirs
+
+from engine.protocol import API_VERSION
+from engine.protocol.problems import LaunchError
+from engine.protocol.requests import Handshake
+
+START_TIMEOUT_S = 60.0
+PROOF_PATH = "/proof"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a proven engine listens."""
+
+    port: int
+    token: str
+    pid: int
+    workspace: Path
+
+
+def default_workspace() -> Path:
+    """`$ATELIER_WORKSPACE`, else the folder `Atelier` in the user's documents."""
+    chosen = os.environ.get("ATELIER_WORKSPACE")
+    return Path(chosen) if chosen else Path(platformdirs.user_documents_dir()) / "Atelier"
+
+
+def runtime_dir() -> Path:
+    """The user's private folder for sockets, locks and discovery files: 0700, ours, no link."""
+    session = os.environ.get("XDG_RUNTIME_DIR")  # unset on servers and in containers
+    state = Path(platformdirs.user_state_dir("atelier"))
+    path = Path(session) / "atelier" if session else state / "runtime"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = path.lstat()
+    if path.is_symlink() or status.st_uid != os.getuid():
+        raise LaunchError.of(
+            "engine.unsafe_folder",
+            f"The folder {path} belongs to somebody else or is a link.",
+            "Remove it, or set XDG_RUNTIME_DIR to a folder of your own.",
+        )
+    path.chmod(0o700)
+    return path
+
+
+def discovery_file(workspace: Path) -> Path:
+    name = hashlib.sha256(str(workspace.resolve()).encode()).hexdigest()[:16]
+    return runtime_dir() / f"engine-{name}.json"
+
+
+def proof(token: str, nonce: str) -> str:
+    """What a server that knows the token answers to a nonce."""
+    return hmac.new(token.encode(), f"atelier-engine:{nonce}".encode(), "sha256").hexdigest()
+
+
+async def find(workspace: Path) -> Endpoint | None:
+    """The proven living engine of this workspace, or None. A stale file is simply not believed."""
+    try:
+        record = json.loads(discovery_file(workspace).read_text())
+        endpoint = Endpoint(
+            record["port"], record["token"], record["pid"], Path(record["workspace"])
+        )
+        major = record["api"][0]
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return None
+    if not await _proves(endpoint):
+        return None
+    if major != API_VERSION[0]:
+        raise LaunchError.of(
+            "engine.other_version",
+            f"An engine of another version (process {endpoint.pid}) holds this workspace.",
+            "Let its run finish with the studio it came with, or stop it, then start again.",
+        )
+    return endpoint
+
+
+async def start(workspace: Path, python: str | None = None) -> Endpoint:
+    """Start an engine that outlives us; returns when it can be called.
+
+    Raises LaunchError with the end of what the engine said when it does not come up.
+    """
+    workspace.mkdir(parents=True, exist_ok=True)
+    logs = Path(platformdirs.user_log_dir("atelier"))
+    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log_path = logs / "engine.log"
+    with log_path.open("ab") as log:
+        position = log.tell()
+        process = subprocess.Popen(  # noqa: ASYNC220 - returns at once; output is read below
+            [python or sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            cwd=Path(__file__).parents[2],
+        )
+    line = await _first_line(process)
+    try:
+        Handshake.model_validate_json(line)
+    except ValueError:
+        if endpoint := await find(workspace):  # somebody else was quicker
+            return endpoint
+        raise _not_started(log_path, position, process.poll()) from None
+    endpoint = await find(workspace)
+    if endpoint is None:
+        raise _not_started(log_path, position, process.poll())
+    return endpoint
+
+
+async def find_or_start(workspace: Path, python: str | None = None) -> Endpoint:
+    return await find(workspace) or await start(workspace, python)
+
+
+async def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdout is not None
+    reading = asyncio.to_thread(process.stdout.readline)
+    try:
+        return await asyncio.wait_for(reading, START_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        return b""
+
+
+async def _proves(endpoint: Endpoint) -> bool:
+    nonce = secrets.token_hex(16)
+    url = f"http://127.0.0.1:{endpoint.port}{PROOF_PATH}"
+    try:
+        async with httpx.AsyncClient(timeout=5.0, trust_env=False) as http:
+            answer = await http.get(url, params={"nonce": nonce})
+    except httpx.HTTPError:
+        return False
+    return hmac.compare_digest(answer.text, proof(endpoint.token, nonce))
+
+
+def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError:
+    with log_path.open("rb") as log:
+        log.seek(position)
+        said = log.read().decode(errors="replace")[-4000:]
+    last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
+    ended = f" (exit {code})" if code is not None else ""
+    return LaunchError.of(
+        "engine.not_started",
+        f"The engine did not start{ended}: {last}",
+        "Run `python -m engine doctor`, or read the log.",
+        where=str(log_path),
+        detail=said,
+    )

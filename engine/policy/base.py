@@ -1,0 +1,113 @@
+"""The interface of a policy, shaped like Tinker's: load, sample, forward_backward, optim_step,
+publish, save, restore. Token ids go in, token ids and log-probabilities come out; text is not its
+business. `TorchPolicy` (worker.py) is one; a cluster can be another.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.protocol.config import Algorithm, ModelConfig
+
+
+class Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PolicySpec(Value):
+    """What a policy needs to be built."""
+
+    model_path: str
+    model: ModelConfig
+    seed: int
+    lr: float
+    max_grad_norm: float
+    batch_tokens: int
+
+
+class PolicyInfo(Value):
+    parameters: int
+    trainable: int
+    dtype: str
+    device: str
+    seconds: float
+    """Time it took to load."""
+
+
+class SampleRequest(Value):
+    """One completion to sample."""
+
+    tokens: list[int]
+    """The prompt."""
+    max_tokens: int
+    temperature: float = 1.0
+    """0 takes the likeliest token; its log-prob is then that of temperature 1."""
+    top_p: float = 1.0
+    stop_tokens: list[int] = Field(default_factory=list)
+    seed: int
+    top_logprobs: int = 0
+
+
+class SampledToken(NamedTuple):
+    token: int
+    logprob: float
+    """Natural log-probability under the distribution it was drawn from."""
+    top: list[tuple[int, float]]
+
+
+class TrainItem(Value):
+    """One token sequence to learn from."""
+
+    tokens: list[int]
+    spans: list[tuple[int, int]]
+    """Half-open ranges of trained tokens; never starts at 0."""
+    logprobs: list[float] = Field(default_factory=list)
+    """The sampler's, one per trained token; not needed for `supervised`."""
+    advantage: float = 1.0
+
+
+class TrainBatch(Value):
+    """All sequences of one optimizer step, or a part of them."""
+
+    items: list[TrainItem]
+    objective: Literal["policy_gradient", "supervised"] = "policy_gradient"
+    algorithm: Algorithm = Algorithm()
+    temperature: float = 1.0
+    """The one that the tokens were sampled at."""
+    normaliser: int
+    """Trained tokens of the whole step: the loss is their mean, however the step is split."""
+
+
+class Policy(Protocol):
+    """Raises PolicyError for what goes wrong inside, ChildDied when its process is gone."""
+
+    version: int
+    """Number of updates behind the published weights."""
+
+    async def load(self, spec: PolicySpec) -> PolicyInfo: ...
+
+    def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+        """Tokens as they come, in small lists; many requests run at once."""
+        ...
+
+    async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+        """Accumulate gradients. Returns metrics over the trained tokens of the batch."""
+        ...
+
+    async def optim_step(self, lr: float) -> dict[str, float]:
+        """Clip, update, clear. Returns `grad_norm`."""
+        ...
+
+    async def publish(self, version: int) -> dict[str, float]:
+        """Make the trained adapter what `sample` uses, verified on a probe (`publish_gap`)."""
+        ...
+
+    async def save(self, folder: Path) -> None:
+        """Write adapter (PEFT layout) and optimizer state as safetensors into an empty folder."""
+        ...
+
+    async def restore(self, folder: Path) -> None: ...
+
+    async def close(self) -> None: ...

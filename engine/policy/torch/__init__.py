@@ -1,0 +1,1 @@
+"""The policy in PyTorch and PEFT, on any device, in a process of its own."""

@@ -1,0 +1,195 @@
+"""Base weights and the LoRA adapter that learns."""
+
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils import set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging
+
+from engine.policy.base import PolicySpec
+from engine.policy.torch.loss import SelectedLogProb
+from engine.protocol.config import ModelConfig
+from engine.protocol.problems import ModelError
+
+ADAPTER_FILE = "adapter_model.safetensors"
+PROBE_TOKENS = 48
+
+
+def pick_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def pick_dtype(wanted: str, device: torch.device) -> torch.dtype:
+    """The frozen weights' precision; bfloat16 only where it is native (else 30–200× slower)."""
+    if wanted != "auto":
+        return getattr(torch, wanted)
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if native else torch.float32
+
+
+class LoraModel:
+    """One base model with a trained adapter. Sampler and trainer run the same weights through it.
+
+    The adapter is not folded into the base for sampling: in bfloat16 the rounding of folded weights
+    moves log-probs by 0.1 to 0.2 nats per token, several times what the two forwards differ by.
+    """
+
+    def __init__(self, spec: PolicySpec) -> None:
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        self.device = pick_device()
+        self.dtype = pick_dtype(spec.model.dtype, self.device)
+        base = _load_base(spec.model_path, self.dtype).to(self.device)
+        _refuse_unusual_head(base)
+        torch.manual_seed(spec.seed)
+        self.trained: PeftModel = get_peft_model(base, _lora_config(spec.model))
+        self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
+        self.eos_tokens = _eos_tokens(base)
+
+    @property
+    def sampler(self) -> PreTrainedModel:
+        """The model as `Sampler` calls it: with the adapter, without gradients."""
+        return self.trained.get_base_model()  # type: ignore[return-value]
+
+    @property
+    def adapter(self) -> dict[str, nn.Parameter]:
+        return {n: p for n, p in self.trained.named_parameters() if p.requires_grad}
+
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.trained.parameters())
+
+    def hidden(self, tokens_BT: Tensor) -> Tensor:
+        """Final hidden states [B, T, H] of right-padded rows, with the adapter and gradients."""
+        base = self.trained.get_base_model()
+        return base.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state
+
+    def selected_logprobs(
+        self, hidden_MH: Tensor, targets_M: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies [M] of the targets."""
+        head = self.trained.get_base_model().get_output_embeddings().weight
+        return SelectedLogProb.apply(hidden_MH, head, targets_M, temperature)  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def publish_gap(self) -> float:
+        """Mean |Δ log-prob| between the trainer's scoring and cached decoding of a fixed probe."""
+        generator = torch.Generator().manual_seed(0)
+        vocabulary = self.sampler.config.get_text_config().vocab_size
+        probe_BT = torch.randint(vocabulary, (1, PROBE_TOKENS), generator=generator).to(self.device)
+        half = PROBE_TOKENS // 2
+        prefix = self.sampler(input_ids=probe_BT[:, :half], use_cache=True)
+        rest = self.sampler(input_ids=probe_BT[:, half:], past_key_values=prefix.past_key_values)
+        decoded_TV = rest.logits[0, :-1].float().log_softmax(-1)
+        targets_T = probe_BT[0, half + 1 :]
+        decoded_T = decoded_TV.gather(-1, targets_T[:, None]).squeeze(-1)
+        hidden_TH = self.hidden(probe_BT)[0, half:-1]
+        scored_T, _ = self.selected_logprobs(hidden_TH, targets_T, 1.0)
+        return (decoded_T - scored_T).abs().mean().item()
+
+    def save_adapter(self, folder: Path, base_name: str) -> None:
+        """A plain PEFT folder, loadable by peft, transformers and vLLM."""
+        self.trained.peft_config["default"].base_model_name_or_path = base_name
+        self.trained.save_pretrained(
+            folder,
+            safe_serialization=True,
+            save_embedding_layers=False,  # "auto" asks the hub about the base model
+        )
+        (folder / "README.md").unlink(missing_ok=True)
+
+    def load_adapter(self, folder: Path) -> None:
+        set_peft_model_state_dict(self.trained, load_file(folder / ADAPTER_FILE))
+
+
+class AdapterOptimizer:
+    """AdamW (0.9, 0.99), no weight decay, on the adapter in float32."""
+
+    def __init__(self, parameters: dict[str, nn.Parameter], lr: float, max_norm: float) -> None:
+        self._parameters = parameters
+        self._max_norm = max_norm
+        self._adam = torch.optim.AdamW(
+            parameters.values(), lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0
+        )
+
+    def step(self, lr: float) -> float:
+        """Clip to the norm, update, clear; returns the norm before clipping."""
+        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self._max_norm)
+        for group in self._adam.param_groups:
+            group["lr"] = lr
+        self._adam.step()
+        self.clear()
+        return norm.item()
+
+    def clear(self) -> None:
+        self._adam.zero_grad(set_to_none=True)
+
+    def save(self, file: Path) -> None:
+        tensors = {}
+        for name, parameter in self._parameters.items():
+            for key, value in self._adam.state.get(parameter, {}).items():
+                tensors[f"{name}/{key}"] = value.detach().cpu().contiguous()
+        save_file(tensors, file)
+
+    def load(self, file: Path) -> None:
+        saved = load_file(file)
+        for name, parameter in self._parameters.items():
+            keys = ("step", "exp_avg", "exp_avg_sq")
+            if f"{name}/step" in saved:
+                state = {key: saved[f"{name}/{key}"].clone() for key in keys}
+                self._adam.state[parameter] = {
+                    k: v if k == "step" else v.to(parameter.device) for k, v in state.items()
+                }
+
+
+def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            attn_implementation="sdpa",
+        ).eval()
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError.of(
+            "model.not_loadable",
+            f"The model cannot be loaded: {str(error).splitlines()[0][:300]}",
+            "Take a causal language model that transformers knows.",
+            where=path,
+            detail=str(error)[:4000],
+        ) from error
+
+
+def _refuse_unusual_head(model: PreTrainedModel) -> None:
+    config = model.config.get_text_config()
+    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
+        if getattr(config, name, None) not in (None, 1, 1.0):
+            raise ModelError.of(
+                "model.unusual_head",
+                f"This model changes its logits after the head ({name}), which the exact trainer "
+                "does not compute yet.",
+                "Take a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+            )
+
+
+def _lora_config(model: ModelConfig) -> LoraConfig:
+    return LoraConfig(
+        r=model.rank,
+        lora_alpha=model.alpha,  # type: ignore[arg-type]
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def _eos_tokens(model: PreTrainedModel) -> list[int]:
+    eos = model.generation_config.eos_token_id if model.generation_config else None
+    eos = eos if eos is not None else model.config.get_text_config().eos_token_id
+    return [] if eos is None else [eos] if isinstance(eos, int) else list(eos)

@@ -1,0 +1,191 @@
+"""The policy process: `python -m engine.policy.torch.serve LINE LIFE`.
+
+One thread computes; one reads requests; one waits for the life pipe to end. While attempts are
+being sampled, new requests join between decode steps.
+"""
+
+import json
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.policy.base import PolicyInfo, PolicySpec, SampledToken, SampleRequest, TrainBatch
+from engine.policy.torch.model import AdapterOptimizer, LoraModel
+from engine.policy.torch.sampler import Sampler
+from engine.policy.torch.trainer import forward_backward
+from engine.protocol.problems import AtelierError, PolicyError, Problem
+
+GATHER_S = 0.004
+"""After a first request, how long the line must be quiet before its cohort starts."""
+
+PUBLISH_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.15, torch.float16: 0.05}
+"""Mean |Δ log-prob| allowed between trainer and sampler on the probe, by precision."""
+
+
+class PolicyServer:
+    """Executes requests one after another; sampling is the only one that overlaps itself."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._inbox: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._parts: dict[int, list[SampledToken]] = {}
+        self._ended: dict[int, str] = {}
+        self._model: LoraModel | None = None
+
+    def run(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+        while True:
+            busy = self._model is not None and self._sampler.busy
+            message = self._next(block=not busy)
+            if message is None:
+                self._sampler.step()
+                self._flush()
+                continue
+            self._handle(message)
+            while busy_message := self._next(block=False, wait_s=GATHER_S):
+                self._handle(busy_message)
+
+    def _next(self, block: bool, wait_s: float = 0.0) -> dict[str, Any] | None:
+        try:
+            return self._inbox.get(block or wait_s > 0, None if block else wait_s)
+        except queue.Empty:
+            return None
+
+    def _read(self) -> None:
+        with self._line.makefile("rb") as lines:
+            for line in lines:
+                self._inbox.put(json.loads(line))
+        os._exit(0)
+
+    def _send(self, number: int, kind: str, value: Any) -> None:
+        self._line.sendall(json.dumps({"id": number, kind: value}).encode() + b"\n")
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        number, op = message["id"], message["op"]
+        try:
+            answer = getattr(self, f"_op_{op}")(number, message)
+            if answer is not None:
+                self._send(number, "ok", answer)
+        except AtelierError as error:
+            self._send(number, "error", error.problem.model_dump())
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            self._send(number, "error", _out_of_memory(op, error).model_dump())
+
+    def _op_load(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        spec = PolicySpec.model_validate(message["spec"])
+        begun = time.monotonic()
+        self._spec = spec
+        self._model = model = LoraModel(spec)
+        self._optimizer = AdapterOptimizer(model.adapter, spec.lr, spec.max_grad_norm)
+        self._sampler = Sampler(model.sampler, model.eos_tokens, self._deliver)
+        return PolicyInfo(
+            parameters=model.parameters(),
+            trainable=sum(p.numel() for p in model.adapter.values()),
+            dtype=str(model.dtype).removeprefix("torch."),
+            device=_device_words(model.device),
+            seconds=time.monotonic() - begun,
+        ).model_dump()
+
+    def _op_sample(self, number: int, message: dict[str, Any]) -> None:
+        self._loaded()
+        self._sampler.add(number, SampleRequest.model_validate(message["request"]))
+
+    def _op_cancel(self, number: int, message: dict[str, Any]) -> None:
+        if self._model:
+            self._sampler.cancel(number)
+
+    def _op_forward_backward(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        model = self._loaded()
+        batch = TrainBatch.model_validate(message["batch"])
+
+        def progress(done: int, total: int) -> None:
+            self._send(number, "part", {"done": done, "total": total})
+
+        return forward_backward(model, batch, self._spec.batch_tokens, progress)
+
+    def _op_optim_step(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        self._loaded()
+        return {"grad_norm": self._optimizer.step(message["lr"])}
+
+    def _op_publish(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        model = self._loaded()
+        gap = model.publish_gap()
+        if not gap <= PUBLISH_TOLERANCE[model.dtype]:
+            raise PolicyError.of(
+                "policy.publish_differs",
+                f"After publishing, sampler and trainer differ by {gap:.3g} nats per token.",
+                "The adapter may have diverged: lower train.lr and resume from a checkpoint.",
+            )
+        return {"publish_gap": gap}
+
+    def _op_save(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        model, folder = self._loaded(), Path(message["folder"])
+        model.save_adapter(folder / "adapter", message["base_name"])
+        (folder / "trainer").mkdir()
+        self._optimizer.save(folder / "trainer" / "optimizer.safetensors")
+        return {}
+
+    def _op_restore(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        model, folder = self._loaded(), Path(message["folder"])
+        model.load_adapter(folder / "adapter")
+        self._optimizer.clear()
+        self._optimizer.load(folder / "trainer" / "optimizer.safetensors")
+        return {}
+
+    def _loaded(self) -> LoraModel:
+        if self._model is None:
+            raise PolicyError.of("policy.not_loaded", "The policy has no model yet.")
+        return self._model
+
+    def _deliver(self, number: int, token: SampledToken, finish: str | None) -> None:
+        self._parts.setdefault(number, []).append(token)
+        if finish:
+            self._ended[number] = finish
+
+    def _flush(self) -> None:
+        """Send the tokens of this decode step; a finished request gets its answer."""
+        for number, tokens in self._parts.items():
+            self._send(number, "part", {"tokens": tokens})
+            if finish := self._ended.pop(number, None):
+                self._send(number, "ok", {"finish": finish})
+        self._parts.clear()
+
+
+def _out_of_memory(op: str, error: BaseException) -> Problem:
+    return Problem(
+        code="policy.out_of_memory",
+        message=f"Memory ran out during {op}.",
+        hint="Halve train.batch_tokens, then model.max_context or train.groups, and resume.",
+        detail=str(error)[:2000],
+    )
+
+
+def _device_words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU · {os.cpu_count()} cores"
+
+
+def _exit_with_engine(life: int) -> None:
+    os.read(life, 1)
+    os._exit(0)
+
+
+def main() -> None:
+    line, life = int(sys.argv[1]), int(sys.argv[2])
+    threading.Thread(target=_exit_with_engine, args=(life,), daemon=True).start()
+    torch.set_num_threads(
+        len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    )
+    PolicyServer(socket.socket(fileno=line)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The torch policy as the engine sees it: the `Policy` interface over its child process."""
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from engine.child import Child
+from engine.policy.base import (
+    PolicyInfo,
+    PolicySpec,
+    SampledToken,
+    SampleRequest,
+    TrainBatch,
+)
+
+Progress = Callable[[int, int], None]
+
+
+class TorchPolicy:
+    """Owns one policy process. Make it with `start`, end it with `close`."""
+
+    def __init__(self, child: Child, base_name: str) -> None:
+        self._child = child
+        self._base_name = base_name
+        self.version = 0
+        self.on_progress: Progress = lambda done, total: None
+
+    @classmethod
+    async def start(cls, log: Path, base_name: str) -> "TorchPolicy":
+        argv = [sys.executable, "-m", "engine.policy.torch.serve"]
+        environment = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        root = Path(__file__).parents[2]
+        child = await Child.spawn("policy", argv, cwd=root, log=log, environment=environment)
+        return cls(child, base_name)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    async def load(self, spec: PolicySpec) -> PolicyInfo:
+        return PolicyInfo.model_validate(await self._child.ask("load", spec=spec.model_dump()))
+
+    async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+        async for part in self._child.stream("sample", request=request.model_dump()):
+            if "tokens" in part:
+                yield [SampledToken(t, p, [(i, q) for i, q in top]) for t, p, top in part["tokens"]]
+
+    async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+        answer: dict[str, Any] = {}
+        async for answer in self._child.stream("forward_backward", batch=batch.model_dump()):
+            if "done" in answer:
+                self.on_progress(answer["done"], answer["total"])
+        return answer
+
+    async def optim_step(self, lr: float) -> dict[str, float]:
+        return await self._child.ask("optim_step", lr=lr)
+
+    async def publish(self, version: int) -> dict[str, float]:
+        answer = await self._child.ask("publish")
+        self.version = version
+        return answer
+
+    async def save(self, folder: Path) -> None:
+        await self._child.ask("save", folder=str(folder), base_name=self._base_name)
+
+    async def restore(self, folder: Path) -> None:
+        await self._child.ask("restore", folder=str(folder))
+
+    async def close(self) -> None:
+        await self._child.close()

@@ -1,0 +1,372 @@
+"""A project folder ↔ typed objects. Reading never changes a file; writing is atomic.
+
+`project.toml`, the scenario files and the agent belong to the user: whatever is wrong in them is
+said with file and line, and nothing is lost.
+"""
+
+import difflib
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from engine.protocol.config import ProjectConfig
+from engine.protocol.problems import ConfigError, Problem
+from engine.protocol.records import Sample, Scenario, Split, SplitInfo
+
+FILE = "project.toml"
+SAMPLES = Path(__file__).parents[1] / "resources" / "samples"
+TITLE_KEYS = ("title", "name", "question", "task", "prompt", "input", "text")
+
+
+# project.toml
+
+
+def load_config(project: Path, overrides: dict[str, Any] | None = None) -> ProjectConfig:
+    """Read and check project.toml, with dotted overrides on top. Raises ConfigError."""
+    text = read_toml(project)
+    values = _parse(text)
+    for key, value in (overrides or {}).items():
+        _put(values, key, value)
+    if problems := config_problems(values, text):
+        raise ConfigError(problems[0])
+    return ProjectConfig.model_validate(values)
+
+
+def read_toml(project: Path) -> str:
+    """The text of project.toml. Raises ConfigError where there is none, or no text."""
+    file = project / FILE
+    try:
+        return file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError.of(
+            "project.missing",
+            f"{project} is no project: it has no {FILE}.",
+            "Name a folder with a project.toml, or copy a sample.",
+            where=str(file),
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError.of(
+            "project.not_utf8", f"{FILE} is not UTF-8.", "Save it as UTF-8.", where=str(file)
+        ) from error
+    except OSError as error:
+        raise ConfigError.of(
+            "project.unreadable", f"{FILE} cannot be read: {error.strerror}.", where=str(file)
+        ) from error
+
+
+def check_text(text: str) -> list[Problem]:
+    """Everything wrong with this project.toml."""
+    try:
+        return config_problems(_parse(text), text)
+    except ConfigError as error:
+        return [error.problem]
+
+
+def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
+    """Everything wrong with these values; `text` gives the lines."""
+    try:
+        ProjectConfig.model_validate(values)
+    except ValidationError as error:
+        return [_config_problem(detail, text) for detail in error.errors()]
+    return []
+
+
+def edit_text(text: str, values: dict[str, Any]) -> str:
+    """Set dotted keys (None removes one) and keep comments, order and spacing of the rest."""
+    document = tomlkit.parse(text)
+    for key, value in values.items():
+        _put(document, key, value)
+    return tomlkit.dumps(document)
+
+
+def write_toml(project: Path, text: str) -> None:
+    """Replace project.toml. Raises ConfigError with the first problem of the text."""
+    if problems := check_text(text):
+        raise ConfigError(problems[0])
+    write_atomically(project / FILE, text)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        words, _, place = str(error).partition(" (at ")
+        raise ConfigError.of(
+            "config.bad_toml",
+            f"{words}.",
+            "Mend the line; strings need quotes.",
+            where=f"{FILE}, {place.rstrip(')')}" if place else FILE,
+        ) from error
+
+
+def _put(values: Any, key: str, value: Any) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        if not isinstance(values, dict):
+            raise _no_such(key)
+        if section not in values:
+            if value is None:
+                return
+            values[section] = {} if type(values) is dict else tomlkit.table()
+        values = values[section]
+    if not isinstance(values, dict):
+        raise _no_such(key)
+    if value is None:
+        values.pop(name, None)
+    else:
+        values[name] = value
+
+
+def _no_such(key: str) -> ConfigError:
+    return ConfigError.of("config.unknown_key", f"There is no setting {key}.", where=key)
+
+
+def _config_problem(detail: ErrorDetails, text: str) -> Problem:
+    path = [str(part) for part in detail["loc"] if not _is_variant(str(part))]
+    line = _line_of(text, path)
+    where = f"{FILE}, line {line}" if line else ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(path, where)
+    words = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return Problem(
+        code="config.bad_value",
+        message=f"{'.'.join(path)} {words}.",
+        hint=_field_words(path),
+        where=where,
+        detail=".".join(path),
+    )
+
+
+def _unknown_key(path: list[str], where: str) -> Problem:
+    *sections, name = path
+    model = _model_at(sections)
+    known = list(model.model_fields) if model else []
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    section = f" in [{'.'.join(sections)}]" if sections else ""
+    hint = f"Did you mean `{near[0]}`?" if near else f"Known are {', '.join(known)}."
+    return Problem(
+        code="config.unknown_key",
+        message=f"There is no `{name}`{section}.",
+        hint=hint,
+        where=where,
+        detail=".".join(path),
+    )
+
+
+def _model_at(path: Iterable[str]) -> type[BaseModel] | None:
+    model: type[BaseModel] = ProjectConfig
+    for part in path:
+        field = model.model_fields.get(part)
+        options = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
+        found = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if not found:
+            return None
+        model = found[0]
+    return model
+
+
+def _field_words(path: list[str]) -> str:
+    model = _model_at(path[:-1])
+    field = model.model_fields.get(path[-1]) if model else None
+    return (field.description or "").split("\n")[0] if field else ""
+
+
+def _is_variant(part: str) -> bool:
+    return part in {"group_mean", "group_std", "leave_one_out"}
+
+
+def _line_of(text: str, path: list[str]) -> int | None:
+    """The line of a key, by walking the tables of the file."""
+    section: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if line.startswith("["):
+            section = line.strip("[]").split("#")[0].strip("[] ").split(".")
+            if section == path:
+                return number
+        elif "=" in line and not line.startswith("#"):
+            key = [part.strip(" \"'") for part in line.split("=")[0].split(".")]
+            full = [*section, *key]
+            if full == path[: len(full)] or path == full[: len(path)]:
+                return number
+    return None
+
+
+# Scenarios
+
+
+def scenario_file(project: Path, config: ProjectConfig, split: Split) -> Path | None:
+    name = config.scenarios.train if split == "train" else config.scenarios.validation
+    return project / name if name else None
+
+
+def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
+    """Scenarios of a JSON Lines file, and every bad line; good lines are never lost."""
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        return [], [
+            _scenario_problem(
+                file,
+                0,
+                "missing",
+                "The file does not exist.",
+                "Create it, or set another one under [scenarios].",
+            )
+        ]
+    except OSError as error:
+        return [], [
+            _scenario_problem(file, 0, "unreadable", f"It cannot be read: {error.strerror}.")
+        ]
+    scenarios: list[Scenario] = []
+    problems: list[Problem] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            scenario = parse_scenario(json.loads(line.decode("utf-8")), number)
+        except UnicodeDecodeError:
+            problems.append(
+                _scenario_problem(
+                    file, number, "not_utf8", "The line is not UTF-8.", "Save the file as UTF-8."
+                )
+            )
+            continue
+        except ValueError as error:
+            problems.append(
+                _scenario_problem(
+                    file,
+                    number,
+                    "bad_json",
+                    f"The line is no JSON object: {error}.",
+                    "One object a line, in double quotes.",
+                )
+            )
+            continue
+        if first := seen.get(scenario.id):
+            problems.append(
+                _scenario_problem(
+                    file,
+                    number,
+                    "duplicate",
+                    f"The id {scenario.id} stands on line {first} already.",
+                    "Give every scenario its own id, or leave the ids out.",
+                )
+            )
+            continue
+        seen[scenario.id] = number
+        scenarios.append(scenario)
+    if not scenarios and not problems:
+        problems.append(
+            _scenario_problem(
+                file,
+                0,
+                "empty",
+                "The file has no scenario.",
+                'Add at least one line, e.g. {"question": "…"}.',
+            )
+        )
+    return scenarios, problems
+
+
+def load_scenarios(project: Path, config: ProjectConfig, split: Split) -> list[Scenario]:
+    """All scenarios of a split, for training. Raises ConfigError at the first bad line."""
+    file = scenario_file(project, config, split)
+    if file is None:
+        return []
+    scenarios, problems = read_scenarios(file)
+    if problems:
+        raise ConfigError(problems[0])
+    return scenarios
+
+
+def parse_scenario(data: Any, number: int) -> Scenario:
+    """Raises ValueError where it is no object. `id` and `title` come from it."""
+    if not isinstance(data, dict):
+        raise ValueError(f"it is a {type(data).__name__}")
+    name = str(data.get("id", number))
+    told = [data[key] for key in (*TITLE_KEYS, *data) if isinstance(data.get(key), str)]
+    words = next((text for text in told if text != name), name)
+    title = " ".join(words.split())
+    return Scenario(id=name, title=title[:80] + ("…" if len(title) > 80 else ""), data=data)
+
+
+def write_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
+    """Replace a scenario file; what would not read back is refused before anything is written."""
+    for number, item in enumerate(items, 1):
+        parse_scenario(item, number)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items))
+
+
+def split_info(project: Path, config: ProjectConfig, split: Split) -> SplitInfo | None:
+    file = scenario_file(project, config, split)
+    if file is None:
+        return None
+    scenarios, problems = read_scenarios(file)
+    path = os.path.relpath(file, project)
+    return SplitInfo(split=split, path=path, count=len(scenarios), problems=problems)
+
+
+def _scenario_problem(file: Path, line: int, code: str, message: str, hint: str = "") -> Problem:
+    where = f"{file.name}, line {line}" if line else file.name
+    return Problem(
+        code=f"scenarios.{code}", message=message, hint=hint, where=where, detail=str(file)
+    )
+
+
+# Samples and new projects
+
+
+def samples() -> list[Sample]:
+    """The sample projects that ship with Atelier."""
+    found = []
+    for folder in sorted(SAMPLES.iterdir()):
+        if (about := folder / "sample.toml").is_file():
+            found.append(Sample(name=folder.name, **tomllib.loads(about.read_text())))
+    return found
+
+
+def create_project(folder: Path, sample: str | None) -> None:
+    """Copy a sample into a new folder. Raises ConfigError where the folder is in the way."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError.of(
+            "project.exists",
+            f"{folder} exists and is not empty.",
+            "Choose another name.",
+            where=str(folder),
+        )
+    source = SAMPLES / (sample or "blank")
+    if not source.is_dir():
+        raise ConfigError.of("project.no_sample", f"There is no sample called {sample}.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
+        copy = Path(scratch) / "project"
+        ignored = shutil.ignore_patterns("sample.toml", "__pycache__", "runs")
+        shutil.copytree(source, copy, ignore=ignored)
+        if folder.exists():
+            folder.rmdir()
+        copy.rename(folder)
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Write beside it, fsync, rename: the old content or the new one, never half."""
+    scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        with scratch.open("w", encoding="utf-8") as target:
+            target.write(text)
+            target.flush()
+            os.fsync(target.fileno())
+        scratch.replace(file)
+    finally:
+        scratch.unlink(missing_ok=True)

@@ -1,0 +1,190 @@
+"""What a person writes in `project.toml`: typed, few knobs, every field documented below itself.
+
+The documentation of a field is its tooltip in the studio; its bounds are the limits of the control.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """One table of `project.toml`. Unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ModelConfig(Section):
+    """What learns."""
+
+    name: str = "smollm2-135m-instruct"
+    """A name from `engine models list`, a Hugging Face id, or a folder with safetensors."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the frozen weights; `auto` takes bfloat16 where the processor has it."""
+    max_context: Annotated[int, Field(ge=64, le=131_072)] = 1024
+    """Longest prompt plus completion, in tokens."""
+    rank: Annotated[int, Field(ge=1, le=512)] = 16
+    """Rank of the LoRA adapter on every linear layer."""
+    alpha: Annotated[float, Field(gt=0, le=1024)] = 32
+    """LoRA scale: the update is multiplied by alpha / rank."""
+
+
+class AgentConfig(Section):
+    """The user's code, which only needs the address and key it is given."""
+
+    file: str = "agent.py"
+    """Python file with `rollout(scenario, model)`, relative to the project."""
+    command: str | None = None
+    """Instead of a file: a command run once per attempt, with OPENAI_BASE_URL, OPENAI_API_KEY and
+    ATELIER_SCENARIO (JSON) in its environment; its last line of output is the result as JSON."""
+    python: str | None = None
+    """Interpreter for the file; the engine's own when empty."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Agent processes; each runs many attempts at once."""
+    concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
+    """Attempts running at the same time over all workers."""
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 120
+    """Wall-clock limit of one attempt, in seconds."""
+    max_turns: Annotated[int, Field(ge=1, le=1000)] = 32
+    """Model calls one attempt may make."""
+    max_output_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
+    """Most that one attempt may print or return."""
+
+
+class ScenariosConfig(Section):
+    """The tasks it practises, and the ones it is tested on: JSON Lines, one scenario a line."""
+
+    train: str = "scenarios/train.jsonl"
+    """Scenarios for training, relative to the project."""
+    validation: str | None = "scenarios/validation.jsonl"
+    """Held-out scenarios; leave empty for none."""
+
+
+class Constraint(Section):
+    """A hard rule on one reward part or metric."""
+
+    part: str
+    """Name of the reward part or metric it looks at."""
+    above: float | None = None
+    """Broken when the value is above this."""
+    below: float | None = None
+    """Broken when the value is below this."""
+    effect: Literal["veto", "penalty"] = "veto"
+    """`veto` sets the reward to `value`, `penalty` subtracts `value`."""
+    value: float = 0.0
+    """What the effect sets or subtracts."""
+
+
+class RewardConfig(Section):
+    """Who says what is good: named parts are weighted and added, then constraints apply."""
+
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weight by part name; a part that is not named weighs 1."""
+    required: tuple[str, ...] = ()
+    """Parts without which an attempt is unscored. Empty: at least one part of any name."""
+    constraints: tuple[Constraint, ...] = ()
+    """Vetoes and penalties, applied in order after the sum."""
+
+
+class JudgeConfig(Section):
+    """The LLM judge."""
+
+    enabled: bool = False
+    """Ask a judge to compare the attempts of each group."""
+
+
+class GroupMean(Section):
+    """Reward minus the mean of its group: no length or difficulty bias (Dr. GRPO, 2503.20783)."""
+
+    kind: Literal["group_mean"] = "group_mean"
+
+
+class GroupStd(Section):
+    """Reward minus the group's mean, divided by its standard deviation (GRPO, 2402.03300)."""
+
+    kind: Literal["group_std"] = "group_std"
+    floor: Annotated[float, Field(ge=0)] = 0.1
+    """Smallest divisor, so that judge noise in a tied group is not blown up."""
+
+
+class LeaveOneOut(Section):
+    """Reward minus the mean of its siblings (RLOO, 2402.14740)."""
+
+    kind: Literal["leave_one_out"] = "leave_one_out"
+
+
+Advantage = Annotated[GroupMean | GroupStd | LeaveOneOut, Field(discriminator="kind")]
+
+
+class Algorithm(Section):
+    """One clipped policy-gradient update per batch, averaged over all trained tokens."""
+
+    advantage: Advantage = GroupMean()
+    """How rewards inside a group become advantages."""
+    clip_low: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """The ratio is clipped below 1 − clip_low (PPO)."""
+    clip_high: Annotated[float, Field(ge=0)] = 0.28
+    """The ratio is clipped above 1 + clip_high (DAPO's clip-higher, 2503.14476)."""
+    importance_cap: Annotated[float, Field(ge=1)] = 2.0
+    """Cap of the token-level sampler-to-trainer weight (truncated importance sampling)."""
+
+
+class WarmupConfig(Section):
+    """Supervised epochs on demonstrations before the first step."""
+
+    file: str = "demonstrations.jsonl"
+    """Chat messages in the OpenAI format, one demonstration a line, relative to the project."""
+    epochs: Annotated[int, Field(ge=1, le=100)] = 1
+    """Passes over the demonstrations."""
+    lr: Annotated[float, Field(gt=0, le=1)] = 2e-4
+    """Learning rate of the warm-up."""
+    batch_size: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Demonstrations per update."""
+
+
+class TrainConfig(Section):
+    """How long and how hard it practises."""
+
+    steps: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Optimizer steps of the run."""
+    groups: Annotated[int, Field(ge=1, le=4096)] = 8
+    """Scenarios per step; each makes one group."""
+    group_size: Annotated[int, Field(ge=2, le=256)] = 8
+    """Attempts per scenario, compared with each other."""
+    lr: Annotated[float, Field(gt=0, le=1)] = 1e-5
+    """Learning rate of AdamW (0.9, 0.99), constant."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients are scaled down to this norm."""
+    temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
+    """Sampling temperature of training attempts; 1 keeps log-probs exact."""
+    max_tokens: Annotated[int, Field(ge=1, le=131_072)] = 256
+    """Most tokens of one completion, where the agent asks for more or says nothing."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Every random choice of the run derives from it."""
+    validate_every: Annotated[int, Field(ge=0)] = 10
+    """Steps between validations; 0 validates only before the first and after the last step."""
+    validation_attempts: Annotated[int, Field(ge=1, le=64)] = 1
+    """Attempts per validation scenario."""
+    checkpoint_every: Annotated[int, Field(ge=1)] = 10
+    """Steps between checkpoints; the last step is always kept."""
+    batch_tokens: Annotated[int, Field(ge=64)] = 8192
+    """Tokens that go through the trainer at once; smaller needs less memory, same result."""
+    algorithm: Algorithm = Algorithm()
+    """The update rule."""
+    warmup: WarmupConfig | None = None
+    """Optional supervised start."""
+
+
+class ProjectConfig(Section):
+    """A whole `project.toml`."""
+
+    name: str = ""
+    """Shown in lists; the folder's name when empty."""
+    description: str = ""
+    """One line for the Home page."""
+    model: ModelConfig = ModelConfig()
+    agent: AgentConfig = AgentConfig()
+    scenarios: ScenariosConfig = ScenariosConfig()
+    reward: RewardConfig = RewardConfig()
+    judge: JudgeConfig = JudgeConfig()
+    train: TrainConfig = TrainConfig()

@@ -1,0 +1,251 @@
+"""What a run says while it works. Events are past tense, frozen, discriminated on `kind`.
+
+A stored event has a `seq` (1, 2, 3 … per run, no gaps), assigned in the transaction that stores the
+data it speaks of. `ProgressTicked` has none and is never stored. Unknown kinds and fields are
+skipped, so an old studio reads a new run.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from engine.protocol.problems import Problem
+from engine.protocol.records import (
+    Checkpoint,
+    Finding,
+    GroupSummary,
+    Interval,
+    Phase,
+    RunSpec,
+    TrajectorySummary,
+)
+
+
+class BaseEvent(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    run_id: str = ""
+    seq: int | None = None
+    at: float = 0.0
+    """Unix seconds on the engine's clock."""
+
+
+class RunStarted(BaseEvent):
+    """The run exists; also said again when it is resumed, with the step it goes on from."""
+
+    kind: Literal["run.started"] = "run.started"
+    spec: RunSpec
+    resumed_from: int | None = None
+    device: str = ""
+
+
+class PolicyLoaded(BaseEvent):
+    kind: Literal["policy.loaded"] = "policy.loaded"
+    parameters: int
+    trainable: int
+    dtype: str
+    seconds: float
+
+
+class PhaseChanged(BaseEvent):
+    kind: Literal["phase.changed"] = "phase.changed"
+    step: int
+    phase: Phase
+
+
+class WarmupFinished(BaseEvent):
+    kind: Literal["warmup.finished"] = "warmup.finished"
+    examples: int
+    losses: list[float]
+    """Mean token loss of each epoch."""
+    seconds: float
+
+
+class PlannedGroup(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    group: int
+    scenario_id: str
+    title: str
+    size: int
+
+
+class StepStarted(BaseEvent):
+    kind: Literal["step.started"] = "step.started"
+    step: int
+    groups: list[PlannedGroup]
+
+
+class TrajectoryRecorded(BaseEvent):
+    """A rollout ended, well or not, and is stored."""
+
+    kind: Literal["trajectory.recorded"] = "trajectory.recorded"
+    trajectory: TrajectorySummary
+
+
+class GroupScored(BaseEvent):
+    kind: Literal["group.scored"] = "group.scored"
+    group: GroupSummary
+
+
+class StepFinished(BaseEvent):
+    """An update was made, or skipped for want of signal."""
+
+    kind: Literal["step.finished"] = "step.finished"
+    step: int
+    skipped: bool = False
+    reason: str = ""
+    metrics: dict[str, float]
+    """Finite numbers by documented name (see `metrics.md` in the help)."""
+    dropped: int = 0
+    """Metrics that were not finite."""
+
+
+class ValidationFinished(BaseEvent):
+    kind: Literal["validation.finished"] = "validation.finished"
+    step: int
+    reward: Interval | None
+    """None when no scenario could be scored."""
+    scenarios: dict[str, float]
+    """Mean reward by scenario id."""
+    unscored: int
+    seconds: float
+
+
+class DiagnosisChanged(BaseEvent):
+    """The findings that hold from here on; an empty list clears them."""
+
+    kind: Literal["diagnosis.changed"] = "diagnosis.changed"
+    step: int
+    findings: list[Finding]
+
+
+class CheckpointSaved(BaseEvent):
+    kind: Literal["checkpoint.saved"] = "checkpoint.saved"
+    checkpoint: Checkpoint
+
+
+class WorkerRestarted(BaseEvent):
+    kind: Literal["worker.restarted"] = "worker.restarted"
+    worker: Literal["policy", "agent"]
+    attempt: int
+    problem: Problem
+
+
+class LogWritten(BaseEvent):
+    kind: Literal["log.written"] = "log.written"
+    level: Literal["info", "warning", "error"]
+    source: str
+    text: str
+
+
+class RunPaused(BaseEvent):
+    kind: Literal["run.paused"] = "run.paused"
+    step: int
+
+
+class RunContinued(BaseEvent):
+    kind: Literal["run.continued"] = "run.continued"
+    step: int
+
+
+class RunExtended(BaseEvent):
+    kind: Literal["run.extended"] = "run.extended"
+    steps: int
+
+
+class RunStopped(BaseEvent):
+    """Ended on request (or with its engine); it can be resumed."""
+
+    kind: Literal["run.stopped"] = "run.stopped"
+    step: int
+    reason: str
+
+
+class RunFailed(BaseEvent):
+    kind: Literal["run.failed"] = "run.failed"
+    step: int
+    problem: Problem
+
+
+class RunFinished(BaseEvent):
+    kind: Literal["run.finished"] = "run.finished"
+    step: int
+    seconds: float
+    reward_first: float | None = None
+    reward_last: float | None = None
+    validation: Interval | None = None
+    baseline: Interval | None = None
+    checkpoint: str = ""
+
+
+class ProgressTicked(BaseEvent):
+    """A sign of life inside a phase: never stored, state must not depend on it."""
+
+    kind: Literal["progress.ticked"] = "progress.ticked"
+    step: int
+    phase: Phase
+    done: int
+    total: int
+    words: str = ""
+    in_flight: dict[int, tuple[int, int]] = Field(default_factory=dict)
+    """Group → (attempts done, model calls so far)."""
+    hardware: dict[str, float] = Field(default_factory=dict)
+    """`cpu/percent`, `memory/bytes`, `memory/total_bytes`, `tokens_per_s`."""
+
+
+Event = (
+    RunStarted
+    | PolicyLoaded
+    | PhaseChanged
+    | WarmupFinished
+    | StepStarted
+    | TrajectoryRecorded
+    | GroupScored
+    | StepFinished
+    | ValidationFinished
+    | DiagnosisChanged
+    | CheckpointSaved
+    | WorkerRestarted
+    | LogWritten
+    | RunPaused
+    | RunContinued
+    | RunExtended
+    | RunStopped
+    | RunFailed
+    | RunFinished
+    | ProgressTicked
+)
+
+FINAL = (RunStopped, RunFailed, RunFinished)
+"""The last event of a run, until it is resumed."""
+
+
+class UnknownEvent(BaseEvent):
+    """An event of a newer engine: kept for its `seq`, skipped by everything else."""
+
+    kind: str
+
+
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
+_KINDS = frozenset(member.model_fields["kind"].default for member in Event.__args__)  # type: ignore[attr-defined]
+
+
+def encode(event: BaseEvent) -> str:
+    """One line of JSON."""
+    return event.model_dump_json()
+
+
+def decode(line: str | bytes) -> Event | UnknownEvent:
+    """Raises ValueError where the line is not an event at all."""
+    try:
+        return _ADAPTER.validate_json(line)
+    except ValidationError:
+        event = UnknownEvent.model_validate_json(line)
+        if event.kind in _KINDS:
+            raise
+        return event
+
+
+def event_schema() -> dict[str, Any]:
+    return _ADAPTER.json_schema()

@@ -1,0 +1,66 @@
+"""How anything that is wrong is said: what, where, what to try. One shape from store to screen."""
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Problem(BaseModel):
+    """One clear sentence, and what helps."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    code: str
+    """Stable, dotted, for programs: `config.unknown_key`, `agent.timeout`."""
+    message: str
+    """What happened and why, in one sentence for people."""
+    hint: str = ""
+    """What to try; empty where nothing helps."""
+    where: str = ""
+    """File and line, config key, or trajectory: the place to look."""
+    detail: str = ""
+    """Traceback or raw text, shown on request."""
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        return f"{place}{self.message}" + (f" {self.hint}" if self.hint else "")
+
+
+class AtelierError(Exception):
+    """Base of everything the engine raises on purpose; carries the problem it is about."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+    @classmethod
+    def of(cls, code: str, message: str, hint: str = "", where: str = "", detail: str = "") -> Self:
+        return cls(Problem(code=code, message=message, hint=hint, where=where, detail=detail))
+
+
+class ConfigError(AtelierError):
+    """A project or a setting is wrong; nothing has started."""
+
+
+class ModelError(AtelierError):
+    """A model folder is missing, unsafe, or of a kind that cannot be trained."""
+
+
+class RolloutError(AtelierError):
+    """The agent, or what it asked of the gateway, failed: the trajectory is unscored."""
+
+
+class PolicyError(AtelierError):
+    """The policy worker failed: loading, sampling, training or publishing."""
+
+
+class StoreError(AtelierError):
+    """A run folder cannot be read or written."""
+
+
+class LaunchError(AtelierError):
+    """An engine cannot be found, started or proven."""
+
+
+class Refused(AtelierError):
+    """A request that is understood and cannot be granted now."""

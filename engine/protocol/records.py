@@ -1,0 +1,260 @@
+"""What the engine stores and shows: scenarios, trajectories, groups, runs, checkpoints."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.protocol.config import ProjectConfig
+from engine.protocol.problems import Problem
+
+Split = Literal["train", "validation"]
+RunState = Literal["starting", "running", "paused", "stopping", "stopped", "failed", "finished"]
+RunKind = Literal["train", "baseline"]
+Phase = Literal["loading", "warming_up", "validating", "rolling_out", "training", "publishing"]
+
+LIVING: frozenset[str] = frozenset({"starting", "running", "paused", "stopping"})
+"""Run states with a process behind them."""
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Scenario(Record):
+    """One task instance: a JSON object; `id` and `title` are ours or taken from the object."""
+
+    id: str
+    title: str
+    data: dict[str, Any]
+    """The object exactly as written in the file: what the agent receives."""
+
+
+class Message(Record):
+    """One chat message in the OpenAI form."""
+
+    role: str
+    content: str = ""
+    tool_calls: list[dict[str, Any]] = Field(default_factory=list)
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class Branch(Record):
+    """One unbroken token sequence of a trajectory: prompt, completions and what came between.
+
+    All lists but `spans` have one entry per token. A turn whose prompt extends the tokens so far
+    stays in the branch; a template that rewrites history starts the next one.
+    """
+
+    tokens: list[int]
+    spans: list[tuple[int, int]]
+    """Half-open token ranges that the policy sampled, in order: the only ones that are trained."""
+    logprobs: list[float]
+    """Natural log-probabilities recorded at sampling, one per sampled token, spans joined."""
+    pieces: list[str] = Field(default_factory=list)
+    """Text of each token, for reading only."""
+
+    @property
+    def sampled(self) -> int:
+        return sum(end - start for start, end in self.spans)
+
+
+class TrajectorySummary(Record):
+    """A row of the trajectories table."""
+
+    id: str
+    split: Split
+    step: int
+    """The step that trained on it; for validation, the number of updates behind the policy."""
+    group: int
+    index: int
+    """Position among its siblings, from 0."""
+    scenario_id: str
+    title: str
+    reward: float | None
+    """None is unscored, and `problem` says why: invalid is never zero."""
+    advantage: float | None = None
+    parts: dict[str, float] = Field(default_factory=dict)
+    problem: Problem | None = None
+    turns: int = 0
+    sampled_tokens: int = 0
+    truncated: bool = False
+    """A completion hit its token limit."""
+    duration_s: float = 0.0
+
+
+class Trajectory(TrajectorySummary):
+    """The whole record of one rollout."""
+
+    messages: list[Message] = Field(default_factory=list)
+    branches: list[Branch] = Field(default_factory=list)
+    metrics: dict[str, float] = Field(default_factory=dict)
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+    output: str = ""
+    """What the agent printed, capped."""
+    policy_version: int = 0
+    """Number of updates behind the weights that sampled it."""
+    seed: int = 0
+
+
+class GroupSummary(Record):
+    """Siblings of one scenario in one step."""
+
+    split: Split
+    step: int
+    group: int
+    scenario_id: str
+    title: str
+    rewards: list[float | None]
+    advantages: list[float | None] = Field(default_factory=list)
+    mean: float | None
+    """Mean of the scored siblings; None where none is scored."""
+    std: float | None
+    signal: bool
+    """False when no sibling differs from another: nothing to learn here."""
+
+
+class Interval(Record):
+    """A mean with its 95 % confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+    """Independent scenarios behind it."""
+
+
+class Checkpoint(Record):
+    step: int
+    path: str
+    """Relative to the run folder."""
+    bytes: int
+    at: float
+    metrics: dict[str, float] = Field(default_factory=dict)
+
+
+class RunSpec(Record):
+    """`run.json`: everything a run was started with; never changed afterwards."""
+
+    schema_version: int = 1
+    id: str
+    name: str
+    """Two words, easier to say than the id."""
+    kind: RunKind = "train"
+    project: str
+    """Name of the project when the run started."""
+    started_at: float
+    config: ProjectConfig
+    model_path: str
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class RunSummary(Record):
+    """A run as lists show it."""
+
+    id: str
+    name: str
+    kind: RunKind
+    project: str
+    project_path: str
+    path: str
+    state: RunState
+    step: int
+    """Updates done."""
+    steps: int
+    """Updates planned."""
+    started_at: float
+    changed_at: float
+    device: str = ""
+    model: str = ""
+    rewards: list[float | None] = Field(default_factory=list)
+    """Mean reward of each finished step."""
+    validation: Interval | None = None
+    """The last one."""
+    baseline: Interval | None = None
+    """The first validation: before any update."""
+    trajectories: int = 0
+    unscored: int = 0
+    problem: Problem | None = None
+    """Why it failed."""
+
+
+class SplitInfo(Record):
+    """How a scenario file reads."""
+
+    split: Split
+    path: str
+    count: int = 0
+    problems: list[Problem] = Field(default_factory=list)
+
+
+class ProjectView(Record):
+    """A project folder as the studio shows it; a broken one still opens, with its problems."""
+
+    path: str
+    name: str
+    description: str = ""
+    config: ProjectConfig | None
+    """None where project.toml does not parse."""
+    toml: str = ""
+    problems: list[Problem] = Field(default_factory=list)
+    splits: list[SplitInfo] = Field(default_factory=list)
+    runs: list[RunSummary] = Field(default_factory=list)
+    agent_tools: list[str] = Field(default_factory=list)
+
+
+class Sample(Record):
+    """A complete project that can be copied."""
+
+    name: str
+    title: str
+    words: str
+    duration: str
+    """How long on what: `4 min · CPU`."""
+
+
+class ModelInfo(Record):
+    name: str
+    title: str
+    path: str | None
+    """None when it is not on this machine yet."""
+    download_bytes: int = 0
+    parameters: int | None = None
+    problem: Problem | None = None
+
+
+class Forecast(Record):
+    """What a run will need, said before it starts."""
+
+    weights_bytes: int
+    sampler_bytes: int
+    """Key-value cache of the attempts that are sampled at once."""
+    adapter_bytes: int
+    """Adapter, gradients and optimizer state."""
+    activations_bytes: int
+    available_bytes: int
+    step_low_s: float
+    step_high_s: float
+    steps: int
+    measured: bool
+    """True where step times come from an earlier run of this project on this machine."""
+
+
+class Finding(Record):
+    """A plain-words diagnosis with its evidence."""
+
+    code: str
+    title: str
+    words: str
+    suggestion: str = ""
+    where: str = ""
+    """What to open: `group:3`, `unscored`, `truncated`."""
+
+
+class Check(Record):
+    """One line of `doctor`."""
+
+    name: str
+    state: Literal["good", "warn", "bad"]
+    words: str
+    hint: str = ""

@@ -1,0 +1,124 @@
+"""What the engine is asked and how it answers. Requests are imperative."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.protocol.records import (
+    GroupSummary,
+    RunKind,
+    Scenario,
+    Split,
+    Trajectory,
+    TrajectorySummary,
+)
+
+
+class Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class EngineInfo(Answer):
+    version: str
+    api: tuple[int, int]
+    pid: int
+    workspace: str
+    started_at: float
+    device: str
+    """`CPU · 2 cores` or the card's name."""
+    python: str
+    memory_bytes: int
+    memory_total_bytes: int
+    living_runs: int
+
+
+class Handshake(Answer):
+    """The one line an engine prints when it is ready to be called."""
+
+    schema_version: int = 1
+    pid: int
+    start_time: float
+    port: int
+    api: tuple[int, int]
+    workspace: str
+
+
+class CreateProject(Request):
+    folder: str
+    sample: str | None = None
+    """Copy this sample; without one, write a small project to fill in."""
+
+
+class EditProject(Request):
+    """Either the whole text, or single values by dotted key (None removes the key)."""
+
+    toml: str | None = None
+    values: dict[str, Any] | None = None
+
+
+class ScenarioPage(Answer):
+    total: int
+    items: list[Scenario]
+
+
+class WriteScenarios(Request):
+    """Replace a scenario file by these objects, one a line."""
+
+    items: list[dict[str, Any]]
+
+
+class StartRun(Request):
+    project: str
+    kind: RunKind = "train"
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    """Dotted keys of project.toml: {"train.lr": 2e-4}."""
+    key: str = ""
+    """Idempotency key: the same key starts one run however often it is sent."""
+
+
+class Command(Request):
+    """What a living run is told; `resume` also wakes a dead one."""
+
+    action: Literal["pause", "continue", "stop_after_step", "stop_now", "resume", "extend"]
+    steps: int | None = None
+    """For `extend`: the new number of planned steps."""
+    key: str = ""
+
+
+class TrajectoryQuery(Request):
+    """One page of the table: sorting, filtering and search happen in SQL."""
+
+    split: Split | None = None
+    step: int | None = None
+    step_to: int | None = None
+    """With `step`: the range of steps, both ends included."""
+    group: int | None = None
+    scenario_id: str | None = None
+    state: Literal["all", "scored", "unscored", "truncated"] = "all"
+    search: str = ""
+    sort: Literal[
+        "recent", "step", "title", "reward", "advantage", "turns", "tokens", "duration"
+    ] = "recent"
+    descending: bool = True
+    offset: int = Field(default=0, ge=0)
+    limit: int = Field(default=100, ge=1, le=1000)
+
+
+class TrajectoryPage(Answer):
+    total: int
+    """Rows that match, over all pages."""
+    items: list[TrajectorySummary]
+
+
+class GroupPage(Answer):
+    total: int
+    items: list[GroupSummary]
+
+
+class Siblings(Answer):
+    group: GroupSummary
+    trajectories: list[Trajectory]

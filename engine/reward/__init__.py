@@ -1,0 +1,1 @@
+"""What an attempt is worth: named parts, weights, constraints."""

@@ -1,0 +1,43 @@
+"""Reward = Σ weight · part, then constraints. Pure. A missing required part is never a zero."""
+
+from collections.abc import Mapping
+
+from engine.protocol.config import Constraint, RewardConfig
+from engine.protocol.problems import RolloutError
+
+
+def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str, float]) -> float:
+    """One number. Raises RolloutError where a required part is missing: the attempt is unscored."""
+    missing = [name for name in config.required if name not in parts]
+    if missing:
+        raise RolloutError.of(
+            "reward.part_missing",
+            f"The reward part {missing[0]} is missing.",
+            "Return it from the agent or rewards.py, or take it out of reward.required.",
+        )
+    if not parts:
+        raise RolloutError.of(
+            "reward.none",
+            "Nobody scored this attempt: the agent returned no reward and there is no judge.",
+            'Return {"reward": …} from rollout(), or write a rewards.py.',
+        )
+    reward = sum(config.weights.get(name, 1.0) * value for name, value in parts.items())
+    for constraint in config.constraints:
+        reward = _apply(constraint, reward, {**metrics, **parts})
+    return reward
+
+
+def _apply(constraint: Constraint, reward: float, values: Mapping[str, float]) -> float:
+    if constraint.part not in values:
+        raise RolloutError.of(
+            "reward.constraint_blind",
+            f"The constraint on {constraint.part} has nothing to look at.",
+            "Return it as a reward part or metric, or remove the constraint.",
+        )
+    value = values[constraint.part]
+    broken = (constraint.above is not None and value > constraint.above) or (
+        constraint.below is not None and value < constraint.below
+    )
+    if not broken:
+        return reward
+    return constraint.value if constraint.effect == "veto" else reward - constraint.value

@@ -1,0 +1,183 @@
+"""Agent processes: the user's code in the user's interpreter, many attempts in each.
+
+An attempt fails alone. When a process dies or blocks under many attempts, each of them is run again
+in a process of its own, so the one that kills is the one that is blamed.
+"""
+
+import asyncio
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.child import Child, ChildDied
+from engine.protocol.config import AgentConfig
+from engine.protocol.problems import AtelierError, ConfigError, Problem, RolloutError
+
+HOST = Path(__file__).parent / "host.py"
+LOAD_TIMEOUT_S = 120.0
+PING_TIMEOUT_S = 5.0
+ISOLATED_AT_ONCE = 2
+
+
+class Attempt(NamedTuple):
+    """One execution of the agent."""
+
+    scenario: dict[str, Any]
+    base_url: str
+    api_key: str
+    model: str
+
+
+class AgentResult(NamedTuple):
+    parts: dict[str, float]
+    metrics: dict[str, float]
+    output: str
+
+
+@dataclass
+class Worker:
+    child: Child
+    running: int = 0
+    spoilt: bool = False
+    """An attempt in it could not be ended: it is replaced when it is idle."""
+
+
+@dataclass
+class AgentPool:
+    """Start it before use, close it afterwards. `run` may be called many times at once."""
+
+    project: Path
+    config: AgentConfig
+    log: Path
+    _workers: list[Worker] = field(default_factory=list)
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.config.concurrency)
+        self._isolation = asyncio.Semaphore(ISOLATED_AT_ONCE)
+
+    async def start(self) -> None:
+        """Raises ConfigError where the agent is missing or does not import."""
+        for _ in range(self.config.workers):
+            self._workers.append(await self._spawn())
+
+    async def close(self) -> None:
+        workers, self._workers = self._workers, []
+        await asyncio.gather(*(worker.child.close() for worker in workers))
+
+    def pids(self) -> list[int]:
+        return [worker.child.pid for worker in self._workers]
+
+    async def run(self, attempt: Attempt) -> AgentResult:
+        """Raises RolloutError: the attempt has no result, and says why."""
+        async with self._places:
+            worker = await self._worker()
+            try:
+                return await self._run_in(worker, attempt)
+            except ChildDied:
+                pass  # it or a neighbour killed the process: find out alone
+        async with self._isolation:
+            return await self._run_alone(attempt)
+
+    async def _run_alone(self, attempt: Attempt) -> AgentResult:
+        worker = await self._spawn()
+        try:
+            return await self._run_in(worker, attempt, alone=True)
+        except ChildDied as error:
+            raise RolloutError(
+                error.problem.model_copy(
+                    update={
+                        "code": "agent.died",
+                        "message": f"The agent ended its own process. {error.problem.message}",
+                    }
+                )
+            ) from error
+        finally:
+            await worker.child.close()
+
+    async def _run_in(self, worker: Worker, attempt: Attempt, alone: bool = False) -> AgentResult:
+        worker.running += 1
+        try:
+            async with asyncio.timeout(self.config.timeout_s):
+                answer = await worker.child.ask("run", **attempt._asdict())
+        except TimeoutError:
+            late = RolloutError.of(
+                "agent.timeout",
+                f"The agent timed out after {self.config.timeout_s:g} s.",
+                "Raise agent.timeout_s, or look for a call that waits for ever.",
+            )
+            if not await self._answers(worker) and not alone:
+                raise ChildDied(late.problem) from None  # it, or a neighbour, blocks the process
+            raise late from None
+        except ChildDied:
+            raise
+        except AtelierError as error:
+            raise RolloutError(error.problem) from error
+        finally:
+            worker.running -= 1
+        return AgentResult(answer["parts"], answer["metrics"], answer["output"])
+
+    async def _answers(self, worker: Worker) -> bool:
+        """After a timeout: a process that no longer answers is ended, another one is not reused."""
+        worker.spoilt = True
+        try:
+            async with asyncio.timeout(PING_TIMEOUT_S):
+                await worker.child.ask("ping")
+            return True
+        except TimeoutError:
+            await worker.child.kill()
+        except ChildDied:
+            return False
+        return False
+
+    async def _worker(self) -> Worker:
+        """The living process with the fewest attempts; dead and spoilt ones are replaced."""
+        async with self._starting:
+            for place, worker in enumerate(self._workers):
+                if not worker.child.alive or (worker.spoilt and not worker.running):
+                    await worker.child.close()
+                    self._workers[place] = await self._spawn()
+            return min(self._workers, key=lambda worker: (worker.spoilt, worker.running))
+
+    async def _spawn(self) -> Worker:
+        config = self.config
+        argv = [
+            config.python or sys.executable,
+            str(HOST),
+            str(self.project),
+            "-" if config.command else config.file,
+            config.command or "-",
+            str(config.max_output_bytes),
+        ]
+        environment = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        child = await Child.spawn(
+            "agent", argv, cwd=self.project, log=self.log, environment=environment
+        )
+        try:
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                await child.ask("load")
+        except TimeoutError:
+            await child.kill()
+            raise ConfigError.of(
+                "agent.does_not_import",
+                f"{config.file} takes more than {LOAD_TIMEOUT_S:g} s to import.",
+                "Move slow work from import time into rollout().",
+                where=config.file,
+            ) from None
+        except AtelierError as error:
+            await child.close()
+            raise ConfigError(_load_problem(error.problem, self.log)) from error
+        return Worker(child)
+
+
+def _load_problem(problem: Problem, log: Path) -> Problem:
+    if problem.code != "agent.died":
+        return problem
+    return Problem(
+        code="agent.not_started",
+        message="The agent's process ended before it could load the agent.",
+        hint="Check agent.python; the log says more.",
+        where=str(log),
+        detail=log.read_text(errors="replace")[-4000:] if log.exists() else "",
+    )

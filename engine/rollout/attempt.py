@@ -1,0 +1,130 @@
+"""One rollout, from scenario to trajectory. Whatever fails inside becomes data, never a zero."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from engine.policy.base import Policy
+from engine.protocol.config import ProjectConfig
+from engine.protocol.problems import Problem, RolloutError
+from engine.protocol.records import Message, Scenario, Split, Trajectory
+from engine.reward.blend import blend
+from engine.rollout.agents import AgentPool, AgentResult, Attempt
+from engine.rollout.chat import ChatFormat, text_of
+from engine.rollout.gateway import MODEL_NAME, Gateway, Session
+from engine.seeds import derive
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rollout stands: it names the trajectory and derives its seed."""
+
+    split: Split
+    step: int
+    group: int
+    index: int
+
+    @property
+    def trajectory_id(self) -> str:
+        return f"{self.split[0]}{self.step:05d}-{self.group:03d}-{self.index:03d}"
+
+    def seed(self, run_seed: int) -> int:
+        return derive(run_seed, "rollout", self.split, self.step, self.group, self.index)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything rollouts share."""
+
+    config: ProjectConfig
+    chat: ChatFormat
+    policy: Policy
+    gateway: Gateway
+    base_url: str
+    pool: AgentPool
+
+
+async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int) -> Trajectory:
+    """Run the agent once. The trajectory is unscored where its reward cannot be known.
+
+    Raises what the policy raises when its process is gone: that is no attempt at all.
+    """
+    seed = place.seed(run_seed)
+    session = _session(stage, place, seed)
+    key = stage.gateway.open(session)
+    begun = time.monotonic()
+    result, problem = AgentResult({}, {}, ""), None
+    try:
+        attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
+        result = await stage.pool.run(attempt)
+    except RolloutError as error:
+        problem = error.problem
+    finally:
+        stage.gateway.close(key)
+    conversation = session.conversation
+    if session.failure:
+        raise session.failure
+    reward = None
+    problem = problem or _unheard(session)
+    if problem is None:
+        try:
+            reward = blend(stage.config.reward, result.parts, result.metrics)
+        except RolloutError as error:
+            problem = error.problem
+    return Trajectory(
+        id=place.trajectory_id,
+        split=place.split,
+        step=place.step,
+        group=place.group,
+        index=place.index,
+        scenario_id=scenario.id,
+        title=scenario.title,
+        reward=reward,
+        parts=result.parts,
+        problem=problem,
+        turns=len(conversation.turns),
+        sampled_tokens=sum(branch.sampled for branch in conversation.branches()),
+        truncated=conversation.truncated,
+        duration_s=time.monotonic() - begun,
+        messages=[_message(message) for message in conversation.messages],
+        branches=conversation.branches(),
+        metrics=result.metrics,
+        tools=conversation.tools,
+        output=result.output,
+        policy_version=stage.policy.version,
+        seed=seed,
+    )
+
+
+def _session(stage: Stage, place: Place, seed: int) -> Session:
+    train, model = stage.config.train, stage.config.model
+    return Session(
+        chat=stage.chat,
+        policy=stage.policy,
+        seed=seed,
+        temperature=train.temperature,
+        free=place.split == "validation",
+        max_tokens=train.max_tokens,
+        max_context=model.max_context,
+        max_turns=stage.config.agent.max_turns,
+    )
+
+
+def _unheard(session: Session) -> Problem | None:
+    if session.conversation.turns:
+        return None
+    return Problem(
+        code="agent.never_asked",
+        message="The agent never asked the model.",
+        hint="Let it use model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
+    )
+
+
+def _message(message: dict[str, Any]) -> Message:
+    return Message(
+        role=str(message.get("role", "")),
+        content=text_of(message.get("content")),
+        tool_calls=message.get("tool_calls") or [],
+        tool_call_id=message.get("tool_call_id"),
+        name=message.get("name"),
+    )

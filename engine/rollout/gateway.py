@@ -1,0 +1,316 @@
+"""The OpenAI-compatible endpoint that agents talk to: /v1/chat/completions and /v1/models.
+
+Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
+training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
+attempt must come from the distribution that is trained. Validation honours the agent's wishes.
+"""
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from engine.policy.base import Policy, SampledToken, SampleRequest
+from engine.protocol.problems import AtelierError, RolloutError
+from engine.rollout.chat import ChatFormat, read_completion
+from engine.rollout.conversation import Conversation, Prompt
+from engine.seeds import derive
+
+MODEL_NAME = "policy"
+
+
+class ChatRequest(BaseModel):
+    """The fields of a chat completion request that mean something here; others are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None
+    temperature: float | None = Field(default=None, ge=0, le=5)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    n: int = Field(default=1, ge=1, le=64)
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    stream: bool = False
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+@dataclass
+class Session:
+    """What one rollout may do, and what it has done."""
+
+    chat: ChatFormat
+    policy: Policy
+    seed: int
+    temperature: float
+    free: bool
+    """True in validation: the agent's own temperature and top_p are honoured."""
+    max_tokens: int
+    max_context: int
+    max_turns: int
+    conversation: Conversation = field(init=False)
+    calls: int = 0
+    failure: AtelierError | None = None
+    """The first failure that is the policy's, not the agent's: the attempt does not count."""
+
+    def __post_init__(self) -> None:
+        self.conversation = Conversation(self.chat)
+
+
+@dataclass(frozen=True)
+class Choice:
+    index: int
+    sampled: list[SampledToken]
+    raw: str
+    finish: str
+    message: dict[str, Any]
+
+
+class Gateway:
+    """Keys → sessions. One gateway serves all rollouts of an engine."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def open(self, session: Session) -> str:
+        """A fresh key for a rollout."""
+        key = f"sk-atelier-{uuid.uuid4().hex}"
+        self._sessions[key] = session
+        return key
+
+    def close(self, key: str) -> None:
+        del self._sessions[key]
+
+    def knows(self, key: str) -> bool:
+        return key in self._sessions
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/v1/models", self._models, methods=["GET"]),
+        ]
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": MODEL_NAME, "object": "model"}]})
+
+    async def _complete(self, request: Request) -> Response:
+        session = self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
+        try:
+            asked = ChatRequest.model_validate_json(await request.body())
+            prompt = _admit(session, asked)
+            if asked.stream:
+                events = _stream(session, asked, prompt)
+                return StreamingResponse(events, media_type="text/event-stream")
+            choices = await asyncio.gather(
+                *(_sample(session, asked, prompt, index) for index in range(asked.n))
+            )
+            return JSONResponse(_answer(asked, prompt, choices))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "body"
+            return _error(400, "gateway.bad_request", f"{place}: {first['msg']}")
+        except RolloutError as error:
+            return _error(400, error.problem.code, str(error))
+        except AtelierError as error:
+            session.failure = session.failure or error
+            return _error(500, error.problem.code, str(error))
+
+
+def _admit(session: Session, asked: ChatRequest) -> Prompt:
+    session.calls += 1
+    if session.calls > session.max_turns:
+        raise RolloutError.of(
+            "gateway.too_many_turns",
+            f"This attempt has made its {session.max_turns} model calls.",
+            "Raise agent.max_turns, or end the loop earlier.",
+        )
+    tools = [] if asked.tool_choice == "none" else asked.tools or []
+    session.conversation.tools = tools or session.conversation.tools
+    prompt = session.conversation.prompt(asked.messages, tools)
+    if len(prompt.tokens) >= session.max_context:
+        session.conversation.truncated = True
+        raise RolloutError.of(
+            "gateway.context_full",
+            f"The prompt has {len(prompt.tokens)} tokens; model.max_context is "
+            f"{session.max_context}.",
+            "Raise model.max_context or shorten what the agent sends.",
+        )
+    return prompt
+
+
+async def _sample(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> Choice:
+    sampled: list[SampledToken] = []
+    finish = "length"
+    async for tokens, reason in _tokens(session, asked, prompt, index):
+        sampled += tokens
+        finish = reason
+    return _close(session, asked, prompt, index, sampled, finish)
+
+
+async def _tokens(
+    session: Session, asked: ChatRequest, prompt: Prompt, index: int
+) -> AsyncIterator[tuple[list[SampledToken], str]]:
+    """Tokens as they come, with the finish reason they would give if they were the last."""
+    request = _request(session, asked, prompt, index)
+    sampled: list[SampledToken] = []
+    source = session.policy.sample(request)
+    try:
+        async for tokens in source:
+            sampled += tokens
+            ended = session.chat.is_special(sampled[-1].token) and len(sampled) > 0
+            cut = bool(asked.stops) and any(
+                stop in session.chat.decode([t.token for t in sampled]) for stop in asked.stops
+            )
+            yield tokens, "stop" if ended or cut else "length"
+            if cut:
+                return
+    finally:
+        await source.aclose()  # type: ignore[attr-defined]
+
+
+def _request(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> SampleRequest:
+    wanted = asked.max_completion_tokens or asked.max_tokens or session.max_tokens
+    room = session.max_context - len(prompt.tokens)
+    free = session.free
+    own = asked.seed if free and asked.seed is not None else session.seed
+    return SampleRequest(
+        tokens=prompt.tokens,
+        max_tokens=min(wanted, session.max_tokens, room),
+        temperature=asked.temperature
+        if free and asked.temperature is not None
+        else session.temperature,
+        top_p=asked.top_p if free and asked.top_p is not None else 1.0,
+        seed=derive(own, "sample", session.calls, index),
+        top_logprobs=(asked.top_logprobs or 0) if asked.logprobs else 0,
+    )
+
+
+def _close(
+    session: Session,
+    asked: ChatRequest,
+    prompt: Prompt,
+    index: int,
+    sampled: list[SampledToken],
+    finish: str,
+) -> Choice:
+    chat, tools = session.chat, bool(asked.tools) and asked.tool_choice != "none"
+    ids = [token.token for token in sampled]
+    spoken = ids[:-1] if ids and chat.is_special(ids[-1]) else ids
+    raw = chat.decode(spoken)
+    cuts = [raw.index(stop) for stop in asked.stops if stop in raw]
+    completion = read_completion(raw[: min(cuts)] if cuts else raw, tools)
+    session.conversation.truncated |= finish == "length"
+    message = session.conversation.record(prompt, asked.messages, sampled, raw, completion)
+    if completion.tool_calls:
+        finish = "tool_calls"
+    return Choice(index, sampled, raw, finish, message)
+
+
+def _answer(asked: ChatRequest, prompt: Prompt, choices: list[Choice]) -> dict[str, Any]:
+    completion = sum(len(choice.sampled) for choice in choices)
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": MODEL_NAME,
+        "choices": [_choice(asked, choice) for choice in choices],
+        "usage": {
+            "prompt_tokens": len(prompt.tokens),
+            "completion_tokens": completion,
+            "total_tokens": len(prompt.tokens) + completion,
+        },
+    }
+
+
+def _choice(asked: ChatRequest, choice: Choice) -> dict[str, Any]:
+    answer = {
+        "index": choice.index,
+        "message": choice.message,
+        "finish_reason": choice.finish,
+        "logprobs": None,
+    }
+    if asked.logprobs:
+        answer["logprobs"] = {"content": [_logprob(token) for token in choice.sampled]}
+    return answer
+
+
+def _logprob(token: SampledToken) -> dict[str, Any]:
+    return {
+        "token": f"token_id:{token.token}",
+        "logprob": token.logprob,
+        "bytes": None,
+        "top_logprobs": [
+            {"token": f"token_id:{other}", "logprob": value, "bytes": None}
+            for other, value in token.top
+        ],
+    }
+
+
+async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
+    """Server-sent chunks. Tool calls come whole in the last one: half a call helps nobody."""
+    name, tools = f"chatcmpl-{uuid.uuid4().hex}", bool(asked.tools)
+    try:
+        for index in range(asked.n):
+            yield _chunk(name, index, {"role": "assistant", "content": ""})
+            sampled: list[SampledToken] = []
+            said, finish = "", "length"
+            async for tokens, reason in _tokens(session, asked, prompt, index):
+                sampled += tokens
+                finish = reason
+                ids = [t.token for t in sampled if not session.chat.is_special(t.token)]
+                text = _settled(session.chat.decode(ids), asked.stops)
+                if not tools and len(text) > len(said):
+                    yield _chunk(name, index, {"content": text[len(said) :]})
+                    said = text
+            choice = _close(session, asked, prompt, index, sampled, finish)
+            delta = {k: v for k, v in choice.message.items() if k != "role"}
+            delta["content"] = delta["content"][len(said) :]
+            for place, call in enumerate(delta.get("tool_calls", [])):
+                call["index"] = place
+            yield _chunk(name, index, delta, choice.finish)
+    except AtelierError as error:
+        session.failure = session.failure or error
+        body = {"error": {"message": str(error), "type": error.problem.code}}
+        yield f"data: {json.dumps(body)}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def _settled(text: str, stops: list[str]) -> str:
+    """What can be said already: no half character, nothing that may become a stop string."""
+    text = text.rstrip("\ufffd")
+    cuts = [text.index(stop) for stop in stops if stop in text]
+    if cuts:
+        return text[: min(cuts)]
+    held = max((len(stop) - 1 for stop in stops), default=0)
+    return text[: len(text) - held] if held else text
+
+
+def _chunk(name: str, index: int, delta: dict[str, Any], finish: str | None = None) -> str:
+    body = {
+        "id": name,
+        "object": "chat.completion.chunk",
+        "created": int(time.time()),
+        "model": MODEL_NAME,
+        "choices": [{"index": index, "delta": delta, "finish_reason": finish}],
+    }
+    return f"data: {json.dumps(body)}\n\n"
+
+
+def _error(status: int, code: str, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"message": message, "type": code, "code": code}}, status)

@@ -1,0 +1,107 @@
+"""Roll out whole groups: each attempt is stored as it ends, each group as it is complete."""
+
+import asyncio
+
+from engine.advantage import advantages, has_signal, mean_and_std
+from engine.protocol.records import GroupSummary, Phase, Scenario, Split, Trajectory
+from engine.rollout.attempt import Place, Stage, roll_out
+from engine.run import Run
+
+
+async def roll_out_groups(
+    run: Run, stage: Stage, split: Split, step: int, scenarios: list[Scenario], size: int
+) -> list[list[Trajectory]]:
+    """One group of `size` attempts per scenario. What is stored already is not done again.
+
+    Returns the groups in the order of the scenarios, with advantages.
+    """
+    stored = {(t.group, t.index): t for t in run.reader.stored(split, step)}
+    progress = Progress(run, split, step, len(scenarios), size, len(stored))
+    async with asyncio.TaskGroup() as tasks:
+        groups = [
+            tasks.create_task(
+                _group(run, stage, split, step, number, scenario, size, stored, progress)
+            )
+            for number, scenario in enumerate(scenarios)
+        ]
+    return [group.result() for group in groups]
+
+
+class Progress:
+    """Counts attempts and says so."""
+
+    def __init__(
+        self, run: Run, split: Split, step: int, groups: int, size: int, done: int
+    ) -> None:
+        self._run, self._step = run, step
+        self._phase: Phase = "rolling_out" if split == "train" else "validating"
+        self._total, self._done = groups * size, done
+        self._tokens = 0
+        self._in_flight: dict[int, tuple[int, int]] = dict.fromkeys(range(groups), (0, 0))
+        self._begun = asyncio.get_running_loop().time()
+
+    def add(self, trajectory: Trajectory) -> None:
+        done, turns = self._in_flight[trajectory.group]
+        self._in_flight[trajectory.group] = (done + 1, turns + trajectory.turns)
+        self._done += 1
+        self._tokens += trajectory.sampled_tokens
+        seconds = max(asyncio.get_running_loop().time() - self._begun, 1e-6)
+        self._run.tick(
+            self._step,
+            self._phase,
+            self._done,
+            self._total,
+            in_flight=self._in_flight,
+            tokens_per_s=self._tokens / seconds,
+        )
+
+
+async def _group(
+    run: Run,
+    stage: Stage,
+    split: Split,
+    step: int,
+    number: int,
+    scenario: Scenario,
+    size: int,
+    stored: dict[tuple[int, int], Trajectory],
+    progress: Progress,
+) -> list[Trajectory]:
+    async def one(index: int) -> Trajectory:
+        if known := stored.get((number, index)):
+            return known
+        place = Place(split, step, number, index)
+        trajectory = await roll_out(stage, place, scenario, run.config.train.seed)
+        await run.writer.add_trajectory(trajectory)
+        progress.add(trajectory)
+        return trajectory
+
+    siblings = await asyncio.gather(*(one(index) for index in range(size)))
+    summary = summarise(run, split, step, number, scenario, list(siblings))
+    if run.reader.group(split, step, number) is None:
+        await run.writer.add_group(summary)
+    return [
+        sibling.model_copy(update={"advantage": advantage})
+        for sibling, advantage in zip(siblings, summary.advantages, strict=True)
+    ]
+
+
+def summarise(
+    run: Run, split: Split, step: int, number: int, scenario: Scenario, siblings: list[Trajectory]
+) -> GroupSummary:
+    """Statistics of a complete group; unscored siblings stay out of them."""
+    rewards = [sibling.reward for sibling in siblings]
+    mean, std = mean_and_std(rewards)
+    kind = run.config.train.algorithm.advantage
+    return GroupSummary(
+        split=split,
+        step=step,
+        group=number,
+        scenario_id=scenario.id,
+        title=scenario.title,
+        rewards=rewards,
+        advantages=advantages(kind, rewards),
+        mean=mean,
+        std=std,
+        signal=has_signal(rewards),
+    )

@@ -1,0 +1,173 @@
+"""A run folder that is open for work: its spec, its database, its lock, and what it was told."""
+
+import asyncio
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from engine.protocol.events import BaseEvent, LogWritten, ProgressTicked
+from engine.protocol.problems import Refused, StoreError
+from engine.protocol.records import Phase, RunSpec
+from engine.store.reader import RunReader
+from engine.store.writer import RunWriter
+
+SPEC = "run.json"
+DATABASE = "run.db"
+LOCK = "lock"
+LOG = "logs/run.log"
+TICK_EVERY_S = 0.25
+
+
+@dataclass
+class Orders:
+    """What the person wants of a living run; read by the loop between stages."""
+
+    steps: int
+    stop_after_step: bool = False
+    paused: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def give(self, *, paused: bool | None = None, stop: bool | None = None) -> None:
+        if paused is not None:
+            self.paused = paused
+        if stop is not None:
+            self.stop_after_step = stop
+        self.changed.set()
+
+
+class Run:
+    """Open with `Run.open`; close it whatever happens."""
+
+    def __init__(
+        self, folder: Path, spec: RunSpec, announce: Callable[[BaseEvent | None], None]
+    ) -> None:
+        self.folder = folder
+        self.spec = spec
+        self.config = spec.config
+        self.orders = Orders(spec.config.train.steps)
+        self._announce = announce
+        self._lock = _take_lock(folder / LOCK)
+        (folder / LOG).parent.mkdir(exist_ok=True)
+        self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
+        self.reader = RunReader(folder / DATABASE)
+        self._ticked = 0.0
+        psutil.cpu_percent()  # the first reading is meaningless
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / LOG
+
+    @property
+    def project(self) -> Path:
+        return self.folder.parents[1]
+
+    async def say(self, event: BaseEvent) -> None:
+        """Store an event; returns when it is acknowledged."""
+        await self.writer.say(event)
+
+    async def log(self, level: str, source: str, text: str) -> None:
+        await self.say(LogWritten(level=level, source=source, text=text))  # type: ignore[arg-type]
+
+    def tick(
+        self,
+        step: int,
+        phase: Phase,
+        done: int,
+        total: int,
+        words: str = "",
+        in_flight: dict[int, tuple[int, int]] | None = None,
+        **hardware: float,
+    ) -> None:
+        """A sign of life, at most four a second (the last of a phase always)."""
+        now = time.monotonic()
+        if now - self._ticked < TICK_EVERY_S and done < total:
+            return
+        self._ticked = now
+        self._announce(
+            ProgressTicked(
+                run_id=self.spec.id,
+                at=time.time(),
+                step=step,
+                phase=phase,
+                done=done,
+                total=total,
+                words=words,
+                in_flight=in_flight or {},
+                hardware={**hardware_now(), **hardware},
+            )
+        )
+
+    def close(self) -> None:
+        self.writer.close()
+        self.reader.close()
+        os.close(self._lock)
+
+
+def hardware_now() -> dict[str, float]:
+    memory = psutil.virtual_memory()
+    return {
+        "cpu/percent": psutil.cpu_percent(),
+        "memory/bytes": float(memory.total - memory.available),
+        "memory/total_bytes": float(memory.total),
+    }
+
+
+def write_spec(folder: Path, spec: RunSpec) -> None:
+    (folder / SPEC).write_text(spec.model_dump_json(indent=1))
+
+
+def read_spec(folder: Path) -> RunSpec:
+    """Raises StoreError where run.json is missing, damaged, or newer than this engine."""
+    try:
+        data = json.loads((folder / SPEC).read_text())
+        if data.get("schema_version", 1) > 1:
+            raise StoreError.of(
+                "store.newer",
+                "This run was made by a newer version of Atelier.",
+                "Update Atelier to open it; nothing in it has been changed.",
+                where=str(folder),
+            )
+        return RunSpec.model_validate(data)
+    except (OSError, ValueError) as error:
+        raise StoreError.of(
+            "store.no_spec",
+            f"This is no run folder: its {SPEC} cannot be read.",
+            where=str(folder),
+            detail=str(error),
+        ) from error
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether some engine works on this run right now."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _take_lock(file: Path) -> int:
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise Refused.of(
+            "run.locked",
+            "Another engine works on this run.",
+            "Look at it in the window or terminal that started it.",
+            where=str(file),
+        ) from None
+    return descriptor

@@ -1,0 +1,369 @@
+"""Routes → library and supervisor: translation, nothing else."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from engine import __version__
+from engine.doctor import examine
+from engine.hardware import device_words, forecast
+from engine.launch.local import PROOF_PATH, proof
+from engine.models import find_model, known_models
+from engine.project import (
+    config_problems,
+    create_project,
+    edit_text,
+    load_config,
+    read_scenarios,
+    read_toml,
+    samples,
+    scenario_file,
+    write_scenarios,
+    write_toml,
+)
+from engine.protocol import API_VERSION
+from engine.protocol.events import StepFinished
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.protocol.records import ProjectView
+from engine.protocol.requests import (
+    Command,
+    CreateProject,
+    EditProject,
+    EngineInfo,
+    ScenarioPage,
+    StartRun,
+    TrajectoryQuery,
+    WriteScenarios,
+)
+from engine.rollout.gateway import Gateway
+from engine.run import DATABASE, LOG
+from engine.server.guard import Guard
+from engine.server.library import Library
+from engine.server.stream import Broadcast, follow
+from engine.server.supervisor import Supervisor
+from engine.store.reader import RunReader
+
+T = TypeVar("T", bound=BaseModel)
+Handler = Callable[[Request], Awaitable[Response]]
+
+IDLE_EXIT_S = 600.0
+STATUS = {ConfigError: 422, Refused: 409}
+LOG_TAIL_BYTES = 200_000
+
+
+class Application:
+    """The engine's routes over one workspace."""
+
+    def __init__(self, workspace: Path, token: str) -> None:
+        self.workspace = workspace
+        self.token = token
+        self.started_at = time.time()
+        self.touched = time.monotonic()
+        self.library = Library(workspace)
+        self.gateway = Gateway()
+        self.broadcast = Broadcast(asyncio.get_running_loop())
+        self.supervisor = Supervisor(self.library, self.broadcast, self.gateway)
+        self.stop = asyncio.Event()
+
+    def asgi(self, port: int) -> Guard:
+        self.supervisor.base_url = f"http://127.0.0.1:{port}/v1"
+        routes: list[tuple[str, str, Handler]] = [
+            ("GET", PROOF_PATH, self.prove),
+            ("GET", "/engine", self.info),
+            ("POST", "/engine/shutdown", self.shut_down),
+            ("GET", "/doctor", self.doctor),
+            ("GET", "/models", self.models),
+            ("GET", "/samples", self.samples),
+            ("GET", "/projects", self.projects),
+            ("POST", "/projects", self.create_project),
+            ("GET", "/project", self.project),
+            ("PUT", "/project", self.edit_project),
+            ("POST", "/config/check", self.check_config),
+            ("GET", "/scenarios", self.scenarios),
+            ("PUT", "/scenarios", self.write_scenarios),
+            ("GET", "/forecast", self.forecast),
+            ("GET", "/runs", self.runs),
+            ("POST", "/runs", self.start_run),
+            ("GET", "/runs/{run}", self.run),
+            ("POST", "/runs/{run}/command", self.command),
+            ("GET", "/runs/{run}/events", self.events),
+            ("GET", "/runs/{run}/log", self.log),
+            ("POST", "/runs/{run}/trajectories", self.trajectories),
+            ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
+            ("POST", "/runs/{run}/groups", self.groups),
+            ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
+        ]
+        starlette = Starlette(
+            routes=[
+                *(Route(path, self._counted(handler), methods=[m]) for m, path, handler in routes),
+                *self.gateway.routes(),
+            ],
+            exception_handlers={
+                AtelierError: _refuse,  # type: ignore[dict-item]
+                ValidationError: _refuse_body,  # type: ignore[dict-item]
+                HTTPException: _refuse_path,  # type: ignore[dict-item]
+            },
+        )
+        return Guard(starlette, port, self.token, self.gateway.knows)
+
+    # The engine
+
+    async def prove(self, request: Request) -> Response:
+        nonce = request.query_params.get("nonce", "")
+        return PlainTextResponse(proof(self.token, nonce[:128]))
+
+    async def info(self, request: Request) -> Response:
+        process, memory = psutil.Process(), psutil.virtual_memory()
+        return _json(
+            EngineInfo(
+                version=__version__,
+                api=API_VERSION,
+                pid=os.getpid(),
+                workspace=str(self.workspace),
+                started_at=self.started_at,
+                device=device_words(),
+                python=sys.executable,
+                memory_bytes=process.memory_info().rss,
+                memory_total_bytes=memory.total,
+                living_runs=self.supervisor.living,
+            )
+        )
+
+    async def shut_down(self, request: Request) -> Response:
+        self.stop.set()
+        return Response(status_code=202)
+
+    async def doctor(self, request: Request) -> Response:
+        return _json_list(await asyncio.to_thread(examine))
+
+    async def models(self, request: Request) -> Response:
+        return _json_list(await asyncio.to_thread(known_models))
+
+    # Projects
+
+    async def samples(self, request: Request) -> Response:
+        return _json_list(samples())
+
+    async def projects(self, request: Request) -> Response:
+        paths = self.library.projects()
+        views = await asyncio.gather(*(self._view(path) for path in paths))
+        return _json_list(views)
+
+    async def create_project(self, request: Request) -> Response:
+        asked = await _body(request, CreateProject)
+        folder = Path(asked.folder).expanduser()
+        folder = folder if folder.is_absolute() else self.workspace / folder
+        await asyncio.to_thread(create_project, folder, asked.sample)
+        return _json(await self._view(folder))
+
+    async def project(self, request: Request) -> Response:
+        return _json(await self._view(_path(request)))
+
+    async def edit_project(self, request: Request) -> Response:
+        asked, path = await _body(request, EditProject), _path(request)
+        text = asked.toml if asked.toml is not None else read_toml(path)
+        text = edit_text(text, asked.values or {})
+        await asyncio.to_thread(write_toml, path, text)
+        return _json(await self._view(path))
+
+    async def check_config(self, request: Request) -> Response:
+        dotted = json.loads(await request.body())["values"]
+        nested: dict[str, Any] = {}
+        for key, value in dotted.items():
+            *sections, name = key.split(".")
+            place = nested
+            for section in sections:
+                place = place.setdefault(section, {})
+            place[name] = value
+        return _json_list(config_problems(nested))
+
+    async def scenarios(self, request: Request) -> Response:
+        path, split = _path(request), request.query_params["split"]
+        offset, limit = (
+            int(request.query_params.get(n, d)) for n, d in (("offset", 0), ("limit", 200))
+        )
+        file = scenario_file(path, load_config(path), split)  # type: ignore[arg-type]
+        found = (await asyncio.to_thread(read_scenarios, file))[0] if file else []
+        return _json(ScenarioPage(total=len(found), items=found[offset : offset + limit]))
+
+    async def write_scenarios(self, request: Request) -> Response:
+        asked, path = await _body(request, WriteScenarios), _path(request)
+        file = scenario_file(path, load_config(path), request.query_params["split"])  # type: ignore[arg-type]
+        if file is None:
+            raise ConfigError.of(
+                "scenarios.no_file", "This split has no file.", "Set it under [scenarios]."
+            )
+        await asyncio.to_thread(write_scenarios, file, asked.items)
+        return _json(await self._view(path))
+
+    async def forecast(self, request: Request) -> Response:
+        path = _path(request)
+        config = load_config(path)
+        model = find_model(config.model.name)
+        times = await asyncio.to_thread(self._step_times, path)
+        return _json(await asyncio.to_thread(forecast, config, model, times))
+
+    # Runs
+
+    async def runs(self, request: Request) -> Response:
+        project = request.query_params.get("project")
+        runs = await asyncio.to_thread(
+            lambda: self.library.runs(Path(project)) if project else self.library.all_runs()
+        )
+        return _json_list([self._current(run.id) for run in runs])
+
+    async def start_run(self, request: Request) -> Response:
+        return _json(await self.supervisor.start(await _body(request, StartRun)))
+
+    async def run(self, request: Request) -> Response:
+        return _json(self._current(request.path_params["run"]))
+
+    async def command(self, request: Request) -> Response:
+        command = await _body(request, Command)
+        return _json(await self.supervisor.command(request.path_params["run"], command))
+
+    async def events(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        reader = RunReader(self.library.folder(run_id) / DATABASE)
+        after = int(request.query_params.get("after", 0))
+
+        async def lines():  # type: ignore[no-untyped-def]
+            try:
+                async for line in follow(self.broadcast, run_id, reader.events, after):
+                    self.touched = time.monotonic()
+                    yield line
+            finally:
+                reader.close()
+
+        return StreamingResponse(lines(), media_type="text/event-stream")
+
+    async def log(self, request: Request) -> Response:
+        file = self.library.folder(request.path_params["run"]) / LOG
+        return PlainTextResponse(await asyncio.to_thread(_tail, file))
+
+    async def trajectories(self, request: Request) -> Response:
+        query = await _body(request, TrajectoryQuery)
+        return _json(await self._read(request, lambda reader: reader.trajectories(query)))
+
+    async def trajectory(self, request: Request) -> Response:
+        name = request.path_params["trajectory"]
+        return _json(await self._read(request, lambda reader: reader.trajectory(name)))
+
+    async def groups(self, request: Request) -> Response:
+        query = await _body(request, TrajectoryQuery)
+        return _json(await self._read(request, lambda reader: reader.groups(query)))
+
+    async def siblings(self, request: Request) -> Response:
+        p = request.path_params
+        return _json(
+            await self._read(
+                request, lambda reader: reader.siblings(p["split"], p["step"], p["group"])
+            )
+        )
+
+    # What they share
+
+    def is_idle(self) -> bool:
+        idle = time.monotonic() - self.touched > IDLE_EXIT_S
+        return idle and not self.supervisor.living and not self.broadcast.listeners
+
+    def _counted(self, handler: Handler) -> Handler:
+        async def counted(request: Request) -> Response:
+            self.touched = time.monotonic()
+            return await handler(request)
+
+        return counted
+
+    async def _view(self, path: Path) -> ProjectView:
+        view = await asyncio.to_thread(self.library.open_project, path)
+        return view.model_copy(update={"runs": [self._current(run.id) for run in view.runs]})
+
+    def _current(self, run_id: str):  # type: ignore[no-untyped-def]
+        return self.supervisor.summary(run_id)
+
+    async def _read(self, request: Request, read: Callable[[RunReader], T]) -> T:
+        folder = self.library.folder(request.path_params["run"])
+
+        def work() -> T:
+            reader = RunReader(folder / DATABASE)
+            try:
+                return read(reader)
+            finally:
+                reader.close()
+
+        return await asyncio.to_thread(work)
+
+    def _step_times(self, project: Path) -> list[float]:
+        """Of the newest run with finished steps on this machine."""
+        for run in self.library.runs(project):
+            if run.rewards:
+                reader = RunReader(Path(run.path) / DATABASE)
+                events = reader.events_of("step.finished")
+                reader.close()
+                return [
+                    e.metrics["time_s/step"]
+                    for e in events
+                    if isinstance(e, StepFinished) and "time_s/step" in e.metrics
+                ]
+        return []
+
+
+def _path(request: Request) -> Path:
+    value = request.query_params.get("path")
+    if not value:
+        raise ConfigError.of("request.no_path", "The request names no project.")
+    return Path(value).expanduser().resolve()
+
+
+async def _body(request: Request, model: type[T]) -> T:
+    return model.model_validate_json(await request.body())
+
+
+def _json(value: BaseModel) -> Response:
+    return Response(value.model_dump_json(), media_type="application/json")
+
+
+def _json_list(values: Any) -> Response:
+    body = "[" + ",".join(value.model_dump_json() for value in values) + "]"
+    return Response(body, media_type="application/json")
+
+
+def _tail(file: Path) -> str:
+    if not file.exists():
+        return ""
+    with file.open("rb") as source:
+        source.seek(max(0, file.stat().st_size - LOG_TAIL_BYTES))
+        return source.read().decode(errors="replace")
+
+
+async def _refuse(request: Request, error: AtelierError) -> Response:
+    status = next((s for kind, s in STATUS.items() if isinstance(error, kind)), 400)
+    status = 404 if error.problem.code.endswith((".unknown", ".missing")) else status
+    return JSONResponse(error.problem.model_dump(), status)
+
+
+async def _refuse_body(request: Request, error: ValidationError) -> Response:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    problem = Problem(code="request.bad", message=f"{place}: {first['msg']}.")
+    return JSONResponse(problem.model_dump(), 400)
+
+
+async def _refuse_path(request: Request, error: HTTPException) -> Response:
+    problem = Problem(
+        code="request.no_route", message=f"There is no {request.method} {request.url.path}."
+    )
+    return JSONResponse(problem.model_dump(), error.status_code)

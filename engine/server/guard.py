@@ -1,0 +1,67 @@
+"""Who may call: exact Host, no browser at all, and the right token. Default deny, for every method.
+
+The control routes need the engine's token; `/v1/…` needs the key of a living rollout. `/proof`
+needs neither: by it the engine shows that it knows the token before a client sends it.
+"""
+
+import hmac
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from engine.launch.local import PROOF_PATH
+
+MISDIRECTED, FORBIDDEN, UNAUTHORIZED = 421, 403, 401
+
+
+class Guard:
+    """Wraps the whole application; nothing behind it runs for a refused request."""
+
+    def __init__(
+        self, app: ASGIApp, port: int, token: str, knows_key: Callable[[str], bool]
+    ) -> None:
+        self._app = app
+        self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost", "[::1]")}
+        self._token = token.encode()
+        self._knows_key = knows_key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif status := self._refusal(scope):
+            await _refuse(scope, send, status)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> int | None:
+        headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope.get("headers", []):
+            headers.setdefault(name.lower(), []).append(value)
+        hosts = headers.get(b"host", [])
+        if scope["type"] != "http":
+            return FORBIDDEN
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return MISDIRECTED
+        if b"origin" in headers or headers.get(b"sec-fetch-site", [b"none"]) != [b"none"]:
+            return FORBIDDEN
+        if scope["path"] == PROOF_PATH and scope["method"] == "GET":
+            return None
+        return None if self._is_known(scope["path"], headers) else UNAUTHORIZED
+
+    def _is_known(self, path: str, headers: dict[bytes, list[bytes]]) -> bool:
+        values = headers.get(b"authorization", [])
+        if len(values) != 1 or not values[0].startswith(b"Bearer "):
+            return False
+        key = values[0].removeprefix(b"Bearer ")
+        if path.startswith("/v1/"):
+            return self._knows_key(key.decode("latin-1"))
+        return hmac.compare_digest(key, self._token)
+
+
+async def _refuse(scope: Scope, send: Send, status: int) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    headers = [(b"content-length", b"0"), (b"x-content-type-options", b"nosniff")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

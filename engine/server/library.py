@@ -1,0 +1,213 @@
+"""Projects and runs on disk, as lists show them. Reads only; what lives is the supervisor's."""
+
+from pathlib import Path
+
+from engine.project import FILE, check_text, load_config, read_toml, split_info
+from engine.protocol.config import ProjectConfig
+from engine.protocol.events import (
+    RunExtended,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    StepFinished,
+    ValidationFinished,
+)
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split
+from engine.run import DATABASE, SPEC, is_locked, read_spec
+from engine.store.reader import RunReader
+
+SUMMARY_KINDS = (
+    "run.started",
+    "run.extended",
+    "run.paused",
+    "run.continued",
+    "run.stopped",
+    "run.failed",
+    "run.finished",
+    "step.finished",
+    "validation.finished",
+)
+
+STATES: dict[str, RunState] = {
+    "run.started": "running",
+    "run.continued": "running",
+    "run.paused": "paused",
+    "run.stopped": "stopped",
+    "run.failed": "failed",
+    "run.finished": "finished",
+}
+
+
+class Library:
+    """Knows the workspace, and every project that was opened outside it."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._opened: set[Path] = set()
+        self._runs: dict[str, Path] = {}
+        self._summaries: dict[Path, tuple[tuple[float, float], RunSummary]] = {}
+
+    def projects(self) -> list[Path]:
+        inside = {file.parent for file in self._workspace.glob(f"*/{FILE}")}
+        known = inside | {path for path in self._opened if (path / FILE).is_file()}
+        return sorted(known, key=lambda path: path.name)
+
+    def open_project(self, path: Path) -> ProjectView:
+        """Raises ConfigError without a project.toml; a broken one opens with its problems."""
+        path = path.expanduser().resolve()
+        toml = read_toml(path)
+        self._opened.add(path)
+        problems = check_text(toml)
+        config = None if problems else load_config(path)
+        return ProjectView(
+            path=str(path),
+            name=(config.name if config else "") or path.name,
+            description=config.description if config else "",
+            config=config,
+            toml=toml,
+            problems=problems + (_file_problems(path, config) if config else []),
+            splits=[info for s in _splits() if config and (info := split_info(path, config, s))],
+            runs=self.runs(path),
+        )
+
+    def runs(self, project: Path) -> list[RunSummary]:
+        """Newest first; a folder that cannot be read is shown as failed, with the reason."""
+        folders = sorted(project.glob(f"runs/*/{SPEC}"), reverse=True)
+        return [self.summary(file.parent) for file in folders]
+
+    def all_runs(self) -> list[RunSummary]:
+        runs = [run for project in self.projects() for run in self.runs(project)]
+        return sorted(runs, key=lambda run: run.id, reverse=True)
+
+    def folder(self, run_id: str) -> Path:
+        """Raises Refused for an id that no known project holds."""
+        if run_id in self._runs:
+            return self._runs[run_id]
+        for project in self.projects():
+            for file in project.glob(f"runs/*/{SPEC}"):
+                if file.parent.name.endswith(run_id):
+                    return file.parent
+        raise Refused.of("run.unknown", f"There is no run {run_id}.", "Open its project first.")
+
+    def remember(self, run_id: str, folder: Path) -> None:
+        self._runs[run_id] = folder
+
+    def summary(self, folder: Path) -> RunSummary:
+        stamp = _stamp(folder)
+        cached = self._summaries.get(folder)
+        if cached and cached[0] == stamp and cached[1].state not in LIVING:
+            return cached[1]
+        try:
+            summary = summarise(folder)
+        except AtelierError as error:
+            summary = _unreadable(folder, error.problem)
+        self._runs[summary.id] = folder
+        self._summaries[folder] = (stamp, summary)
+        return summary
+
+
+def summarise(folder: Path) -> RunSummary:
+    """Fold a run's events into its row. Raises StoreError where the folder cannot be read."""
+    spec = read_spec(folder)
+    reader = RunReader(folder / DATABASE)
+    try:
+        events = reader.events_of(*SUMMARY_KINDS)
+        trajectories, unscored = reader.counts()
+    finally:
+        reader.close()
+    steps: dict[int, float | None] = {}
+    planned = spec.config.train.steps
+    validations, problem, device = [], None, ""
+    state: RunState = "starting"
+    changed = spec.started_at
+    for event in events:
+        state = STATES.get(event.kind, state)
+        changed = max(changed, event.at)
+        match event:
+            case StepFinished():
+                steps[event.step] = event.metrics.get("reward/mean")
+            case ValidationFinished():
+                validations.append(event)
+            case RunExtended():
+                planned = event.steps
+            case RunStarted():
+                device, problem = event.device, None
+            case RunFailed():
+                problem = event.problem
+            case RunStopped() | RunFinished():
+                problem = None
+    if state in LIVING and not is_locked(folder):
+        state = "stopped"
+        problem = Problem(
+            code="run.interrupted",
+            message="The engine ended while this run was going on.",
+            hint="Resume goes on from the last checkpoint; everything stored is kept.",
+        )
+    validations.sort(key=lambda event: event.step)
+    return RunSummary(
+        id=spec.id,
+        name=spec.name,
+        kind=spec.kind,
+        project=spec.project,
+        project_path=str(folder.parents[1]),
+        path=str(folder),
+        state=state,
+        step=max(steps, default=0),
+        steps=planned,
+        started_at=spec.started_at,
+        changed_at=changed,
+        device=device,
+        model=spec.config.model.name,
+        rewards=[steps[number] for number in sorted(steps)],
+        validation=validations[-1].reward if validations else None,
+        baseline=validations[0].reward if validations and validations[0].step == 0 else None,
+        trajectories=trajectories,
+        unscored=unscored,
+        problem=problem,
+    )
+
+
+def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
+    agent = config.agent
+    if agent.command or (path / agent.file).is_file():
+        return []
+    missing = ConfigError.of(
+        "agent.missing",
+        f"There is no {agent.file} in the project.",
+        "Write one with `rollout(scenario, model)`, or set agent.file.",
+        where=str(path / agent.file),
+    )
+    return [missing.problem]
+
+
+def _splits() -> tuple[Split, Split]:
+    return ("train", "validation")
+
+
+def _stamp(folder: Path) -> tuple[float, float]:
+    """Changes whenever the database does; WAL included."""
+
+    def changed(name: str) -> float:
+        file = folder / name
+        return file.stat().st_mtime if file.exists() else 0.0
+
+    return changed(DATABASE), changed(f"{DATABASE}-wal")
+
+
+def _unreadable(folder: Path, problem: Problem) -> RunSummary:
+    return RunSummary(
+        id=folder.name,
+        name=folder.name[-8:].lower(),
+        kind="train",
+        project=folder.parents[1].name,
+        project_path=str(folder.parents[1]),
+        path=str(folder),
+        state="failed",
+        step=0,
+        steps=0,
+        started_at=folder.stat().st_mtime,
+        changed_at=folder.stat().st_mtime,
+        problem=problem,
+    )

@@ -1,0 +1,94 @@
+"""An engine process: hold the workspace, listen on loopback, say so, work until told to stop."""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import uvicorn
+
+from engine.child import become_subreaper
+from engine.launch.local import discovery_file
+from engine.protocol import API_VERSION
+from engine.protocol.requests import Handshake
+from engine.server.app import Application
+from engine.server.lock import workspace_lock
+
+
+async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None:
+    """Hold the workspace, listen on loopback, say so, and work until told to stop or idle.
+
+    Raises Refused where another engine holds the workspace.
+    """
+    os.umask(0o077)
+    become_subreaper()
+    workspace.mkdir(parents=True, exist_ok=True)
+    with workspace_lock(workspace), _loopback() as listening:
+        port = listening.getsockname()[1]
+        application = Application(workspace, secrets.token_urlsafe(32))
+        config = uvicorn.Config(
+            application.asgi(port),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=2,
+            lifespan="off",
+        )
+        server = uvicorn.Server(config)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, application.stop.set)
+        discovery = discovery_file(workspace)
+        handshake = _announce(discovery, port, application)
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        say_ready(handshake)
+        try:
+            await _until_stopped(application, serving)
+        finally:
+            await application.supervisor.close()
+            application.broadcast.close()
+            server.should_exit = True
+            await serving
+            discovery.unlink(missing_ok=True)
+
+
+async def _until_stopped(application: Application, serving: "asyncio.Task[None]") -> None:
+    while not (application.stop.is_set() or application.is_idle() or serving.done()):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(application.stop.wait(), 1.0)
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[socket.socket]:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(128)
+        yield listening
+    finally:
+        listening.close()
+
+
+def _announce(file: Path, port: int, application: Application) -> Handshake:
+    """Write the discovery file (0600), by rename, so that nobody reads half of it."""
+    handshake = Handshake(
+        pid=os.getpid(),
+        start_time=psutil.Process().create_time(),
+        port=port,
+        api=API_VERSION,
+        workspace=str(application.workspace),
+    )
+    record = {**handshake.model_dump(), "token": application.token}
+    scratch = file.with_suffix(f".{os.getpid()}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as target:
+        json.dump(record, target)
+    scratch.replace(file)
+    return handshake

@@ -1,0 +1,198 @@
+"""Reading a run.db: events from a seq, pages of trajectories, groups. Everything sorted in SQL."""
+
+import re
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.problems import Refused
+from engine.protocol.records import (
+    Checkpoint,
+    GroupSummary,
+    Split,
+    Trajectory,
+    TrajectorySummary,
+)
+from engine.protocol.requests import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
+from engine.store.schema import open_reader
+
+SORTS = {
+    "recent": "number",
+    "step": "step",
+    "title": "title",
+    "reward": "reward",
+    "advantage": "advantage",
+    "turns": "turns",
+    "tokens": "tokens",
+    "duration": "duration",
+}
+
+
+class RunReader:
+    """One read-only connection; its methods may be called from any thread, one at a time."""
+
+    def __init__(self, file: Path) -> None:
+        self._db = open_reader(file)
+        self._one_at_a_time = threading.Lock()
+
+    def close(self) -> None:
+        with self._one_at_a_time:
+            self._db.close()
+
+    def events(self, after: int = 0, limit: int = 2000) -> list[str]:
+        """Stored events as JSON lines, in order, from `after` + 1."""
+        sql = "SELECT body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        return [str(row[0]) for row in self._rows(sql, (after, limit))]
+
+    def events_of(self, *kinds: str) -> list[Event | UnknownEvent]:
+        """All events of these kinds, in order."""
+        marks = ", ".join("?" * len(kinds))
+        sql = f"SELECT body FROM events WHERE kind IN ({marks}) ORDER BY seq"
+        return [decode(str(row[0])) for row in self._rows(sql, kinds)]
+
+    def last_seq(self) -> int:
+        return int(self._value("SELECT coalesce(max(seq), 0) FROM events"))
+
+    def counts(self) -> tuple[int, int]:
+        """(trajectories, of them unscored)."""
+        sql = "SELECT count(*), count(*) - count(reward) FROM trajectories"
+        total, unscored = self._rows(sql, ())[0]
+        return int(str(total)), int(str(unscored))
+
+    def trajectories(self, query: TrajectoryQuery) -> TrajectoryPage:
+        where, values = _where(query)
+        order = SORTS[query.sort]
+        down = "DESC" if query.descending else "ASC"
+        known = f"{order} IS NULL, " if order in ("reward", "advantage") else ""
+        total = int(self._value(f"SELECT count(*) FROM trajectories {where}", values))
+        sql = (
+            f"SELECT summary FROM trajectories {where} "
+            f"ORDER BY {known}{order} {down}, number {down} LIMIT ? OFFSET ?"
+        )
+        rows = self._rows(sql, (*values, query.limit, query.offset))
+        items = [TrajectorySummary.model_validate_json(str(row[0])) for row in rows]
+        return TrajectoryPage(total=total, items=items)
+
+    def groups(self, query: TrajectoryQuery) -> GroupPage:
+        """Groups with at least one trajectory that matches, newest first."""
+        where, values = _where(query)
+        chosen = f"SELECT DISTINCT split, step, grp FROM trajectories {where}"
+        total = int(
+            self._value(
+                f"SELECT count(*) FROM ({chosen}) JOIN groups USING (split, step, grp)", values
+            )
+        )
+        sql = (
+            f"SELECT g.summary FROM ({chosen}) c JOIN groups g USING (split, step, grp) "
+            "ORDER BY c.step DESC, c.split, c.grp LIMIT ? OFFSET ?"
+        )
+        rows = self._rows(sql, (*values, query.limit, query.offset))
+        items = [GroupSummary.model_validate_json(str(row[0])) for row in rows]
+        return GroupPage(total=total, items=items)
+
+    def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
+        sql = "SELECT summary FROM groups WHERE split = ? AND step = ? AND grp = ?"
+        rows = self._rows(sql, (split, step, group))
+        return GroupSummary.model_validate_json(str(rows[0][0])) if rows else None
+
+    def siblings(self, split: Split, step: int, group: int) -> Siblings:
+        """A group with its whole trajectories. Raises Refused where there is none."""
+        summary = self.group(split, step, group)
+        trajectories = self.stored(split, step, group)
+        if not trajectories:
+            raise Refused.of("run.no_group", f"Step {step} has no group {group + 1}.")
+        return Siblings(group=summary or _unfinished(trajectories), trajectories=trajectories)
+
+    def stored(self, split: Split, step: int, group: int | None = None) -> list[Trajectory]:
+        """Whole trajectories of a step, ordered by group and index."""
+        chosen = "" if group is None else "AND grp = ?"
+        sql = (
+            "SELECT body, advantage FROM trajectories "
+            f"WHERE split = ? AND step = ? {chosen} ORDER BY grp, idx"
+        )
+        values = (split, step) if group is None else (split, step, group)
+        return [_trajectory(*row) for row in self._rows(sql, values)]
+
+    def trajectory(self, trajectory_id: str) -> Trajectory:
+        """Raises Refused where there is none."""
+        sql = "SELECT body, advantage FROM trajectories WHERE id = ?"
+        rows = self._rows(sql, (trajectory_id,))
+        if not rows:
+            raise Refused.of("run.no_trajectory", f"There is no trajectory {trajectory_id}.")
+        return _trajectory(*rows[0])
+
+    def all_trajectories(self) -> Iterator[Trajectory]:
+        """Every trajectory in order of arrival, a page at a time."""
+        number = 0
+        sql = (
+            "SELECT number, body, advantage FROM trajectories "
+            "WHERE number > ? ORDER BY number LIMIT 100"
+        )
+        while rows := self._rows(sql, (number,)):
+            for row in rows:
+                yield _trajectory(*row[1:])
+            number = int(str(rows[-1][0]))
+
+    def checkpoints(self) -> list[Checkpoint]:
+        rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
+        return [Checkpoint.model_validate_json(str(row[0])) for row in rows]
+
+    def _rows(self, sql: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
+        with self._one_at_a_time:
+            return list(self._db.execute(sql, values))  # type: ignore[arg-type]
+
+    def _value(self, sql: str, values: tuple[object, ...] = ()) -> int:
+        return int(str(self._rows(sql, values)[0][0]))
+
+
+def search_phrase(words: str) -> str:
+    """Typed words as an FTS5 query: each must occur, the last one may be unfinished."""
+    found = re.findall(r"\w+", words)
+    return " ".join(f'"{word}"' for word in found[:-1]) + f' "{found[-1]}"*' if found else '""'
+
+
+def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
+    tests: list[str] = []
+    values: list[object] = []
+    for column, value in (
+        ("split", query.split),
+        ("grp", query.group),
+        ("scenario_id", query.scenario_id),
+    ):
+        if value is not None:
+            tests.append(f"{column} = ?")
+            values.append(value)
+    if query.step is not None:
+        tests.append("step BETWEEN ? AND ?")
+        values += [query.step, query.step if query.step_to is None else query.step_to]
+    state = {"scored": "reward IS NOT NULL", "unscored": "reward IS NULL", "truncated": "truncated"}
+    if query.state in state:
+        tests.append(state[query.state])
+    if query.search.strip():
+        tests.append("number IN (SELECT rowid FROM transcripts WHERE transcripts MATCH ?)")
+        values.append(search_phrase(query.search))
+    return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
+
+
+def _trajectory(body: object, advantage: object) -> Trajectory:
+    assert isinstance(body, bytes)
+    trajectory = Trajectory.model_validate_json(zlib.decompress(body))
+    return trajectory.model_copy(update={"advantage": advantage})
+
+
+def _unfinished(trajectories: list[Trajectory]) -> GroupSummary:
+    """A group whose siblings are still arriving."""
+    first = trajectories[0]
+    return GroupSummary(
+        split=first.split,
+        step=first.step,
+        group=first.group,
+        scenario_id=first.scenario_id,
+        title=first.title,
+        rewards=[t.reward for t in trajectories],
+        mean=None,
+        std=None,
+        signal=False,
+    )

@@ -1,0 +1,120 @@
+"""Tables of run.db, and how a file is opened; one of a newer version is refused."""
+
+from pathlib import Path
+
+import apsw
+
+from engine.protocol.problems import StoreError
+
+VERSION = 1
+
+TABLES = """
+CREATE TABLE events(
+    seq INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE trajectories(
+    number INTEGER PRIMARY KEY,           -- order of arrival
+    id TEXT NOT NULL UNIQUE,
+    split TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    grp INTEGER NOT NULL,
+    idx INTEGER NOT NULL,
+    scenario_id TEXT NOT NULL,
+    title TEXT NOT NULL,
+    reward REAL,                          -- NULL is unscored
+    advantage REAL,
+    turns INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    truncated INTEGER NOT NULL,
+    duration REAL NOT NULL,
+    summary TEXT NOT NULL,                -- TrajectorySummary
+    body BLOB NOT NULL                    -- zlib of Trajectory
+) STRICT;
+CREATE INDEX by_place ON trajectories(split, step, grp, idx);
+CREATE INDEX by_step ON trajectories(step, number);
+CREATE INDEX by_reward ON trajectories(reward, number);
+CREATE INDEX by_advantage ON trajectories(advantage, number);
+CREATE INDEX by_title ON trajectories(title, number);
+CREATE INDEX by_turns ON trajectories(turns, number);
+CREATE INDEX by_tokens ON trajectories(tokens, number);
+CREATE INDEX by_duration ON trajectories(duration, number);
+CREATE INDEX by_scenario ON trajectories(scenario_id, number);
+CREATE INDEX unscored ON trajectories(number) WHERE reward IS NULL;
+CREATE INDEX cut ON trajectories(number) WHERE truncated;
+
+CREATE VIRTUAL TABLE transcripts USING fts5(
+    text, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2'
+);
+
+CREATE TABLE groups(
+    split TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    grp INTEGER NOT NULL,
+    summary TEXT NOT NULL,                -- GroupSummary
+    PRIMARY KEY (split, step, grp)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoints(
+    step INTEGER PRIMARY KEY,
+    record TEXT NOT NULL                  -- Checkpoint
+) STRICT;
+"""
+
+
+def open_writer(file: Path) -> apsw.Connection:
+    """Open or make a run.db for its one writer."""
+    try:
+        db = apsw.Connection(str(file))
+        db.set_busy_timeout(5000)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA journal_size_limit = 67108864")
+        version = _version(db)
+        if version == 0:
+            with db:
+                db.execute(TABLES)
+                db.execute(f"PRAGMA user_version = {VERSION}")
+    except apsw.Error as error:
+        raise _unreadable(file, error) from error
+    _refuse_newer(version, file)
+    return db
+
+
+def open_reader(file: Path) -> apsw.Connection:
+    """Open an existing run.db for reading only."""
+    try:
+        db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        db.set_busy_timeout(5000)
+        version = _version(db)
+    except apsw.Error as error:
+        raise _unreadable(file, error) from error
+    _refuse_newer(version, file)
+    return db
+
+
+def _version(db: apsw.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").get)
+
+
+def _refuse_newer(version: int, file: Path) -> None:
+    if version > VERSION:
+        raise StoreError.of(
+            "store.newer",
+            "This run was made by a newer version of Atelier.",
+            "Update Atelier to open it; nothing in it has been changed.",
+            where=str(file),
+        )
+
+
+def _unreadable(file: Path, error: apsw.Error) -> StoreError:
+    return StoreError.of(
+        "store.unreadable",
+        f"The run's database cannot be opened: {error}.",
+        "Check the disk and the permissions of the folder.",
+        where=str(file),
+    )

@@ -1,0 +1,204 @@
+"""The single writer of a run.db: a thread, a queue, one transaction for what has gathered.
+
+`acknowledged` means committed with synchronous=FULL: the awaiting coroutine goes on only after
+COMMIT. An event's `seq` is assigned inside the transaction that stores its data.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from engine.protocol.events import (
+    BaseEvent,
+    CheckpointSaved,
+    GroupScored,
+    TrajectoryRecorded,
+    encode,
+)
+from engine.protocol.problems import Problem, StoreError
+from engine.protocol.records import Checkpoint, GroupSummary, Trajectory, TrajectorySummary
+from engine.store.schema import open_writer
+
+MOST_PER_COMMIT = 500
+
+Statement = tuple[str, tuple[object, ...]]
+
+
+@dataclass(frozen=True)
+class Write:
+    """Rows and the event that speaks of them: stored together or not at all."""
+
+    event: BaseEvent
+    statements: tuple[Statement, ...] = ()
+
+
+class RunWriter:
+    """Owns the connection. Every method returns after COMMIT, with the stored event."""
+
+    def __init__(
+        self, file: Path, run_id: str, on_committed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._run_id = run_id
+        self._db = open_writer(file)
+        self._seq = int(self._db.execute("SELECT coalesce(max(seq), 0) FROM events").get)
+        self._on_committed = on_committed
+        self._queue: queue.SimpleQueue[tuple[Write, Future[BaseEvent]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="run.db writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def seq(self) -> int:
+        """The last one committed."""
+        return self._seq
+
+    async def say(self, event: BaseEvent) -> BaseEvent:
+        """Store an event that has no rows of its own."""
+        return await self._write(Write(event))
+
+    async def add_trajectory(self, trajectory: Trajectory) -> BaseEvent:
+        """Store a finished rollout; doing it again replaces it."""
+        summary = summary_of(trajectory)
+        event = TrajectoryRecorded(trajectory=summary)
+        return await self._write(Write(event, trajectory_rows(trajectory, summary)))
+
+    async def add_group(self, group: GroupSummary) -> BaseEvent:
+        """Store a scored group, and give its siblings their advantages."""
+        place = (group.split, group.step, group.group)
+        rows: list[Statement] = [
+            (
+                "INSERT OR REPLACE INTO groups(split, step, grp, summary) VALUES (?, ?, ?, ?)",
+                (*place, group.model_dump_json()),
+            )
+        ]
+        rows += [
+            (
+                "UPDATE trajectories SET advantage = ?, "
+                "summary = json_set(summary, '$.advantage', ?) "
+                "WHERE split = ? AND step = ? AND grp = ? AND idx = ?",
+                (value, value, *place, index),
+            )
+            for index, value in enumerate(group.advantages)
+        ]
+        return await self._write(Write(GroupScored(group=group), tuple(rows)))
+
+    async def add_checkpoint(self, checkpoint: Checkpoint) -> BaseEvent:
+        row = (
+            "INSERT OR REPLACE INTO checkpoints(step, record) VALUES (?, ?)",
+            (checkpoint.step, checkpoint.model_dump_json()),
+        )
+        return await self._write(Write(CheckpointSaved(checkpoint=checkpoint), (row,)))
+
+    def close(self) -> None:
+        """Write what is queued, then close the file."""
+        self._queue.put(None)
+        self._thread.join()
+        self._db.close()
+
+    async def _write(self, write: Write) -> BaseEvent:
+        future: Future[BaseEvent] = Future()
+        self._queue.put((write, future))
+        return await asyncio.wrap_future(future)
+
+    def _serve(self) -> None:
+        while (first := self._queue.get()) is not None:
+            batch = [first]
+            while len(batch) < MOST_PER_COMMIT and not self._queue.empty():
+                item = self._queue.get()
+                if item is None:
+                    self._queue.put(None)
+                    break
+                batch.append(item)
+            self._commit(batch)
+
+    def _commit(self, batch: list[tuple[Write, Future[BaseEvent]]]) -> None:
+        batch = [item for item in batch if item[1].set_running_or_notify_cancel()]
+        seq, stored = self._seq, []
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for write, _ in batch:
+                seq += 1
+                stored.append(self._store(write, seq))
+            self._db.execute("COMMIT")
+        except apsw.Error as error:
+            if self._db.in_transaction:  # a full disk has rolled back by itself
+                self._db.execute("ROLLBACK")
+            problem = _write_problem(error)
+            for _, future in batch:
+                future.set_exception(StoreError(problem))
+            return
+        self._seq = seq
+        for (_, future), event in zip(batch, stored, strict=True):
+            future.set_result(event)
+        self._on_committed()
+
+    def _store(self, write: Write, seq: int) -> BaseEvent:
+        event = write.event.model_copy(
+            update={"run_id": self._run_id, "seq": seq, "at": time.time()}
+        )
+        for sql, values in write.statements:
+            self._db.execute(sql, values)  # type: ignore[arg-type]
+        self._db.execute(
+            "INSERT INTO events(seq, kind, body) VALUES (?, ?, ?)",
+            (seq, event.kind, encode(event)),  # type: ignore[attr-defined]
+        )
+        return event
+
+
+def summary_of(trajectory: Trajectory) -> TrajectorySummary:
+    names = set(TrajectorySummary.model_fields)
+    return TrajectorySummary(**{name: getattr(trajectory, name) for name in names})
+
+
+def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple[Statement, ...]:
+    """The row and its search entry; what was there under the same id goes first."""
+    t = trajectory
+    values = (t.id, t.split, t.step, t.group, t.index, t.scenario_id, t.title, t.reward)
+    more = (t.advantage, t.turns, t.sampled_tokens, int(t.truncated), t.duration_s)
+    body = zlib.compress(t.model_dump_json().encode(), 1)
+    return (
+        (
+            "DELETE FROM transcripts WHERE rowid = (SELECT number FROM trajectories WHERE id = ?)",
+            (t.id,),
+        ),
+        ("DELETE FROM trajectories WHERE id = ?", (t.id,)),
+        (
+            "INSERT INTO trajectories(id, split, step, grp, idx, scenario_id, title, reward, "
+            "advantage, turns, tokens, truncated, duration, summary, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, *more, summary.model_dump_json(), body),
+        ),
+        (
+            "INSERT INTO transcripts(rowid, text) VALUES (last_insert_rowid(), ?)",
+            (searchable(trajectory),),
+        ),
+    )
+
+
+def searchable(trajectory: Trajectory) -> str:
+    """Everything a person would search for in a trajectory."""
+    words = [trajectory.title, trajectory.scenario_id]
+    for message in trajectory.messages:
+        words.append(message.content)
+        words += [str(call.get("function", {})) for call in message.tool_calls]
+    if trajectory.problem:
+        words.append(trajectory.problem.message)
+    return "\n".join(words)
+
+
+def _write_problem(error: apsw.Error) -> Problem:
+    if isinstance(error, apsw.FullError | apsw.IOError):
+        return Problem(
+            code="store.disk_full",
+            message="The run could not be written: the disk is full or does not answer.",
+            hint="Free some space, then resume: everything acknowledged before is there.",
+            detail=str(error),
+        )
+    return Problem(code="store.not_written", message=f"The run could not be written: {error}.")

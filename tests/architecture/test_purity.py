@@ -1,0 +1,34 @@
+"""What may be loaded where: proven in a fresh interpreter, because lint reads only source."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("engine.protocol.events", ["torch", "starlette", "httpx", "apsw"]),
+        ("engine.client", ["torch", "starlette", "apsw"]),
+        ("engine.cli.parser", ["torch", "starlette", "pydantic"]),
+        ("engine.server.app", ["torch", "transformers", "litellm", "PySide6"]),
+        ("studio.app", ["torch", "transformers", "litellm", "starlette", "apsw"]),
+    ],
+)
+def test_importing_loads_nothing_heavy(module: str, forbidden: list[str]) -> None:
+    code = f"import sys, {module}; print([m for m in {forbidden} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_host_runs_on_the_standard_library_alone() -> None:
+    """-I -S: no site-packages at all."""
+    host = ROOT / "engine" / "rollout" / "host.py"
+    code = f"import runpy; runpy.run_path({str(host)!r}, run_name='host')"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, cwd=ROOT)

@@ -1,0 +1,37 @@
+"""What all tests share: a tiny model made on the spot, and nothing of ours left running."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.tiny_model import make_tiny_model
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Llama of 130 000 parameters with a byte tokenizer and a chat template."""
+    return make_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(autouse=True)
+def no_stray_processes() -> Iterator[None]:
+    """A child process that outlives its test fails it."""
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    end = time.monotonic() + 5
+    while strays := [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if child.pid not in before and child.status() != psutil.STATUS_ZOMBIE
+    ]:
+        if time.monotonic() > end:
+            for stray in strays:
+                stray.kill()
+            raise AssertionError(f"processes left behind: {strays}")
+        time.sleep(0.05)

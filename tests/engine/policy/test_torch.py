@@ -1,0 +1,202 @@
+"""The torch policy against plain references: exact gradients, exact log-probs, exact ties."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBatch, TrainItem
+from engine.policy.torch.loss import SelectedLogProb, policy_gradient
+from engine.policy.torch.model import AdapterOptimizer, LoraModel
+from engine.policy.torch.sampler import Sampler
+from engine.policy.torch.trainer import forward_backward, micro_batches
+from engine.protocol.config import Algorithm, ModelConfig
+
+
+@pytest.fixture
+def model(tiny_model: Path) -> LoraModel:
+    config = ModelConfig(dtype="float32", rank=4, alpha=8)
+    spec = PolicySpec(
+        model_path=str(tiny_model), model=config, seed=0, lr=1e-2, max_grad_norm=1, batch_tokens=256
+    )
+    model = LoraModel(spec)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():  # B starts at 0: an adapter that does something tests more
+        for parameter in model.adapter.values():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def sample(model: LoraModel, requests: list[SampleRequest]) -> dict[int, list[SampledToken]]:
+    drawn: dict[int, list[SampledToken]] = {number: [] for number in range(len(requests))}
+    sampler = Sampler(model.sampler, [2], lambda number, token, _: drawn[number].append(token))
+    for number, request in enumerate(requests):
+        sampler.add(number, request)
+    while sampler.busy:
+        sampler.step()
+    return drawn
+
+
+def requests(count: int = 12, max_tokens: int = 20) -> list[SampleRequest]:
+    prompts = [[3 + (n * p) % 250 for p in range(1, 6 + 7 * (n % 3))] for n in range(count // 2)]
+    return [
+        SampleRequest(tokens=prompts[n // 2], max_tokens=max_tokens, seed=n) for n in range(count)
+    ]
+
+
+def items(model: LoraModel) -> list[TrainItem]:
+    asked = requests()
+    return [
+        TrainItem(
+            tokens=asked[n].tokens + [t.token for t in drawn],
+            spans=[(len(asked[n].tokens), len(asked[n].tokens) + len(drawn))],
+            logprobs=[t.logprob for t in drawn],
+            advantage=(-1.0) ** n * (1 + n / 10),
+        )
+        for n, drawn in sample(model, asked).items()
+    ]
+
+
+def count(batch: list[TrainItem]) -> int:
+    return sum(end - start for item in batch for start, end in item.spans)
+
+
+def gradients(model: LoraModel) -> dict[str, torch.Tensor]:
+    found = {name: p.grad.clone() for name, p in model.adapter.items() if p.grad is not None}
+    model.trained.zero_grad(set_to_none=True)
+    return found
+
+
+def reference(model: LoraModel, batch: list[TrainItem], algorithm: Algorithm) -> torch.Tensor:
+    """One row at a time, whole logits, plain autograd."""
+    losses = []
+    for item in batch:
+        logits = model.trained(input_ids=torch.tensor([item.tokens])).logits[0].float()
+        logprobs = logits[:-1].log_softmax(-1)
+        targets = torch.tensor(item.tokens[1:])
+        chosen = logprobs.gather(-1, targets[:, None]).squeeze(-1)
+        mask = torch.zeros(len(targets), dtype=torch.bool)
+        for start, end in item.spans:
+            mask[start - 1 : end - 1] = True
+        new = chosen[mask]
+        weight = (new.detach() - torch.tensor(item.logprobs)).exp().clamp(max=2.0)
+        ratio = (new - new.detach()).exp()
+        losses.append(-(weight * ratio * item.advantage).sum())
+    return torch.stack(losses).sum() / count(batch)
+
+
+def test_gradient_equals_the_reference(model: LoraModel) -> None:
+    batch = items(model)
+    reference(model, batch, Algorithm()).backward()
+    expected = gradients(model)
+    train = TrainBatch(items=batch, normaliser=count(batch))
+    forward_backward(model, train, 256, lambda done, total: None)
+    found = gradients(model)
+    assert found.keys() == expected.keys()
+    scale = max(g.abs().max() for g in expected.values())
+    for name, gradient in expected.items():
+        assert (found[name] - gradient).abs().max() <= 1e-5 * scale
+
+
+def test_gradient_does_not_depend_on_the_split(model: LoraModel) -> None:
+    batch = TrainBatch(items=items(model), normaliser=100)
+    forward_backward(model, batch, 10_000, lambda done, total: None)
+    whole = gradients(model)
+    forward_backward(model, batch, 40, lambda done, total: None)
+    for name, gradient in gradients(model).items():
+        assert torch.allclose(gradient, whole[name], atol=1e-6)
+
+
+def test_sampler_and_trainer_agree(model: LoraModel) -> None:
+    batch = items(model)
+    train = TrainBatch(items=batch, normaliser=count(batch))
+    metrics = forward_backward(model, train, 256, lambda done, total: None)
+    assert metrics["logprob_gap/max"] <= 1e-4
+    assert metrics["ratio/mean"] == pytest.approx(1, abs=1e-4)
+
+
+def test_seed_decides_whatever_it_is_batched_with(model: LoraModel) -> None:
+    asked = requests()
+    together = sample(model, asked)
+    for number in (0, 5, 11):
+        alone = sample(model, [asked[number]])[0]
+        assert [t.token for t in alone] == [t.token for t in together[number]]
+
+
+def test_sampling_follows_the_distribution(model: LoraModel) -> None:
+    asked = [SampleRequest(tokens=[5, 6, 7], max_tokens=1, seed=n) for n in range(4000)]
+    drawn = sample(model, asked)
+    counts = torch.bincount(torch.tensor([d[0].token for d in drawn.values()]), minlength=259)
+    logits = model.trained(input_ids=torch.tensor([[5, 6, 7]])).logits[0, -1]
+    expected = logits.softmax(-1) * len(asked)
+    kept = expected >= 5
+    chi2 = ((counts - expected)[kept] ** 2 / expected[kept]).sum().item()
+    freedom = int(kept.sum())
+    assert chi2 < freedom + 5 * (2 * freedom) ** 0.5
+
+
+def test_temperature_zero_is_greedy_and_top_p_cuts(model: LoraModel) -> None:
+    logits = model.trained(input_ids=torch.tensor([[5, 6, 7]])).logits[0, -1]
+    greedy = SampleRequest(tokens=[5, 6, 7], max_tokens=1, seed=3, temperature=0)
+    assert sample(model, [greedy])[0][0].token == int(logits.argmax())
+    cut = greedy.model_copy(update={"temperature": 1.0, "top_p": 1e-6})
+    drawn = sample(model, [cut])[0][0]
+    assert drawn.token == int(logits.argmax())
+    assert drawn.logprob == pytest.approx(0, abs=1e-6)
+
+
+def test_an_eos_ends_a_row_and_the_others_go_on(model: LoraModel) -> None:
+    drawn = sample(model, requests(12, 200))
+    for tokens in drawn.values():
+        assert all(t.token != 2 for t in tokens[:-1])
+        assert tokens[-1].token == 2 or len(tokens) == 200
+    assert len({len(tokens) for tokens in drawn.values()}) > 1
+
+
+def test_head_gradient_is_the_autograd_one() -> None:
+    torch.manual_seed(0)
+    hidden = torch.randn(700, 8, dtype=torch.float64, requires_grad=True)
+    weight, targets = torch.randn(33, 8, dtype=torch.float64), torch.randint(33, (700,))
+    chosen, entropy = SelectedLogProb.apply(hidden, weight, targets, 0.7)
+    weights = torch.randn(700)
+    (chosen * weights).sum().backward()
+    ours, hidden.grad = hidden.grad, None
+    full = (hidden @ weight.T / 0.7).log_softmax(-1)
+    (full.gather(-1, targets[:, None]).squeeze(-1) * weights).sum().backward()
+    assert torch.allclose(ours, hidden.grad, atol=1e-5)
+    assert torch.allclose(entropy.double(), -(full.exp() * full).sum(-1), atol=1e-5)
+
+
+def test_importance_weights_are_truncated() -> None:
+    new = torch.zeros(3, requires_grad=True)
+    sampler = torch.tensor([0.0, -5.0, 5.0])
+    policy_gradient(new, sampler, torch.ones(3), Algorithm()).sum().backward()
+    assert new.grad is not None
+    assert new.grad.tolist() == pytest.approx([-1.0, -2.0, -torch.tensor(-5.0).exp().item()])
+
+
+def test_save_and_restore_bring_back_adapter_and_moments(model: LoraModel, tmp_path: Path) -> None:
+    optimizer = AdapterOptimizer(model.adapter, 1e-2, 1.0)
+    batch = TrainBatch(items=items(model), normaliser=100)
+
+    def update() -> None:
+        forward_backward(model, batch, 256, lambda done, total: None)
+        optimizer.step(1e-2)
+
+    update()
+    model.save_adapter(tmp_path / "adapter", "base/name")
+    optimizer.save(tmp_path / "optimizer.safetensors")
+    update()
+    straight = {name: p.detach().clone() for name, p in model.adapter.items()}
+    model.load_adapter(tmp_path / "adapter")
+    optimizer = AdapterOptimizer(model.adapter, 1e-2, 1.0)
+    optimizer.load(tmp_path / "optimizer.safetensors")
+    update()
+    assert all(torch.equal(straight[name], p) for name, p in model.adapter.items())
+
+
+def test_micro_batches_keep_every_item_within_the_budget() -> None:
+    batch = [TrainItem(tokens=[1] * n, spans=[(1, n)]) for n in (3, 90, 5, 40, 41, 7, 120)]
+    parts = list(micro_batches(batch, 100))
+    assert sorted(len(i.tokens) for p in parts for i in p) == [3, 5, 7, 40, 41, 90, 120]
+    assert all(len(p) == 1 or max(len(i.tokens) for i in p) * len(p) <= 100 for p in parts)

@@ -1,0 +1,120 @@
+"""Tokens in, tokens out: what was sampled is what is trained, over turns, tools and branches."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.models import check_folder
+from engine.policy.base import SampledToken
+from engine.rollout.chat import ChatFormat, read_completion
+from engine.rollout.conversation import Conversation
+
+END = 2
+USER = {"role": "user", "content": "Where is Ada?"}
+
+
+@pytest.fixture
+def chat(tiny_model: Path) -> ChatFormat:
+    return ChatFormat(check_folder(tiny_model, "tiny"))
+
+
+def answer(
+    conversation: Conversation,
+    chat: ChatFormat,
+    messages: list[dict[str, Any]],
+    text: str,
+    ended: bool = True,
+    tools: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """One turn in which the policy samples `text`, one byte a token."""
+    prompt = conversation.prompt(messages, tools or [])
+    tokens = chat.encode(text) + ([END] if ended else [])
+    sampled = [SampledToken(token, -0.5, []) for token in tokens]
+    completion = read_completion(text, bool(tools))
+    return conversation.record(prompt, messages, sampled, text, completion)
+
+
+def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
+    conversation = Conversation(chat)
+    first = answer(conversation, chat, [USER], "In the  garden")
+    again = [USER, first, {"role": "user", "content": "Sure?"}]
+    answer(conversation, chat, again, "Yes")
+    (branch,) = conversation.branches()
+    assert [chat.decode(branch.tokens[a:b]) for a, b in branch.spans] == [
+        "In the  garden<|im_end|>",
+        "Yes<|im_end|>",
+    ]
+    assert len(branch.logprobs) == branch.sampled
+    assert chat.decode(branch.tokens) == (
+        "<|im_start|>user\nWhere is Ada?<|im_end|>\n"
+        "<|im_start|>assistant\nIn the  garden<|im_end|>\n"
+        "<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>"
+    )
+
+
+def test_sampled_ids_are_never_tokenised_again(chat: ChatFormat) -> None:
+    """Ids that no tokenizer would choose for their text come back as they were."""
+    conversation = Conversation(chat)
+    prompt = conversation.prompt([USER], [])
+    odd = [SampledToken(token, -1.0, []) for token in [200, 201, 202, END]]
+    raw = chat.decode([200, 201, 202])
+    message = conversation.record(prompt, [USER], odd, raw, read_completion(raw, False))
+    conversation.prompt([USER, message, USER], [])
+    assert conversation.prompt([USER, message, USER], []).tokens[: len(prompt.tokens) + 4] == [
+        *prompt.tokens,
+        200,
+        201,
+        202,
+        END,
+    ]
+
+
+def test_client_libraries_may_add_fields(chat: ChatFormat) -> None:
+    conversation = Conversation(chat)
+    first = answer(conversation, chat, [USER], "Here")
+    decorated = {**first, "refusal": None, "audio": None, "tool_calls": None}
+    assert conversation.prompt([USER, decorated, USER], []).parent is not None
+
+
+def test_rewritten_history_is_a_new_branch(chat: ChatFormat) -> None:
+    conversation = Conversation(chat)
+    answer(conversation, chat, [USER], "Here")
+    edited = [USER, {"role": "assistant", "content": "There"}, USER]
+    answer(conversation, chat, edited, "Why?")
+    first, second = conversation.branches()
+    assert first.sampled + second.sampled == len(chat.encode("HereWhy?")) + 2
+    assert len(second.spans) == 1
+
+
+def test_a_fork_does_not_train_the_shared_turn_twice(chat: ChatFormat) -> None:
+    conversation = Conversation(chat)
+    first = answer(conversation, chat, [USER], "Here")
+    answer(conversation, chat, [USER, first, {"role": "user", "content": "a"}], "left")
+    answer(conversation, chat, [USER, first, {"role": "user", "content": "b"}], "right")
+    left, right = conversation.branches()
+    assert len(left.spans) == 2
+    assert len(right.spans) == 1
+    assert right.tokens[: len(left.tokens)][:20] == left.tokens[:20]
+
+
+def test_a_cut_answer_still_extends(chat: ChatFormat) -> None:
+    conversation = Conversation(chat)
+    first = answer(conversation, chat, [USER], "In the gar", ended=False)
+    answer(conversation, chat, [USER, first, USER], "Yes")
+    assert len(conversation.branches()) == 1
+
+
+def test_pieces_join_to_the_text(chat: ChatFormat) -> None:
+    tokens = chat.encode("naïve – 東京 🙂 end")
+    assert "".join(chat.pieces(tokens)) == "naïve – 東京 🙂 end"
+
+
+def test_tool_calls_are_read_and_garbage_stays_words() -> None:
+    text = 'Let me look.<tool_call>\n{"name": "find", "arguments": {"q": "Ada"}}\n</tool_call>'
+    read = read_completion(text, True)
+    assert read.content == "Let me look."
+    assert read.tool_calls[0]["function"] == {"name": "find", "arguments": '{"q": "Ada"}'}
+    broken = '<tool_call>{"name": "find", "arguments": }</tool_call>'
+    assert read_completion(broken, True) == (broken, [])
+    assert read_completion(text, False) == (text, [])

@@ -1,0 +1,59 @@
+"""A checkpoint is whole or absent."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint import newest, save, sweep, verify
+from engine.protocol.records import Checkpoint
+
+
+class Policy:
+    """Writes two files, as a real one would."""
+
+    async def save(self, folder: Path) -> None:
+        for name in ("adapter/a.safetensors", "trainer/optimizer.safetensors"):
+            (folder / name).parent.mkdir()
+            (folder / name).write_bytes(name.encode() * 100)
+
+
+def saved(run: Path, step: int) -> Checkpoint:
+    return asyncio.run(save(run, step, Policy(), {}, {}))  # type: ignore[arg-type]
+
+
+def test_a_saved_checkpoint_verifies(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path, 3)
+    folder = tmp_path / checkpoint.path
+    assert verify(folder)
+    names = json.loads((folder / "MANIFEST.json").read_text())["files"]
+    assert set(names) == {
+        "adapter/a.safetensors",
+        "trainer/optimizer.safetensors",
+        "trainer/state.json",
+    }
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "no manifest"])
+def test_a_damaged_one_is_passed_over(tmp_path: Path, harm: str) -> None:
+    good, bad = saved(tmp_path, 1), saved(tmp_path, 2)
+    file = tmp_path / bad.path / "adapter" / "a.safetensors"
+    data = file.read_bytes()
+    if harm == "truncate":
+        file.write_bytes(data[:-1])
+    elif harm == "flip":
+        file.write_bytes(b"X" + data[1:])
+    elif harm == "remove":
+        file.unlink()
+    else:
+        (tmp_path / bad.path / "MANIFEST.json").unlink()
+    assert newest(tmp_path, [good, bad]) == good
+
+
+def test_what_an_interrupted_save_left_is_swept(tmp_path: Path) -> None:
+    half = tmp_path / "checkpoints" / ".writing-000007"
+    half.mkdir(parents=True)
+    (half / "x").write_text("half")
+    sweep(tmp_path)
+    assert not half.exists()

@@ -1,0 +1,183 @@
+"""A real engine in a process of its own, over a temporary workspace, with a tiny model."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from engine.client import EngineClient
+from engine.protocol.events import FINAL, Event, UnknownEvent
+from engine.protocol.records import LIVING, RunSummary
+from engine.protocol.requests import Handshake, StartRun
+
+ROOT = Path(__file__).parents[2]
+T = TypeVar("T")
+
+AGENT = """
+import openai
+
+async def rollout(scenario, model):
+    async with openai.AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        answer = await client.chat.completions.create(
+            model=model.name, messages=[{"role": "user", "content": scenario["q"]}],
+        )
+    said = answer.choices[0].message.content or ""
+    return {"reward": sum(c.isalpha() for c in said) / 8, "metrics": {"length": len(said)}}
+"""
+
+TOML = """
+[model]
+name = "{model}"
+dtype = "float32"
+max_context = 200
+rank = 4
+
+[agent]
+timeout_s = 20
+
+[train]
+steps = 3
+groups = 2
+group_size = 4
+lr = 1e-2
+max_tokens = 8
+validate_every = 2
+checkpoint_every = 2
+"""
+
+
+@dataclass
+class Engine:
+    """A started engine and how to reach it."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    token: str
+    workspace: Path
+
+    def call(self, work: Callable[[EngineClient], Awaitable[T]]) -> T:
+        async def run() -> T:
+            async with EngineClient(self.port, self.token) as client:
+                return await work(client)
+
+        return asyncio.run(run())
+
+    def train(self, project: Path, **overrides: Any) -> RunSummary:
+        request = StartRun(project=str(project), overrides=overrides)
+        return self.call(lambda client: client.start_run(request))
+
+    def wait(self, run: RunSummary, timeout_s: float = 120) -> list[Event | UnknownEvent]:
+        """All stored events of a run once it has ended."""
+
+        async def follow(client: EngineClient) -> list[Event | UnknownEvent]:
+            events: list[Event | UnknownEvent] = []
+            async with asyncio.timeout(timeout_s):
+                async for event in client.events(run.id):
+                    if event.seq is not None:
+                        events.append(event)
+                    ended = isinstance(event, FINAL)
+                    if ended and (await client.run(run.id)).state not in LIVING:
+                        return events
+            raise AssertionError("the stream ended before the run")
+
+        return self.call(follow)
+
+    def wait_for(self, run: RunSummary, kind: str, timeout_s: float = 60) -> Event | UnknownEvent:
+        async def follow(client: EngineClient) -> Event | UnknownEvent:
+            async with asyncio.timeout(timeout_s):
+                async for event in client.events(run.id):
+                    if event.kind == kind:  # type: ignore[union-attr]
+                        return event
+            raise AssertionError("the stream ended")
+
+        return self.call(follow)
+
+    def children(self, word: str) -> list[psutil.Process]:
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        found = []
+        for child in family:
+            try:
+                if word in " ".join(child.cmdline()):
+                    found.append(child)
+            except psutil.Error:
+                continue
+        return found
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def start_engine(workspace: Path) -> Engine:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    with process.stdout as out:
+        handshake = Handshake.model_validate_json(out.readline())
+    runtime = Path(os.environ["XDG_RUNTIME_DIR"]) / "atelier"
+    records = [json.loads(file.read_text()) for file in runtime.glob("engine-*.json")]
+    token = next(r["token"] for r in records if r["port"] == handshake.port)
+    return Engine(process, handshake.port, token, workspace)
+
+
+def stop_engine(engine: Engine) -> None:
+    if engine.process.poll() is None:
+        engine.process.terminate()
+        engine.process.wait(timeout=30)
+
+
+@pytest.fixture(autouse=True)
+def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME"):
+        folder = tmp_path / "xdg" / name.lower()
+        folder.mkdir(parents=True, mode=0o700)
+        monkeypatch.setenv(f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}", str(folder))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def engine(workspace: Path) -> Iterator[Engine]:
+    engine = start_engine(workspace)
+    yield engine
+    stop_engine(engine)
+
+
+@pytest.fixture
+def project(workspace: Path, tiny_model: Path) -> Path:
+    return make_project(workspace / "letters", tiny_model)
+
+
+def make_project(folder: Path, model: Path, agent: str = AGENT, toml: str = "") -> Path:
+    (folder / "scenarios").mkdir(parents=True)
+    (folder / "agent.py").write_text(agent)
+    (folder / "project.toml").write_text(TOML.format(model=model) + toml)
+    lines = [json.dumps({"id": f"s{n}", "q": f"Say {n}"}) for n in range(6)]
+    (folder / "scenarios" / "train.jsonl").write_text("\n".join(lines[:4]) + "\n")
+    (folder / "scenarios" / "validation.jsonl").write_text("\n".join(lines[4:]) + "\n")
+    return folder
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)

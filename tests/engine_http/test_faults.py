@@ -1,0 +1,241 @@
+"""What goes wrong becomes data or one clear sentence, and the run goes on or can be resumed."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.launch.local import find
+from engine.protocol.events import RunFailed, RunFinished, StepFinished, TrajectoryRecorded
+from engine.protocol.problems import Refused
+from engine.protocol.requests import Command, TrajectoryQuery
+from tests.engine_http.conftest import (
+    AGENT,
+    ROOT,
+    Engine,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
+
+SLOW = 0.2
+BODY = """
+import asyncio, os, sys, time, threading, subprocess
+import openai
+calls = 0
+async def rollout(scenario, model):
+    global calls
+    calls += 1
+    mine = calls
+    address = dict(base_url=model.base_url, api_key=model.api_key)
+    async with openai.AsyncOpenAI(**address, max_retries=0) as client:
+        answer = await client.chat.completions.create(
+            model=model.name, messages=[{{"role": "user", "content": scenario["q"]}}])
+    said = answer.choices[0].message.content or ""
+    if scenario["id"] == "s1":
+        {fault}
+    return {{"reward": sum(c.isalpha() for c in said) / 8}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        ("raise KeyError('sources')", "agent.raised", "KeyError: 'sources'"),
+        ("return None", "reward.none", "Nobody scored"),
+        ("return {'reward': float('nan')}", "agent.bad_result", "nan"),
+        ("return {'reward': 'high'}", "agent.bad_result", "no number"),
+        ("await asyncio.sleep(60)", "agent.timeout", "timed out after 6 s"),
+        ("time.sleep(60)", "agent.timeout", "timed out after 6 s"),
+        ("os._exit(3)", "agent.died", "exit 3"),
+        ("os.kill(os.getpid(), 9)", "agent.died", "SIGKILL"),
+        ("print('x' * 50_000_000); raise ValueError('flooded')", "agent.raised", "flooded"),
+    ],
+)
+def test_a_failing_attempt_is_unscored_and_blamed(
+    workspace: Path, tiny_model: Path, engine: Engine, fault: str, code: str, said: str
+) -> None:
+    project = make_project(workspace / "faulty", tiny_model, BODY.format(fault=fault))
+    run = engine.train(
+        project, **{"train.steps": 2, "agent.timeout_s": 6, "train.validate_every": 0}
+    )
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    failed = [t for t in rolled if t.reward is None]
+    assert {t.scenario_id for t in failed} == {"s1"}
+    assert all(t.problem and t.problem.code == code and said in t.problem.message for t in failed)
+    assert len([t for t in rolled if t.scenario_id == "s1"]) == len(failed) > 0
+    steps = [e for e in events if isinstance(e, StepFinished)]
+    assert sum(s.metrics["unscored"] for s in steps) == len(failed)
+    page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
+    assert page.total == len(failed)
+
+
+def test_what_the_agent_starts_does_not_outlive_it(
+    workspace: Path, tiny_model: Path, engine: Engine
+) -> None:
+    shell = "setsid sleep 987 & exec sleep 987"
+    fault = f"subprocess.Popen(['sh', '-c', {shell!r}], start_new_session=True)"
+    project = make_project(workspace / "forks", tiny_model, BODY.format(fault=fault))
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+
+    def sleepers() -> list[psutil.Process]:
+        return [
+            p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]
+        ]
+
+    until(lambda: not sleepers())
+
+
+def test_a_command_agent_in_another_language(
+    workspace: Path, tiny_model: Path, engine: Engine
+) -> None:
+    project = make_project(workspace / "command", tiny_model, "")
+    (project / "agent.sh").write_text(
+        'curl -s "$OPENAI_BASE_URL/chat/completions" -H "Authorization: Bearer $OPENAI_API_KEY" '
+        '-H "content-type: application/json" '
+        '-d \'{"model": "policy", "messages": [{"role": "user", "content": "hi"}]}\' >/dev/null\n'
+        'echo "$ATELIER_SCENARIO" >&2\n'
+        'echo \'{"reward": 0.5, "metrics": {"shell": 1}}\'\n'
+    )
+    run = engine.train(project, **{"agent.command": "sh agent.sh", "train.steps": 1})
+    events = engine.wait(run)
+    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    assert {t.reward for t in rolled} == {0.5}
+    assert all(t.turns == 1 for t in rolled)
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("import nothing_like_this", "agent.py does not import: ModuleNotFoundError"),
+        ("x = 1", "no function `rollout"),
+        ("def rollout(:", "SyntaxError"),
+    ],
+)
+def test_a_broken_agent_fails_the_run_with_one_sentence(
+    workspace: Path, tiny_model: Path, engine: Engine, agent: str, said: str
+) -> None:
+    run = engine.train(make_project(workspace / "broken", tiny_model, agent))
+    last = engine.wait(run)[-1]
+    assert isinstance(last, RunFailed)
+    assert said in last.problem.message
+    assert "agent.py" in str(last.problem)
+
+
+def test_wrong_input_is_refused_before_anything_starts(
+    workspace: Path, tiny_model: Path, engine: Engine
+) -> None:
+    project = make_project(workspace / "wrong", tiny_model)
+    for overrides, said in [
+        ({"train.stepz": 1}, "Did you mean `steps`"),
+        ({"model.name": "no-such-model"}, "no model called no-such-model"),
+        ({"model.name": str(workspace)}, "no config.json"),
+        ({"scenarios.train": "nope.jsonl"}, "does not exist"),
+    ]:
+        with pytest.raises(Refused, match=said):
+            engine.train(project, **overrides)
+    assert not (project / "runs").exists()
+
+
+def test_a_second_run_is_refused_while_one_trains(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 50})
+    with pytest.raises(Refused, match="training on this machine"):
+        engine.train(project)
+    engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
+
+
+def test_a_second_engine_is_refused_and_a_dead_lock_is_not(engine: Engine, workspace: Path) -> None:
+    command = [sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 1
+    assert f"process {engine.process.pid}" in done.stderr
+    engine.kill()
+    assert asyncio.run(find(workspace)) is None  # the stale discovery file is not believed
+    again = start_engine(workspace)
+    stop_engine(again)
+
+
+def test_a_run_of_a_newer_version_is_shown_and_left_alone(engine: Engine, project: Path) -> None:
+    folder = project / "runs" / "01ABCDEFGHJKMNPQRSTVWXYZ00"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"schema_version": 99, "id": folder.name}))
+    (shown,) = engine.call(lambda c: c.runs(str(project)))
+    assert shown.problem is not None
+    assert "newer version" in shown.problem.message
+
+
+def test_a_killed_policy_is_restarted_and_nothing_is_lost(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 4, "train.checkpoint_every": 1})
+    engine.wait_for(run, "step.finished")
+    (policy,) = engine.children("engine.policy.torch")
+    policy.kill()
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    assert "worker.restarted" in [e.kind for e in events]  # type: ignore[union-attr]
+    assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4]
+
+
+KILLS = int(os.environ.get("ATELIER_KILLS", "10"))
+
+
+def test_kill_anything_at_any_moment(workspace: Path, tiny_model: Path) -> None:
+    """SIGKILL engine, policy or agent at random moments until the run is done all the same."""
+    chance = random.Random(7)
+    project = make_project(workspace / "letters", tiny_model, AGENT)
+    engine = start_engine(workspace)
+    run = engine.train(project, **{"train.steps": 4 * KILLS, "train.checkpoint_every": 2})
+    acknowledged: dict[int, str] = {}
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.1, 3.0))
+        acknowledged |= stored(engine, run.id)
+        family = psutil.Process(engine.process.pid).children(recursive=True)
+        victim = chance.choice(["engine", "policy", "agent"])
+        words = {"policy": "engine.policy.torch", "agent": "host.py"}
+        if victim == "engine" or not engine.children(words[victim]):
+            engine.kill()
+            until(lambda family=family: not any(alive(p) for p in family))  # type: ignore[misc]
+            engine = start_engine(workspace)
+            engine.call(lambda c: c.project(str(project)))
+        else:
+            chance.choice(engine.children(words[victim])).send_signal(signal.SIGKILL)
+        now = stored(engine, run.id)
+        assert acknowledged.items() <= now.items(), "something acknowledged is lost"
+        if engine.call(lambda c: c.run(run.id)).state in ("stopped", "failed"):
+            engine.call(lambda c: c.command(run.id, Command(action="resume")))
+    engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
+    steps = [e.step for e in engine.wait(run) if isinstance(e, StepFinished)]
+    assert steps == sorted(set(steps))
+    stop_engine(engine)
+
+
+def stored(engine: Engine, run_id: str) -> dict[int, str]:
+    """Every event the engine has acknowledged, by seq."""
+
+    async def read(client) -> dict[int, str]:  # type: ignore[no-untyped-def]
+        found: dict[int, str] = {}
+        try:
+            async with asyncio.timeout(0.5):
+                async for event in client.events(run_id):
+                    if event.seq:
+                        found[event.seq] = event.model_dump_json()
+        except TimeoutError:
+            pass
+        return found
+
+    return engine.call(read)
+
+
+def alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

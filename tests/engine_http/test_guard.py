@@ -1,0 +1,131 @@
+"""Who may call: every route × method × wrong header is refused, whatever is added later."""
+
+import http.client
+import itertools
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.server.app import Application
+from tests.engine_http.conftest import Engine
+
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
+PATHS = (
+    "/", "/engine", "/engine/shutdown", "/doctor", "/models", "/samples", "/projects", "/project",
+    "/config/check", "/scenarios", "/forecast", "/runs", "/runs/x", "/runs/x/command",
+    "/runs/x/events", "/runs/x/trajectories", "/v1/chat/completions", "/v1/models", "/docs",
+    "/nope",
+)  # fmt: skip
+
+
+def ask(
+    engine: Engine, method: str, path: str, headers: dict[str, str]
+) -> tuple[int, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=10)
+    try:
+        connection.putrequest(method, path, skip_host=True)
+        for name, value in headers.items():
+            for single in value.split("|"):
+                connection.putheader(name, single)
+        connection.endheaders()
+        response = connection.getresponse()
+        response.read()
+        return response.status, {k.lower(): v for k, v in response.getheaders()}
+    finally:
+        connection.close()
+
+
+def test_only_the_token_opens_a_route(engine: Engine) -> None:
+    host = f"127.0.0.1:{engine.port}"
+    wrong = (None, "Bearer ", "Bearer wrong", f"Basic {engine.token}", engine.token)
+    for method, path, value in itertools.product(METHODS, PATHS, wrong):
+        headers = {"Host": host} | ({"Authorization": value} if value is not None else {})
+        assert ask(engine, method, path, headers)[0] == 401, (method, path, value)
+    good = {"Host": host, "Authorization": f"Bearer {engine.token}"}
+    assert ask(engine, "GET", "/engine", good)[0] == 200
+    assert ask(engine, "GET", "/v1/models", good)[0] == 401  # the engine's token is no rollout key
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1:{port}.", "a:{port}", "{ok}|{ok}"],
+)
+def test_the_host_must_be_exact(engine: Engine, host: str) -> None:
+    ok = f"127.0.0.1:{engine.port}"
+    headers = {
+        "Host": host.format(port=engine.port, ok=ok),
+        "Authorization": f"Bearer {engine.token}",
+    }
+    assert ask(engine, "GET", "/engine", headers)[0] in (400, 421)
+
+
+@pytest.mark.parametrize("origin", ["null", "http://localhost", "https://evil.example"])
+def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
+    base = {"Host": f"127.0.0.1:{engine.port}", "Authorization": f"Bearer {engine.token}"}
+    for method in METHODS:
+        status, headers = ask(engine, method, "/engine", {**base, "Origin": origin})
+        assert status == 403
+        assert not [name for name in headers if name.startswith("access-control")]
+    status, _ = ask(engine, "GET", "/engine", {**base, "Sec-Fetch-Site": "cross-site"})
+    assert status == 403
+
+
+def test_the_matrix_knows_every_route() -> None:
+    """A route that is added must be added to PATHS too."""
+    source = (Path(Application.__module__.replace(".", "/")).with_suffix(".py")).read_text()
+    import re
+
+    routes = set(re.findall(r'\("(?:GET|POST|PUT)", "(/[^"]*)"', source))
+    known = set(PATHS)
+    assert {r for r in routes if "{" not in r} <= known
+
+
+def test_everything_listens_on_loopback(engine: Engine) -> None:
+    process = psutil.Process(engine.process.pid)
+    listening = [
+        c.laddr.ip
+        for p in [process, *process.children(recursive=True)]
+        for c in p.net_connections(kind="inet")
+        if c.status == psutil.CONN_LISTEN
+    ]
+    assert listening == ["127.0.0.1"]
+
+
+def test_files_are_private(engine: Engine, tmp_path: Path) -> None:
+    (record,) = (tmp_path / "xdg" / "runtime" / "atelier").glob("engine-*.json")
+    assert record.stat().st_mode & 0o777 == 0o600
+    assert record.parent.stat().st_mode & 0o777 == 0o700
+    assert engine.token not in " ".join(psutil.Process(engine.process.pid).cmdline())
+
+
+def test_a_squatter_never_sees_the_token(tmp_path: Path, workspace: Path) -> None:
+    """Somebody else answers on the port of a stale discovery file: nothing is sent to it."""
+    import asyncio
+    import json
+    import threading
+
+    from engine.launch.local import discovery_file, find
+
+    seen: list[bytes] = []
+    squatter = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        connection, _ = squatter.accept()
+        with connection:
+            seen.append(connection.recv(65536))
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    record = {
+        "port": squatter.getsockname()[1], "token": "secret-token", "pid": 1,
+        "workspace": str(workspace), "api": [1, 0],
+    }  # fmt: skip
+    discovery_file(workspace).write_text(json.dumps(record))
+    assert asyncio.run(find(workspace)) is None
+    thread.join()
+    squatter.close()
+    assert b"secret-token" not in b"".join(seen)
+    assert b"authorization" not in b"".join(seen).lower()

@@ -1,0 +1,167 @@
+"""A run from start to end over real HTTP: train, pause, stop, resume, extend."""
+
+import json
+import shutil
+from pathlib import Path
+
+import apsw
+import psutil
+
+from engine.checkpoint import verify
+from engine.protocol.events import (
+    GroupScored,
+    RunFinished,
+    RunStopped,
+    StepFinished,
+    TrajectoryRecorded,
+    ValidationFinished,
+)
+from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.server.library import summarise
+from tests.engine_http.conftest import Engine, until
+
+
+def test_a_run_says_everything_once_and_in_order(engine: Engine, project: Path) -> None:
+    run = engine.train(project)
+    events = engine.wait(run)
+    assert [e.seq for e in events] == list(range(1, len(events) + 1))
+    steps = [e for e in events if isinstance(e, StepFinished)]
+    assert [e.step for e in steps] == [1, 2, 3]
+    assert [e.step for e in events if isinstance(e, ValidationFinished)] == [0, 2, 3]
+    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    assert len([t for t in rolled if t.split == "train"]) == 3 * 2 * 4
+    assert len({t.id for t in rolled}) == len(rolled)
+    assert len([e for e in events if isinstance(e, GroupScored)]) == 3 * 2 + 3 * 2
+    assert isinstance(events[-1], RunFinished)
+    assert verify(Path(run.path) / events[-1].checkpoint)
+    for name in ("reward/mean", "loss", "grad_norm", "entropy", "ratio/mean", "time_s/step"):
+        assert name in steps[0].metrics
+    assert steps[0].metrics["logprob_gap/max"] <= 1e-4
+    adapter = json.loads(
+        (Path(run.path) / events[-1].checkpoint / "adapter" / "adapter_config.json").read_text()
+    )
+    assert adapter["r"] == 4
+
+
+def test_what_was_recorded_can_be_read(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(split="train")))
+    assert page.total == 8
+    whole = engine.call(lambda c: c.trajectory(run.id, page.items[0].id))
+    assert [m.role for m in whole.messages] == ["user", "assistant"]
+    (branch,) = whole.branches
+    assert len(branch.pieces) == len(branch.tokens)
+    assert len(branch.logprobs) == whole.sampled_tokens
+    assert whole.metrics.keys() == {"length"}
+    siblings = engine.call(lambda c: c.siblings(run.id, "train", 1, 0))
+    assert len(siblings.trajectories) == 4
+    assert siblings.group.signal == any(t.advantage for t in siblings.trajectories)
+    found = engine.call(lambda c: c.groups(run.id, TrajectoryQuery(split="train", search="say")))
+    assert found.total == 2
+    assert all(group.title.startswith("Say") for group in found.items)
+
+
+def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 6})
+    engine.call(lambda c: c.command(run.id, Command(action="pause")))
+    paused = engine.wait_for(run, "run.paused")
+    assert engine.call(lambda c: c.run(run.id)).state == "paused"
+    engine.call(lambda c: c.command(run.id, Command(action="continue")))
+    engine.wait_for(run, "run.continued")
+    engine.call(lambda c: c.command(run.id, Command(action="stop_after_step")))
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunStopped)
+    stopped = events[-1].step
+    assert paused.step <= stopped < 6  # type: ignore[union-attr]
+    assert engine.children("policy") == []
+    resumed = engine.call(lambda c: c.command(run.id, Command(action="resume")))
+    assert resumed.state in ("running", "starting")
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_stop_now_keeps_what_was_stored(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 50})
+    engine.wait_for(run, "step.finished")
+    summary = engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
+    assert summary.state == "stopped"
+    assert summary.trajectories >= 8
+    assert engine.children("engine.policy") == []
+
+
+def test_train_more_after_the_end(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    engine.call(lambda c: c.command(run.id, Command(action="resume", steps=2)))
+    events = engine.wait(run)
+    assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2], events[-1]
+    assert engine.call(lambda c: c.run(run.id)).steps == 2
+
+
+def test_the_same_key_starts_one_run(engine: Engine, project: Path) -> None:
+    request = StartRun(project=str(project), key="once", overrides={"train.steps": 1})
+    first = engine.call(lambda c: c.start_run(request))
+    again = engine.call(lambda c: c.start_run(request))
+    assert first.id == again.id
+    engine.wait(first)
+
+
+def test_a_group_of_equal_rewards_changes_no_weight(
+    engine: Engine, project: Path, tiny_model: Path
+) -> None:
+    agent = (project / "agent.py").read_text()
+    same = agent.replace("sum(c.isalpha() for c in said) / 8", "0.3")
+    (project / "agent.py").write_text(same)
+    run = engine.train(project, **{"train.steps": 2, "train.checkpoint_every": 1})
+    events = engine.wait(run)
+    steps = [e for e in events if isinstance(e, StepFinished)]
+    assert all(e.skipped and e.metrics["groups/no_signal"] == 1 for e in steps)
+    first, second = (
+        Path(run.path) / "checkpoints" / f"step-00000{n}" / "adapter" / "adapter_model.safetensors"
+        for n in (1, 2)
+    )
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_baseline_measures_and_trains_nothing(engine: Engine, project: Path) -> None:
+    request = StartRun(project=str(project), kind="baseline")
+    run = engine.call(lambda c: c.start_run(request))
+    events = engine.wait(run)
+    assert not [e for e in events if isinstance(e, StepFinished)]
+    summary = engine.call(lambda c: c.run(run.id))
+    assert summary.validation is not None
+    assert summary.validation.count == 4
+
+
+def test_replaying_stored_trajectories_gives_the_same_bytes(
+    engine: Engine, project: Path, tmp_path: Path
+) -> None:
+    """Forget all after the checkpoint of step 2 but the trajectories, and go on from there."""
+    run = engine.train(project, **{"train.steps": 5})
+    engine.wait(run)
+    last = Path("checkpoints/step-000005/adapter/adapter_model.safetensors")
+    straight = (Path(run.path) / last).read_bytes()
+    db = apsw.Connection(str(Path(run.path) / "run.db"))
+    db.execute("DELETE FROM checkpoints WHERE step > 2")
+    db.execute("DELETE FROM events WHERE kind = 'run.finished'")
+    rows = db.execute("SELECT count(*) FROM trajectories").get
+    db.close()
+    for name in ("step-000004", "step-000005"):
+        shutil.rmtree(Path(run.path) / "checkpoints" / name)
+    engine.call(lambda c: c.command(run.id, Command(action="resume")))
+    engine.wait(run)
+    assert (Path(run.path) / last).read_bytes() == straight
+    assert engine.call(lambda c: c.run(run.id)).trajectories == rows
+
+
+def test_the_engine_leaves_nothing_behind(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"train.steps": 50})
+    engine.wait_for(run, "step.started")
+    family = psutil.Process(engine.process.pid).children(recursive=True)
+    assert len(family) >= 2
+    engine.call(lambda c: c.shut_down())
+    engine.process.wait(timeout=30)
+    until(lambda: not any(p.is_running() for p in family))
+    assert summarise(Path(run.path)).state == "stopped"
