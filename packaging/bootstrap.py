@@ -183,42 +183,54 @@ def ensure_packages(locks: list[str]) -> None:
         installed[file.stem] = wanted[file.stem]
         STAMP.write_text(json.dumps(installed))
     if "engine-cpu" in locks:
-        ensure_torch_loads()
+        ensure_torch()
 
 
 def install(name: str, lock: Path, quiet: bool = False) -> None:
-    count = sum(1 for line in lock.read_text().splitlines() if "==" in line and line[0] != " ")
+    count = sum("==" in line and line[0] != " " for line in lock.read_text().splitlines())
     if not quiet:
         say(f"Installing {name}: {count} packages")
-    pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-    more = [] if quiet or not sys.stdout.isatty() else ["--progress-bar", "on"]
-    retry = ["--retries", "5"]
-    code = subprocess.call(
-        [*pip, *more, *retry, "--no-deps", "--require-hashes", "-r", str(lock)], cwd=ROOT
-    )
-    if code:
+    pip_or_fail(["install", "--no-deps", "--require-hashes", "-r", str(lock)], name)
+
+
+def ensure_torch() -> None:
+    """The pinned torch, from wherever pip finds it; its hash must be one of the lock's.
+
+    Where that is a CUDA build, the NVIDIA libraries that it needs come too.
+    """
+    pinned, *hashes = (LOCKS / "torch.txt").read_text().replace("\\", "").split()
+    if not succeeds(
+        [str(PYTHON), "-c", f"import torch; assert torch.__version__ >= {pinned[7:]!r}"]
+    ):
+        say(f"Installing {pinned}")
+        wheels = VENV / "downloads"
+        pip_or_fail(["download", "--no-deps", "--dest", str(wheels), pinned], "torch")
+        wheel = next(wheels.glob("torch-*.whl"))
+        if f"--hash=sha256:{sha256(wheel)}" not in hashes:
+            wheel.unlink()
+            raise Failed("The torch that arrived is not the locked one (its hash differs).")
+        pip_or_fail(["install", "--no-deps", str(wheel)], "torch")
+        shutil.rmtree(wheels)
+    if not succeeds([str(PYTHON), "-c", "import torch"]):
+        say("This torch is a CUDA build: installing the libraries it needs (about 3 GB)")
+        pip_or_fail(["install", pinned], "torch")
+
+
+def pip_or_fail(arguments: list[str], name: str) -> None:
+    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", "--retries", "5"]
+    if subprocess.call([*pip, *arguments], cwd=ROOT):
         raise Failed(
             f"The packages of {name} could not be installed (pip says why above). "
             "What has arrived is kept: run the same command again."
         )
 
 
-def ensure_torch_loads() -> None:
-    """Where the index gave a CUDA build of torch, bring the NVIDIA libraries it needs."""
-    probe = [str(PYTHON), "-c", "import torch"]
-    if succeeds(probe):
-        return
-    pinned = next(
-        line
-        for line in (LOCKS / "engine-cpu.txt").read_text().splitlines()
-        if line.startswith("torch==")
-    )
-    say("This torch is a CUDA build: installing the libraries it needs (about 3 GB)")
-    pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-    code = subprocess.call([*pip, pinned.split()[0].rstrip("\\")], cwd=ROOT)
-    done = subprocess.run(probe, capture_output=True, text=True, cwd=ROOT)
-    if code or done.returncode:
-        raise Failed(f"torch does not load:\n{done.stderr[-1000:]}")
+def sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as source:
+        while block := source.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def ensure_libraries(packages: list[str]) -> None:

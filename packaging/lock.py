@@ -4,8 +4,9 @@
 usage: python3 packaging/lock.py [--torch-wheel FILE ...]
 
 All sets come from one resolution, so they fit into one environment. The NVIDIA libraries that a
-CUDA build of torch wants are left out: bootstrap.py brings them only where such a build arrives.
-With --torch-wheel a wheel from elsewhere (a CPU build) is accepted by its hash besides the index's.
+CUDA build of torch wants are left out: bootstrap.py brings them only where such a build arrives. torch has
+a lock of its own: in hash mode pip passes over a wheel from a local folder, so bootstrap.py checks
+its hash itself. With --torch-wheel such a wheel is accepted besides the index's.
 """
 
 import argparse
@@ -35,7 +36,11 @@ def main() -> None:
             chosen = [argument for e in extras for argument in ("--extra", e)]
             lock = LOCKS / f"{name}.txt"
             compile_lock(["pyproject.toml", *chosen, "--constraint", str(everything)], lock)
-            lock.write_text(clean(lock.read_text(), extra))
+            blocks = split(lock.read_text())
+            lock.write_text("".join(b for b in blocks if not b.startswith((*LEFT_OUT, "torch=="))))
+            torch = next((b for b in blocks if b.startswith("torch==")), None)
+            if torch:
+                (LOCKS / "torch.txt").write_text(with_hashes(torch, extra))
         pip = Path(scratch) / "pip.in"
         pip.write_text(PIP + "\n")
         compile_lock([str(pip)], LOCKS / "pip.txt")
@@ -67,18 +72,20 @@ def compile_lock(arguments: list[str], output: Path) -> None:
     )
 
 
-def clean(text: str, torch_hashes: list[str]) -> str:
-    """Drop what is left out, add the extra hashes of torch."""
-    kept: list[str] = []
-    taking = True
-    for line in text.splitlines():
-        if not line.startswith(" "):
-            taking = not line.startswith(LEFT_OUT)
-        if taking:
-            kept.append(line)
-            if line.startswith("torch=="):
-                kept += [f"    --hash=sha256:{value} \\" for value in torch_hashes]
-    return "\n".join(kept) + "\n"
+def split(text: str) -> list[str]:
+    """One string a package: its line and its hashes."""
+    blocks: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith(" "):
+            blocks[-1] += line
+        else:
+            blocks.append(line)
+    return blocks
+
+
+def with_hashes(block: str, hashes: list[str]) -> str:
+    head, _, rest = block.partition("\n")
+    return "\n".join([head, *(f"    --hash=sha256:{value} \\" for value in hashes), rest])
 
 
 def sha256(wheel: Path) -> str:

@@ -1,0 +1,98 @@
+"""How fast is the store at 100 000 trajectories?   python -m tests.bench.store [COUNT]
+
+Prints medians of first page, sort, filter and search, and of opening a group, in milliseconds.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.protocol.events import GroupScored, TrajectoryRecorded, encode
+from engine.protocol.records import GroupSummary
+from engine.protocol.requests import TrajectoryQuery
+from engine.store.reader import RunReader
+from engine.store.schema import open_writer
+from engine.store.writer import summary_of, trajectory_rows
+from tests.engine.store.test_store import trajectory
+
+WORDS = ["garden", "invoice", "Lisbon", "flight", "search", "refund", "order", "board", "tile"]
+
+
+def fill(file: Path, count: int) -> None:
+    """Write trajectories the way the writer does, in one transaction."""
+    db = open_writer(file)
+    with db:
+        for number in range(count):
+            text = " ".join(WORDS[(number * k) % len(WORDS)] for k in range(1, 40))
+            reward = None if number % 50 == 0 else number % 100 / 100
+            record = trajectory(number, reward, text)
+            summary = summary_of(record)
+            for sql, values in trajectory_rows(record, summary):
+                db.execute(sql, values)  # type: ignore[arg-type]
+            event = TrajectoryRecorded(trajectory=summary)
+            db.execute(
+                "INSERT INTO events VALUES (?, ?, ?)", (number + 1, event.kind, encode(event))
+            )
+            if number % 8 == 7:
+                add_group(db, record.step, record.group)
+    db.close()
+
+
+def add_group(db, step: int, group: int) -> None:  # type: ignore[no-untyped-def]
+    summary = GroupSummary(
+        split="train", step=step, group=group, scenario_id="s", title="t", rewards=[0.0, 1.0],
+        mean=0.5, std=0.5, signal=True,
+    )  # fmt: skip
+    GroupScored(group=summary)
+    row = ("train", step, group, summary.model_dump_json())
+    db.execute("INSERT INTO groups VALUES (?, ?, ?, ?)", row)
+
+
+def measure(file: Path, repeats: int = 7) -> dict[str, float]:
+    """Median milliseconds by name."""
+    reader = RunReader(file)
+
+    def page(**query: object) -> Callable[[], object]:
+        asked = TrajectoryQuery(**query)  # type: ignore[arg-type]
+        return lambda: reader.trajectories(asked)
+
+    work: dict[str, Callable[[], object]] = {
+        "first page": page(),
+        "sort by reward": page(sort="reward"),
+        "sort by title, last page": page(sort="title", offset=99_000),
+        "filter unscored": page(state="unscored"),
+        "filter steps": page(step=100, step_to=900, sort="advantage"),
+        "search, rare": page(search="flight Scenario 17"),
+        "search, every row": page(search="garden", sort="reward"),
+        "groups": lambda: reader.groups(TrajectoryQuery()),
+        "groups, search": lambda: reader.groups(TrajectoryQuery(search="lisbon")),
+        "open a group": lambda: reader.siblings("train", 700, 3),
+    }
+    result = {}
+    for name, call in work.items():
+        times = []
+        for _ in range(repeats):
+            begun = time.perf_counter()
+            call()
+            times.append((time.perf_counter() - begun) * 1000)
+        result[name] = statistics.median(times)
+    reader.close()
+    return result
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "run.db"
+        begun = time.monotonic()
+        fill(file, count)
+        print(f"{count} trajectories in {time.monotonic() - begun:.0f} s")
+        for name, milliseconds in measure(file).items():
+            print(f"{name:26} {milliseconds:8.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The command line, as a person or a program would use it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.events import RunFailed, RunFinished, RunStopped, decode
+from engine.protocol.records import Trajectory
+from tests.engine_http.conftest import ROOT
+
+
+def run(*arguments: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "engine", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=200,
+        env={**os.environ, "ATELIER_WORKSPACE": str(workspace)},
+        check=False,
+    )
+
+
+def test_train_with_json_carries_events_and_nothing_else(project: Path, workspace: Path) -> None:
+    done = run("train", str(project), "--steps", "2", "--json", workspace=workspace)
+    events = [decode(line) for line in done.stdout.splitlines()]
+    assert isinstance(events[-1], RunFinished)
+    assert done.returncode == 0
+    folder = next((project / "runs").iterdir())
+    rows = run("trajectories", str(folder), "--json", "--limit", "3", workspace=workspace)
+    records = [Trajectory.model_validate_json(line) for line in rows.stdout.splitlines()]
+    assert len(records) == 3
+    listed = run("runs", str(project), "--json", workspace=workspace)
+    assert json.loads(listed.stdout)["state"] == "finished"
+    assert "finished" in run("runs", str(project), workspace=workspace).stdout
+    assert "reward" in run("trajectories", str(folder), workspace=workspace).stdout
+
+
+def test_a_run_for_people_ends_with_a_summary(project: Path, workspace: Path) -> None:
+    done = run("train", str(project), "--steps", "1", "--seed", "3", workspace=workspace)
+    assert "step   1 of 1  reward" in done.stdout
+    assert "validation" in done.stdout
+    assert str(project / "runs") in done.stdout
+    assert done.returncode == 0
+
+
+def test_failing_is_1_and_bad_usage_2_with_one_sentence(project: Path, workspace: Path) -> None:
+    (project / "agent.py").write_text("raise RuntimeError('no')")
+    failed = run("train", str(project), "--json", workspace=workspace)
+    assert isinstance(decode(failed.stdout.splitlines()[-1]), RunFailed)
+    assert failed.returncode == 1
+    for arguments in (
+        ["train"],
+        ["train", str(project), "--set", "train.lr"],
+        ["train", str(project), "--set", "train.lrr=1"],
+        ["train", str(project), "--steps", "0"],
+        ["fly"],
+    ):
+        done = run(*arguments, workspace=workspace)
+        assert done.returncode == 2, arguments
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert "Traceback" not in done.stderr
+
+
+def test_interrupting_stops_after_the_step_and_is_3(project: Path, workspace: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine", "train", str(project), "--steps", "60", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "ATELIER_WORKSPACE": str(workspace)},
+    )
+    assert process.stdout is not None
+    with process.stdout as lines:
+        for line in lines:
+            if decode(line).kind == "step.finished":  # type: ignore[union-attr]
+                process.send_signal(signal.SIGINT)
+                break
+        rest = [decode(line) for line in lines]
+    assert isinstance(rest[-1], RunStopped)
+    assert process.wait(timeout=60) == 3
+    again = run(
+        "train", str(project), "--resume", rest[-1].run_id, "--steps", "2", workspace=workspace
+    )
+    assert "goes on after step" in again.stdout
+
+
+@pytest.mark.parametrize("json_flag", [[], ["--json"]])
+def test_doctor(json_flag: list[str], workspace: Path) -> None:
+    begun = time.monotonic()
+    done = run("doctor", *json_flag, workspace=workspace)
+    names = (
+        [json.loads(line)["name"] for line in done.stdout.splitlines()]
+        if json_flag
+        else done.stdout
+    )
+    assert "SQLite" in names
+    assert time.monotonic() - begun < 60
+
+
+def test_new_makes_a_project_that_is_not_overwritten(tmp_path: Path, workspace: Path) -> None:
+    made = run("new", str(tmp_path / "mine"), "--sample", "hello", workspace=workspace)
+    assert made.returncode == 0
+    assert (tmp_path / "mine" / "agent.py").exists()
+    again = run("new", str(tmp_path / "mine"), workspace=workspace)
+    assert again.returncode == 1
+    assert "not empty" in again.stderr
