@@ -4,9 +4,9 @@
 usage: python3 packaging/lock.py [--torch-wheel FILE ...]
 
 All sets come from one resolution, so they fit into one environment. The NVIDIA libraries that a
-CUDA build of torch wants are left out: bootstrap.py brings them only where such a build arrives. torch has
-a lock of its own: in hash mode pip passes over a wheel from a local folder, so bootstrap.py checks
-its hash itself. With --torch-wheel such a wheel is accepted besides the index's.
+CUDA build of torch wants are left out: bootstrap.py brings them where such a build arrives. torch
+has a lock of its own: in hash mode pip passes over a wheel from a local folder, so bootstrap.py
+checks its hash itself. With --torch-wheel such a wheel is accepted besides the index's.
 """
 
 import argparse
