@@ -5,6 +5,7 @@ exactly 0 for everyone, whatever the rounding.
 """
 
 import math
+import random
 from collections.abc import Sequence
 
 from engine.protocol.config import Advantage, GroupStd, LeaveOneOut
@@ -12,6 +13,8 @@ from engine.protocol.records import Interval
 
 TIE = 1e-9
 """Rewards closer than this are equal: what floats leave behind is not signal."""
+
+RESAMPLES = 2000
 
 
 def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float | None]:
@@ -45,34 +48,19 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
 
 
 def interval(means: Sequence[float]) -> Interval | None:
-    """Mean with its 95 % confidence interval over independent scenarios (Student's t)."""
+    """Mean with its 95 % percentile-bootstrap interval over independent scenarios (Efron 1979).
+
+    It stays inside the range of the data, and its resamples have a fixed seed.
+    """
     if not means:
         return None
-    mean, std = mean_and_std(means)
-    assert mean is not None
-    assert std is not None
-    n = len(means)
-    if n == 1:
-        return Interval(mean=mean, low=mean, high=mean, count=1)
-    half = student_t(n - 1) * std * math.sqrt(n / (n - 1)) / math.sqrt(n)
-    return Interval(mean=mean, low=mean - half, high=mean + half, count=n)
-
-
-def student_t(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t, within 1 % from 2 degrees of freedom up.
-
-    Cornish–Fisher expansion around the normal quantile (Abramowitz & Stegun 26.7.5).
-    """
-    if freedom == 1:
-        return 12.706
-    z, v = 1.959964, float(freedom)
-    terms = (
-        (z**3 + z) / 4 / v,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96 / v**2,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 / v**3,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160 / v**4,
+    mean = math.fsum(means) / len(means)
+    chance = random.Random(0)
+    resampled = sorted(
+        math.fsum(chance.choices(means, k=len(means))) / len(means) for _ in range(RESAMPLES)
     )
-    return z + sum(terms)
+    tail = round(RESAMPLES * 0.025)
+    return Interval(mean=mean, low=resampled[tail], high=resampled[-tail - 1], count=len(means))
 
 
 def _scale(kind: Advantage, scored: list[float], mean: float) -> float:

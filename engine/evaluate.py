@@ -3,7 +3,7 @@
 import time
 
 from engine.advantage import interval
-from engine.protocol.events import PhaseChanged, ValidationFinished
+from engine.protocol.events import ValidationFinished
 from engine.protocol.records import Interval, Scenario, Trajectory
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
@@ -16,7 +16,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
         if isinstance(event, ValidationFinished) and event.step == step:
             return event.reward
     begun = time.monotonic()
-    await run.say(PhaseChanged(step=step, phase="validating"))
+    await run.enter(step, "validating")
     size = run.config.train.validation_attempts
     groups = await roll_out_groups(run, stage, "validation", step, scenarios, size)
     means = scenario_means(groups)

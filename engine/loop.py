@@ -23,7 +23,6 @@ from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios
 from engine.protocol.events import (
     DiagnosisChanged,
-    PhaseChanged,
     PlannedGroup,
     PolicyLoaded,
     RunContinued,
@@ -94,7 +93,7 @@ async def measure_baseline(run: Run, policy: TorchPolicy, stage: Stage) -> None:
 
 
 async def load(run: Run, policy: TorchPolicy) -> None:
-    await run.say(PhaseChanged(step=0, phase="loading"))
+    await run.enter(0, "loading")
     train = run.config.train
     info = await policy.load(
         PolicySpec(
@@ -143,7 +142,7 @@ async def warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> None:
     warmup = run.config.train.warmup
     assert warmup is not None
     begun = time.monotonic()
-    await run.say(PhaseChanged(step=0, phase="warming_up"))
+    await run.enter(0, "warming_up")
     items = load_demonstrations(run.project / warmup.file, stage.chat, run.config.model.max_context)
     losses: list[float] = []
     done, total = 0, len(items) * warmup.epochs
@@ -286,7 +285,7 @@ class Clock:
     @contextlib.asynccontextmanager
     async def phase(self, run: Run, step: int, name: Phase):  # type: ignore[no-untyped-def]
         begun = time.monotonic()
-        await run.say(PhaseChanged(step=step, phase=name))
+        await run.enter(step, name)
         yield
         self.phases[name] = time.monotonic() - begun
 

@@ -191,18 +191,6 @@ def _refuse_code(file: Path, name: str) -> None:
         )
 
 
-def readread_json(file: Path) -> dict[str, object]:
-    try:
-        value = json.loads(file.read_text())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ModelError.of(
-            "model.unreadable", f"{file.name} cannot be read: {error}", where=str(file)
-        ) from error
-    return value if isinstance(value, dict) else {}
-
-
 def problem_of(name: str) -> Problem | None:
     """Why a model cannot be used, or None."""
     try:

@@ -334,7 +334,7 @@ def samples() -> list[Sample]:
     for folder in sorted(SAMPLES.iterdir()):
         if (about := folder / "sample.toml").is_file():
             found.append(Sample(name=folder.name, **tomllib.loads(about.read_text())))
-    return found
+    return sorted(found, key=lambda sample: sample.place)
 
 
 def create_project(folder: Path, sample: str | None) -> None:

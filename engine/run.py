@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.protocol.events import BaseEvent, LogWritten, ProgressTicked
+from engine.protocol.events import BaseEvent, LogWritten, PhaseChanged, ProgressTicked
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import Phase, RunSpec
 from engine.store.reader import RunReader
@@ -22,6 +22,7 @@ DATABASE = "run.db"
 LOCK = "lock"
 LOG = "logs/run.log"
 TICK_EVERY_S = 0.25
+REPEAT_EVERY_S = 1.0
 
 
 @dataclass
@@ -57,6 +58,7 @@ class Run:
         self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
         self.reader = RunReader(folder / DATABASE)
         self._ticked = 0.0
+        self._tick: ProgressTicked | None = None
         psutil.cpu_percent()  # the first reading is meaningless
 
     @property
@@ -70,6 +72,11 @@ class Run:
     async def say(self, event: BaseEvent) -> None:
         """Store an event; returns when it is acknowledged."""
         await self.writer.say(event)
+
+    async def enter(self, step: int, phase: Phase) -> None:
+        """Say that a phase begins."""
+        await self.say(PhaseChanged(step=step, phase=phase))
+        self.tick(step, phase, 0, 0)
 
     async def log(self, level: str, source: str, text: str) -> None:
         await self.say(LogWritten(level=level, source=source, text=text))  # type: ignore[arg-type]
@@ -89,19 +96,28 @@ class Run:
         if now - self._ticked < TICK_EVERY_S and done < total:
             return
         self._ticked = now
-        self._announce(
-            ProgressTicked(
-                run_id=self.spec.id,
-                at=time.time(),
-                step=step,
-                phase=phase,
-                done=done,
-                total=total,
-                words=words,
-                in_flight=in_flight or {},
-                hardware={**hardware_now(), **hardware},
-            )
+        self._tick = ProgressTicked(
+            run_id=self.spec.id,
+            step=step,
+            phase=phase,
+            done=done,
+            total=total,
+            words=words,
+            in_flight=in_flight or {},
+            hardware=hardware,
         )
+        self._announce_tick()
+
+    async def keep_ticking(self) -> None:
+        """Repeat the last tick with fresh hardware figures, until cancelled."""
+        while True:
+            await asyncio.sleep(REPEAT_EVERY_S)
+            self._announce_tick()
+
+    def _announce_tick(self) -> None:
+        if tick := self._tick:
+            hardware = {**hardware_now(), **tick.hardware}
+            self._announce(tick.model_copy(update={"at": time.time(), "hardware": hardware}))
 
     def close(self) -> None:
         self.writer.close()

@@ -13,6 +13,7 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +111,8 @@ async def start(workspace: Path, python: str | None = None) -> Endpoint:
             start_new_session=True,
             cwd=Path(__file__).parents[2],
         )
+    # It outlives us; while we live, somebody must take its exit status.
+    threading.Thread(target=process.wait, name="engine exit", daemon=True).start()
     line = await _first_line(process)
     try:
         Handshake.model_validate_json(line)

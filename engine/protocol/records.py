@@ -211,6 +211,8 @@ class Sample(Record):
     words: str
     duration: str
     """How long on what: `4 min · CPU`."""
+    place: int = 100
+    """Where it stands among the samples: 1 is the one to begin with."""
 
 
 class ModelInfo(Record):

@@ -99,6 +99,8 @@ class TrajectoryQuery(Request):
     group: int | None = None
     scenario_id: str | None = None
     state: Literal["all", "scored", "unscored", "truncated"] = "all"
+    signal: bool | None = None
+    """Only trajectories of groups that did (or did not) give a signal."""
     search: str = ""
     sort: Literal[
         "recent", "step", "title", "reward", "advantage", "turns", "tokens", "duration"

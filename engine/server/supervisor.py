@@ -198,7 +198,11 @@ class Supervisor:
         """One run from start to end; leaves its last event behind whatever happens."""
         try:
             with device_lock():
-                await self._train_with_restarts(run)
+                ticking = asyncio.create_task(run.keep_ticking())
+                try:
+                    await self._train_with_restarts(run)
+                finally:
+                    ticking.cancel()
         except asyncio.CancelledError as cancelled:
             reason = str(cancelled.args[0]) if cancelled.args else self.stop_reason
             if not _has_ended(run):

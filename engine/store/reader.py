@@ -170,6 +170,9 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
     state = {"scored": "reward IS NOT NULL", "unscored": "reward IS NULL", "truncated": "truncated"}
     if query.state in state:
         tests.append(state[query.state])
+    if query.signal is not None:
+        tests.append("(split, step, grp) IN (SELECT split, step, grp FROM groups WHERE signal = ?)")
+        values.append(int(query.signal))
     if query.search.strip():
         tests.append("number IN (SELECT rowid FROM transcripts WHERE transcripts MATCH ?)")
         values.append(search_phrase(query.search))

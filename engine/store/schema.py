@@ -53,6 +53,7 @@ CREATE TABLE groups(
     split TEXT NOT NULL,
     step INTEGER NOT NULL,
     grp INTEGER NOT NULL,
+    signal INTEGER NOT NULL,
     summary TEXT NOT NULL,                -- GroupSummary
     PRIMARY KEY (split, step, grp)
 ) STRICT, WITHOUT ROWID;

@@ -74,8 +74,9 @@ class RunWriter:
         place = (group.split, group.step, group.group)
         rows: list[Statement] = [
             (
-                "INSERT OR REPLACE INTO groups(split, step, grp, summary) VALUES (?, ?, ?, ?)",
-                (*place, group.model_dump_json()),
+                "INSERT OR REPLACE INTO groups(split, step, grp, signal, summary) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (*place, int(group.signal), group.model_dump_json()),
             )
         ]
         rows += [

@@ -47,8 +47,8 @@ def add_group(db, step: int, group: int) -> None:  # type: ignore[no-untyped-def
         mean=0.5, std=0.5, signal=True,
     )  # fmt: skip
     GroupScored(group=summary)
-    row = ("train", step, group, summary.model_dump_json())
-    db.execute("INSERT INTO groups VALUES (?, ?, ?, ?)", row)
+    row = ("train", step, group, int(group % 3 > 0), summary.model_dump_json())
+    db.execute("INSERT INTO groups VALUES (?, ?, ?, ?, ?)", row)
 
 
 def measure(file: Path, repeats: int = 7) -> dict[str, float]:
@@ -67,6 +67,7 @@ def measure(file: Path, repeats: int = 7) -> dict[str, float]:
         "filter steps": page(step=100, step_to=900, sort="advantage"),
         "search, rare": page(search="flight Scenario 17"),
         "search, every row": page(search="garden", sort="reward"),
+        "filter no signal": page(signal=False),
         "groups": lambda: reader.groups(TrajectoryQuery()),
         "groups, search": lambda: reader.groups(TrajectoryQuery(search="lisbon")),
         "open a group": lambda: reader.siblings("train", 700, 3),

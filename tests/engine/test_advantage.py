@@ -1,12 +1,13 @@
 """Advantages: exact ties, invalid is never zero, and the formulas of the sources."""
 
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.advantage import advantages, has_signal, interval, mean_and_std, student_t
+from engine.advantage import advantages, has_signal, interval, mean_and_std
 from engine.protocol.config import GroupMean, GroupStd, LeaveOneOut
 
 KINDS = [GroupMean(), GroupStd(), LeaveOneOut()]
@@ -54,9 +55,23 @@ def test_float_residue_is_no_signal() -> None:
     assert has_signal([0.1, 0.2])
 
 
-@pytest.mark.parametrize(("freedom", "exact"), [(2, 4.303), (5, 2.571), (11, 2.201), (30, 2.042)])
-def test_student_t(freedom: int, exact: float) -> None:
-    assert student_t(freedom) == pytest.approx(exact, rel=0.01)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_an_interval_holds_its_mean_and_stays_in_range(means: list[float]) -> None:
+    found = interval(means)
+    assert found is not None
+    assert min(means) - 1e-9 <= found.low <= found.mean + 1e-9
+    assert found.mean - 1e-9 <= found.high <= max(means) + 1e-9
+    assert found == interval(means)
+
+
+def test_an_interval_covers_about_95_of_100() -> None:
+    chance = random.Random(1)
+    covered = 0
+    for _ in range(200):
+        found = interval([chance.gauss(0, 1) for _ in range(48)])
+        assert found is not None
+        covered += found.low <= 0 <= found.high
+    assert 180 <= covered <= 199
 
 
 def test_interval_of_nothing_is_none() -> None:

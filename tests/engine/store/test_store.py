@@ -107,6 +107,8 @@ def test_groups_give_their_siblings_advantages(tmp_path: Path) -> None:
     assert [t.advantage for t in siblings.trajectories] == [-0.5, 0.5]
     assert reader.trajectories(TrajectoryQuery(sort="advantage")).items[0].advantage == 0.5
     assert reader.groups(TrajectoryQuery(search="question")).total == 1
+    assert reader.trajectories(TrajectoryQuery(signal=True)).total == 2
+    assert reader.trajectories(TrajectoryQuery(signal=False)).total == 0
     reader.close()
 
 

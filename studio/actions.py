@@ -1,0 +1,131 @@
+"""Everything one can do, as data in one table.
+
+Buttons, shortcuts, the command palette (Ctrl K) and the sheet behind ? are all made from
+`ACTIONS`; a handler is bound by id, once, in the composition root.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QWidget
+
+ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """One action. `when` names the condition that enables it; `place` groups the sheet."""
+
+    id: str
+    text: str
+    icon: str
+    shortcut: str = ""
+    when: str = ALWAYS
+    place: str = "Everywhere"
+    bound: bool = True
+    """False for keys that a widget itself handles: listed in ?, not made into a QAction."""
+
+
+def _keys(place: str, *rows: tuple[str, str, str, str]) -> list[ActionSpec]:
+    """Keys that widgets of a page handle themselves."""
+    return [
+        ActionSpec(i, text, icon, keys, "run", place, bound=False) for i, text, icon, keys in rows
+    ]
+
+
+ACTIONS: tuple[ActionSpec, ...] = (
+    ActionSpec("go.home", "Home", "house", "Ctrl+1", place="Go to"),
+    ActionSpec("go.setup", "Setup", "sliders-horizontal", "Ctrl+2", "project", "Go to"),
+    ActionSpec("go.judge", "Judge", "scale", "Ctrl+3", "project", "Go to"),
+    ActionSpec("go.run", "Run", "activity", "Ctrl+4", "project", "Go to"),
+    ActionSpec("go.trajectories", "Trajectories", "git-fork", "Ctrl+5", "project", "Go to"),
+    ActionSpec("go.checkpoints", "Checkpoints", "layers", "Ctrl+6", "project", "Go to"),
+    ActionSpec("go.settings", "Settings", "settings", "Ctrl+,", place="Go to"),
+    ActionSpec("app.commands", "Find a command", "search", "Ctrl+K"),
+    ActionSpec("app.help", "Help", "circle-help", "F1"),
+    ActionSpec("app.shortcuts", "Show all keys", "keyboard", "?"),
+    ActionSpec("app.sidebar", "Fold the sidebar", "panel-left", "Ctrl+B"),
+    ActionSpec("app.theme", "Switch light and dark", "moon", "Ctrl+Shift+T"),
+    ActionSpec("app.quit", "Close the window; training goes on", "x", "Ctrl+Q"),
+    ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
+    ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
+    ActionSpec("project.save", "Save", "save", "Ctrl+S", "project", "Project"),
+    ActionSpec("run.train", "Train", "play", "Ctrl+Return", "trainable", "Run"),
+    ActionSpec("run.pause", "Pause or continue", "pause", "Ctrl+P", "living", "Run"),
+    ActionSpec("run.stop_after", "Stop after this step", "square", "Ctrl+.", "living", "Run"),
+    ActionSpec("run.stop_now", "Stop now, keep the last checkpoint", "square", "", "living", "Run"),
+    ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
+    ActionSpec("run.extend", "Train more steps", "plus", "", "run", "Run"),
+    ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
+    ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
+    ActionSpec("engine.start", "Start or reconnect the engine", "plug-zap", "", ALWAYS, "Engine"),
+    ActionSpec("engine.restart", "Restart the engine", "rotate-ccw", "", "engine", "Engine"),
+    ActionSpec("engine.doctor", "Check this machine", "search-check", "", "engine", "Engine"),
+    *_keys(
+        "Trajectories",
+        ("view.search", "Search", "search", "/"),
+        ("view.columns", "Columns", "columns-3", "C"),
+        ("view.reader", "Reader", "book-open", "R"),
+        ("view.table", "Table", "table", "T"),
+        ("view.sibling", "Sibling before, next", "arrow-right", "← →"),
+        ("view.group", "Group before, next", "arrow-down", "Alt+↑ ↓"),
+        ("view.turn", "Turn next, before", "list-checks", "J K"),
+        ("view.tint", "Tint tokens", "sparkles", "Alt+1 … 4"),
+    ),
+    *_keys(
+        "Run",
+        ("strip.step", "Step before, next (in the strip)", "activity", "← →"),
+        ("strip.open", "Open the step's trajectories (in the strip)", "git-fork", "Enter"),
+        ("chart.full", "Chart on the full page, and back", "maximize-2", "Enter, Esc"),
+    ),
+)
+
+
+class Actions(QObject):
+    """The QActions of `ACTIONS`, enabled by conditions, triggered by key, palette or button."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._actions: dict[str, QAction] = {}
+        self._true: set[str] = {ALWAYS}
+        for spec in ACTIONS:
+            if spec.bound:
+                self._actions[spec.id] = self._make(window, spec)
+        self.set_conditions(())
+
+    def bind(self, **handlers: Callable[[], object]) -> None:
+        """Handlers by id, with an underscore for the first dot: run_train=…"""
+        for name, handler in handlers.items():
+            self[name.replace("_", ".", 1)].triggered.connect(lambda _=False, call=handler: call())
+
+    def set_conditions(self, conditions: Iterable[str]) -> None:
+        """What holds now: engine, project, trainable, run, living, resumable."""
+        self._true = {ALWAYS, *conditions}
+        for spec in ACTIONS:
+            if spec.bound:
+                self._actions[spec.id].setEnabled(spec.when in self._true)
+
+    def holds(self, condition: str) -> bool:
+        return condition in self._true
+
+    def __getitem__(self, action_id: str) -> QAction:
+        return self._actions[action_id]
+
+    def trigger(self, action_id: str) -> None:
+        """As if chosen by hand; does nothing while it is disabled."""
+        self._actions[action_id].trigger()
+
+    def available(self) -> list[ActionSpec]:
+        """What the palette offers now."""
+        return [spec for spec in ACTIONS if spec.bound and self._actions[spec.id].isEnabled()]
+
+    def _make(self, window: QWidget, spec: ActionSpec) -> QAction:
+        action = QAction(spec.text, window)
+        action.setObjectName(spec.id)
+        if spec.shortcut:
+            action.setShortcut(QKeySequence(spec.shortcut))
+            action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+        window.addAction(action)
+        return action

@@ -1,0 +1,211 @@
+"""The composition root: application, loop, settings, theme, link, stores, models, window, wiring.
+
+`main` returns when the window is closed and everything of the studio has ended; the engine and its
+runs go on.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import qasync
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from engine.launch import local
+from studio import commands
+from studio.actions import Actions
+from studio.collector import GuiCollector
+from studio.frame import Frame
+from studio.help import HelpDialog
+from studio.link.engine import EngineLink
+from studio.link.state import LinkState
+from studio.main_window import PROJECTLESS, MainWindow
+from studio.models.feed import Feed, PumpListener
+from studio.notify import Choice, Notifier, ask
+from studio.pages.page import Page
+from studio.pages.registry import make_pages
+from studio.session import Session
+from studio.settings import Settings, SettingsStore, settings_path
+from studio.single import SingleInstance
+from studio.store.runs import RunStore
+from studio.theme import Theme
+from studio.widgets.form_fields import SpinField, TextField
+
+log = logging.getLogger(__name__)
+
+
+class Studio:
+    """Everything that is alive while the window is."""
+
+    def __init__(self, app: QApplication, workspace: str = "", settings_file: Path | None = None):
+        self.settings = SettingsStore(settings_file or settings_path())
+        self.theme = Theme.install(app, self.settings.current.theme)
+        self._apply(self.settings.current)
+        runs = RunStore()
+        self.feed = Feed(runs)
+        place = workspace or self.settings.current.workspace
+        self.workspace = Path(place) if place else local.default_workspace()
+        python = self.settings.current.engine_python or None
+        self.link = EngineLink(self.workspace, python, PumpListener(self.feed))
+        self.session = Session(self.link, self.feed, runs, self.settings)
+        self.window = MainWindow(self.settings)
+        self.actions = Actions(self.window)
+        self.notifier = Notifier(self.window, self.window.show_problem)
+        self.pages: dict[str, Page] = make_pages(self.session, self.actions, self.workspace)
+        self.window.set_pages(self.pages)
+        self.frame = Frame(self.window, self.session, self.actions)
+        self._contact = ""
+        self._collector = GuiCollector(self.window)
+        self._bind()
+
+    def start(self, project: str = "") -> None:
+        """Show the window first, then look for the engine."""
+        self.window.show_page("home")
+        self.window.show()
+        self._collector.start()
+        self.session.start(*self._first_place(project))
+
+    def _first_place(self, project: str) -> tuple[str, str]:
+        """What was asked for; else where one was when the window was closed."""
+        last, recent = self.settings.current.last_page, self.settings.current.recent_projects
+        if project:
+            return project, "setup"
+        known = [path for path in recent[:1] if Path(path).is_dir()]
+        return (known[0], last) if known and last not in PROJECTLESS else ("", "")
+
+    async def close(self) -> None:
+        """Orderly: pages, session, link. Training goes on."""
+        for page in self.pages.values():
+            await page.close_tasks()
+        await self.session.close()
+        self._collector.stop()
+
+    def _bind(self) -> None:
+        session, window, actions = self.session, self.window, self.actions
+        session.problem_raised.connect(self.notifier.problem)
+        session.said.connect(self.notifier.say)
+        session.place_wanted.connect(window.show_page)
+        session.engine_changed.connect(self._engine_changed)
+        self.settings.changed.connect(self._apply)
+        window.remedy_chosen.connect(actions.trigger)
+        places = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
+        actions.bind(**{f"go_{place}": self._go(place) for place in places})
+        actions.bind(
+            app_commands=lambda: commands.CommandPalette(window, actions).show(),
+            app_help=lambda: HelpDialog(window).open(),
+            app_shortcuts=lambda: commands.ShortcutSheet(window).open(),
+            app_sidebar=window.toggle_sidebar,
+            app_theme=self._switch_theme,
+            app_quit=window.close,
+            project_open=self._choose_folder,
+            project_new=lambda: session.tasks.run("new", self._new_project()),
+            run_train=lambda: session.train(),
+            run_pause=self._pause,
+            run_stop_after=lambda: session.command("stop_after_step"),
+            run_stop_now=lambda: session.command("stop_now"),
+            run_resume=self._resume,
+            run_extend=lambda: session.tasks.run("extend", self._extend()),
+            run_choose=self.frame.choose_run,
+            engine_start=lambda: session.open_engine(),
+            engine_restart=session.restart_engine,
+            engine_doctor=self._go("settings"),
+        )
+
+    def _go(self, place: str) -> Callable[[], None]:
+        return lambda: self.window.show_page(place)
+
+    def _engine_changed(self, state: LinkState) -> None:
+        """A card while nobody answers; it goes by itself."""
+        if state.contact == "connected" and self._contact != "connected":
+            self.notifier.resolved()
+        elif state.contact == "gone" and state.problem and self._contact != "gone":
+            self.notifier.problem(state.problem)
+        self._contact = state.contact
+
+    def _apply(self, settings: Settings) -> None:
+        self.theme.reduced_motion = settings.reduced_motion
+        if settings.theme != self.theme.mode:
+            self.theme.set_mode(settings.theme)
+
+    def _switch_theme(self) -> None:
+        self.settings.update(theme="light" if self.theme.scheme == "dark" else "dark")
+
+    def _choose_folder(self) -> None:
+        dialog = QFileDialog(self.window, "Open a project folder", str(self.workspace))
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.fileSelected.connect(self.session.open_project)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    async def _new_project(self) -> None:
+        """A folder with a small project to fill in, shown in Setup."""
+        field = TextField("Folder", "my-agent")
+        choices = [Choice("", "Leave it"), Choice("make", "Make the project", "primary")]
+        words = f"It becomes a folder in {self.workspace}, with an agent and scenarios to fill in."
+        answer, name = await ask(self.window, "New project", words, choices, field)
+        if answer == "make":
+            folder = self.workspace / (str(name or "").strip() or "my-agent")
+            self.session.create_project(str(folder), None)
+
+    def _pause(self) -> None:
+        run = self.session.run.summary
+        self.session.command("continue" if run and run.state == "paused" else "pause")
+
+    def _resume(self) -> None:
+        """A paused run continues; a dead one wakes up."""
+        run = self.session.run.summary
+        self.session.command("continue" if run and run.state == "paused" else "resume")
+
+    async def _extend(self) -> None:
+        run = self.session.run.summary
+        if run is None:
+            return
+        field = SpinField("Steps in all", run.steps + 1, 1_000_000, step=10)
+        field.set_value(run.steps + max(10, run.steps // 4))
+        choices = [Choice("", "Leave it"), Choice("extend", "Extend", "primary")]
+        words = f"It is planned to end after step {run.steps}. How many steps in all?"
+        answer, steps = await ask(self.window, f"Extend {run.name}", words, choices, field)
+        if answer == "extend":
+            self.session.command("extend", steps=steps)
+            if run.state in ("finished", "stopped", "failed"):
+                self.session.command("resume")
+
+
+def main(project: str = "", workspace: str = "") -> int:
+    """Run the studio until its window is closed."""
+    app = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(app, QApplication)
+    app.setApplicationName("Atelier")
+    app.setQuitOnLastWindowClosed(False)
+    single = SingleInstance(workspace)
+    if single.raise_first(project):
+        return 0
+    loop = qasync.QEventLoop(app)
+    asyncio.set_event_loop(loop)
+    with loop:
+        loop.run_until_complete(_live(app, single, project, workspace))
+    return 0
+
+
+async def _live(app: QApplication, single: SingleInstance, project: str, workspace: str) -> None:
+    studio = Studio(app, workspace)
+    closed = asyncio.Event()
+    studio.window.closing.connect(closed.set)
+    single.asked.connect(lambda path: _raise(studio, path))
+    single.listen()
+    studio.start(str(Path(project).resolve()) if project else "")
+    try:
+        await closed.wait()
+    finally:
+        single.close()
+        await studio.close()
+
+
+def _raise(studio: Studio, project: str) -> None:
+    studio.window.show()
+    studio.window.raise_()
+    studio.window.activateWindow()
+    if project:
+        studio.session.open_project(project)

@@ -1,0 +1,119 @@
+"""Figures as words: how Atelier writes rewards, money, durations, counts. Pure functions.
+
+True minus (U+2212), two decimals for rewards, a comma in thousands, a space before % and units.
+Anything that is not a finite number is written as an en dash: absent, never 0.
+"""
+
+import math
+
+MINUS = "\u2212"
+ABSENT = "\u2013"
+_PREFIXES = ("", "k", "M", "G", "T")
+
+
+def number(value: float | None, decimals: int = 2) -> str:
+    """0.73, −0.05, 1,204.50; an en dash when absent."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    text = f"{abs(value):,.{decimals}f}"
+    zero = not any(digit in text for digit in "123456789")
+    return f"{MINUS}{text}" if value < 0 and not zero else text
+
+
+def signed(value: float | None, decimals: int = 2) -> str:
+    """+0.24, −0.48, 0.00: for advantages and changes."""
+    text = number(value, decimals)
+    positive = text not in (ABSENT,) and not text.startswith(MINUS)
+    return f"+{text}" if positive and any(digit in text for digit in "123456789") else text
+
+
+def count(value: int | None) -> str:
+    """2,944."""
+    return number(value, 0)
+
+
+def short(value: float | None) -> str:
+    """For axes and last values: 6.7k, 200, 0.5, 1.2M."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    size = abs(value)
+    power = 0
+    while size >= 1000 and power < len(_PREFIXES) - 1:
+        size /= 1000
+        power += 1
+    text = f"{size:.1f}" if power else f"{size:.4g}"
+    text = text.removesuffix(".0")
+    return f"{MINUS if value < 0 else ''}{text}{_PREFIXES[power]}"
+
+
+def percent(share: float | None, decimals: int = 0) -> str:
+    """34 %, from a share in 0 to 1."""
+    if share is None or not math.isfinite(share):
+        return ABSENT
+    return f"{number(share * 100, decimals)} %"
+
+
+def money(usd: float | None, forecast: bool = False) -> str:
+    """$1.84, or ≈ $4.80 while it is a forecast; small amounts keep two digits that count."""
+    if usd is None or not math.isfinite(usd):
+        return ABSENT
+    decimals = 2 if usd == 0 or abs(usd) >= 0.1 else 4 if abs(usd) < 0.01 else 3
+    text = f"{MINUS if usd < 0 else ''}${abs(usd):,.{decimals}f}"
+    if decimals > 2:
+        text = text.rstrip("0").ljust(len(text) - decimals + 2, "0")
+    return f"\u2248 {text}" if forecast else text
+
+
+def duration(seconds: float | None) -> str:
+    """In words: 38 ms, 4.2 s, 40 s, 12 min, 2 h 40 min, 3 d 4 h."""
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        return ABSENT
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def clock(seconds: float | None) -> str:
+    """As a clock: 0:17, 2:10, 1:02:10."""
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        return ABSENT
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def size(byte_count: float | None) -> str:
+    """84 MB, 16.4 GB (decimal units)."""
+    if byte_count is None or not math.isfinite(byte_count):
+        return ABSENT
+    amount, unit = float(byte_count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(amount) < 999.5 or unit == "TB":
+            break
+        amount /= 1000
+    decimals = 1 if unit in ("GB", "TB") and amount < 100 else 0
+    return f"{number(amount, decimals).removesuffix('.0')} {unit}"
+
+
+def plural(amount: int, one: str, many: str = "") -> str:
+    """1 notice, 2 notices; `many` where an s does not do."""
+    return f"{count(amount)} {one if amount == 1 else many or one + 's'}"
+
+
+def ordinal(place: int) -> str:
+    """1st, 2nd, 3rd, 11th."""
+    tail = (
+        "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    )
+    return f"{place}{tail}"

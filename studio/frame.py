@@ -1,0 +1,204 @@
+"""Keeps sidebar and header true to the session: facts, states, the Train button, now training."""
+
+import time
+
+from PySide6.QtCore import QObject, Slot
+from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import QMenu
+
+from engine.protocol.records import LIVING, RunSummary
+from studio import figures
+from studio.actions import Actions
+from studio.link.state import LinkState
+from studio.main_window import PROJECTLESS, MainWindow
+from studio.session import Session
+from studio.store.forecast import remaining_seconds
+from studio.widgets.buttons import Button
+from studio.words import run_words, state_words
+
+PILL = {"starting": "reconnecting"}
+TITLES = {"home": "Home", "settings": "Settings"}
+
+
+class Frame(QObject):
+    """Listens to the session; the window's frame shows it."""
+
+    def __init__(self, window: MainWindow, session: Session, actions: Actions) -> None:
+        super().__init__(window)
+        self._window, self._session, self._actions = window, session, actions
+        session.engine_changed.connect(self._show_engine)
+        session.project_changed.connect(self.refresh)
+        session.runs_changed.connect(self.refresh)
+        session.run.changed.connect(self._show_run)
+        window.page_shown.connect(self.refresh)
+        self._home_actions = [
+            self._header_button("project.open", "Open folder", "quiet", "folder-open", 28),
+            self._header_button("project.new", "New project", "primary", "plus", 32),
+        ]
+        self._wire()
+        self.refresh()
+
+    def _header_button(self, action: str, words: str, kind: str, icon: str, height: int) -> Button:
+        button = Button(words, kind, icon=icon, height=height)
+        button.clicked.connect(lambda: self._actions.trigger(action))
+        self._window.header.add_action(button)
+        return button
+
+    def _wire(self) -> None:
+        header, sidebar, trigger = self._window.header, self._window.sidebar, self._actions.trigger
+        header.pause_requested.connect(lambda: trigger("run.pause"))
+        header.stop_requested.connect(self._stop_menu)
+        header.run_menu_requested.connect(self.choose_run)
+        header.engine_requested.connect(self._engine_menu)
+        header.project_requested.connect(lambda: trigger("go.home"))
+        header.train.train_requested.connect(lambda: trigger("run.train"))
+        header.train.resume_requested.connect(lambda: trigger("run.resume"))
+        header.train.train_more_requested.connect(lambda: trigger("run.extend"))
+        header.train.menu_chosen.connect(self._train_menu)
+        sidebar.commands_requested.connect(lambda: trigger("app.commands"))
+        card = sidebar.now_training
+        card.run_opened.connect(self._open_living)
+        card.pause_requested.connect(lambda: self._command_living("pause"))
+        card.resume_requested.connect(lambda: self._command_living("continue"))
+
+    @Slot()
+    def refresh(self) -> None:
+        """Everything but the engine."""
+        session, page = self._session, self._window.page
+        self._actions.set_conditions(session.conditions())
+        named = session.project.name if session.project.view else None
+        self._window.sidebar.set_project(named)
+        run = session.run.summary
+        if page in PROJECTLESS or named is None:
+            self._window.header.set_place(TITLES.get(page, "Home"))
+        else:
+            self._window.header.set_place(named, run.name if run else "")
+        self._show_run()
+
+    @Slot(object)
+    def _show_engine(self, state: LinkState) -> None:
+        self._window.header.pill.set_engine(state.words, PILL.get(state.contact, state.contact))
+        self._actions.set_conditions(self._session.conditions())
+
+    @Slot()
+    def _show_run(self) -> None:
+        session, header = self._session, self._window.header
+        run = session.run.summary
+        on_project = self._window.page not in PROJECTLESS
+        header.show_run_actions(on_project)
+        for button in self._home_actions:
+            button.setVisible(self._window.page == "home")
+        if on_project:
+            living = run is not None and run.state in LIVING
+            header.set_actions(pause=living, stop=living, branch=False)
+            words = state_words(session.run.state, run)
+            tone = "neutral" if words.tone in ("muted", "faint") else words.tone
+            header.chip.set_state(words.text, tone, words.icon)
+            self._show_train(run)
+        self._show_facts(run)
+        self._show_now_training()
+
+    def _show_train(self, run: RunSummary | None) -> None:
+        train = self._window.header.train
+        if self._session.tasks.busy("train"):
+            train.set_state("starting")
+        elif run is None or run.kind == "baseline":
+            train.set_state("ready" if self._actions.holds("trainable") else "none")
+        else:
+            state = {
+                "starting": "starting",
+                "running": "training",
+                "stopping": "training",
+                "paused": "paused",
+                "stopped": "paused",
+                "failed": "paused",
+                "finished": "finished",
+            }[run.state]
+            train.set_state(state, run.step, run.steps)
+        train.set_plain(self._window.page == "setup" or run is None or run.state == "failed")
+
+    def _show_facts(self, run: RunSummary | None) -> None:
+        sidebar, state = self._window.sidebar, self._session.run.state
+        trained = run is not None and run.kind == "train"
+        sidebar.set_fact("run", f"{run.step}/{run.steps}" if run and trained else "")
+        sidebar.set_fact("trajectories", figures.count(run.trajectories) if run else "")
+        kept = len(state.checkpoints)
+        sidebar.set_fact("checkpoints", str(kept) if kept else "")
+
+    def _show_now_training(self) -> None:
+        card = self._window.sidebar.now_training
+        living = self._session.runs.living()
+        shown = living[0] if living else None
+        same = shown is not None and shown.id == self._session.run.run_id
+        if shown is None or (self._window.page in ("run", "home") and (same or shown)):
+            card.clear()
+            return
+        left = remaining_seconds(self._session.runs.state(shown.id), time.time())
+        words = f"{figures.duration(left)} left" if left is not None else ""
+        values = [reward for reward in shown.rewards if reward is not None]
+        step = f"Step {shown.step} of {shown.steps}"
+        card.set_run(shown.name, step, words, values, shown.state == "paused")
+
+    def _open_living(self) -> None:
+        for run in self._session.runs.living()[:1]:
+            self._session.open_run(run)
+
+    def _command_living(self, action: str) -> None:
+        for run in self._session.runs.living()[:1]:
+            self._session.command(action, run_id=run.id)
+
+    # Menus: popup(), never exec()
+
+    def _menu(self) -> QMenu:
+        menu = QMenu(self._window)
+        menu.aboutToHide.connect(menu.deleteLater)
+        return menu
+
+    def choose_run(self) -> None:
+        """The runs of this project, newest first."""
+        menu = self._menu()
+        for run in self._session.runs.of(self._session.project.path):
+            action = menu.addAction(f"{run.name} · {run_words(run).text}".replace("&", "&&"))
+            action.triggered.connect(lambda _=False, i=run.id: self._session.select_run(i))
+        menu.popup(QCursor.pos())
+
+    def _stop_menu(self) -> None:
+        menu = self._menu()
+        after = menu.addAction("After this step")
+        after.triggered.connect(lambda: self._session.command("stop_after_step"))
+        state = self._session.run.state
+        kept = f", keep step {state.checkpoints[-1].step}" if state.checkpoints else ""
+        now = menu.addAction(f"Now{kept}")
+        now.triggered.connect(lambda: self._session.command("stop_now"))
+        menu.popup(QCursor.pos())
+
+    def _engine_menu(self) -> None:
+        menu, link = self._menu(), self._session.feed.link
+        for words in _engine_facts(link):
+            menu.addAction(words).setEnabled(False)
+        menu.addSeparator()
+        menu.addAction(self._actions["engine.start"])
+        menu.addAction(self._actions["go.settings"])
+        menu.popup(QCursor.pos())
+
+    def _train_menu(self, key: str) -> None:
+        if key == "cancel":
+            self._session.tasks.cancel("train")
+            self.refresh()
+        elif key == "extend":
+            self._actions.trigger("run.extend")
+        elif key == "stop_after_step":
+            self._session.command("stop_after_step")
+        elif key == "change_setting":
+            self._window.show_page("setup")
+
+
+def _engine_facts(link: LinkState) -> list[str]:
+    if link.info is None:
+        return [link.words]
+    memory = figures.size(link.info.memory_bytes)
+    total = figures.size(link.info.memory_total_bytes)
+    facts = [f"Engine {link.info.version} · Python {link.info.python}", f"{memory} of {total} used"]
+    if link.latency_s is not None:
+        facts.append(f"Answers in {figures.duration(link.latency_s)}")
+    return facts

@@ -1,0 +1,72 @@
+"""The door to the operating system's keyring, which may be slow, locked, or not there at all.
+
+Every call runs in a thread with a time limit. Keys are never written anywhere else.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from engine.protocol.problems import AtelierError
+
+SERVICE = "atelier"
+TIMEOUT_S = 20.0
+
+
+class KeyringError(AtelierError):
+    """There is no keyring, it is locked, or it does not answer."""
+
+
+async def available() -> str:
+    """The keyring's name. Raises KeyringError where this machine has none."""
+    return str(await _ask(_name))
+
+
+async def get(name: str) -> str | None:
+    """The key stored under a name, or None."""
+    return await _ask(lambda ring: ring.get_password(SERVICE, name))
+
+
+async def put(name: str, key: str) -> None:
+    await _ask(lambda ring: ring.set_password(SERVICE, name, key))
+
+
+async def delete(name: str) -> None:
+    """Forget a key; one that is not there is forgotten already."""
+    if await get(name) is not None:
+        await _ask(lambda ring: ring.delete_password(SERVICE, name))
+
+
+def _name(ring: Any) -> str:
+    return str(getattr(ring, "name", type(ring).__name__))
+
+
+async def _ask(question: Callable[[Any], Any]) -> Any:
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(_answer, question), TIMEOUT_S)
+    except TimeoutError:
+        raise KeyringError.of(
+            "keyring.silent",
+            "The keyring does not answer.",
+            "It may wait for its own password in another window.",
+        ) from None
+
+
+def _answer(question: Callable[[Any], Any]) -> Any:
+    import keyring  # slow, and not needed before the first key
+    import keyring.backends.fail
+    import keyring.errors
+
+    ring = keyring.get_keyring()
+    if isinstance(ring, keyring.backends.fail.Keyring):
+        raise KeyringError.of(
+            "keyring.none",
+            "This machine has no keyring, so keys cannot be kept.",
+            "Install one (GNOME Keyring, KWallet), or set the key in the engine's environment.",
+        )
+    try:
+        return question(ring)
+    except keyring.errors.KeyringError as error:
+        raise KeyringError.of(
+            "keyring.failed", f"The keyring refused: {error}", "Unlock it and try again."
+        ) from error

@@ -1,0 +1,21 @@
+"""How long to wait before trying again: doubles, with a limit, for ever."""
+
+from dataclasses import dataclass
+
+FIRST_S = 0.5
+LAST_S = 5.0
+
+
+@dataclass
+class Backoff:
+    """0.5, 1, 2, 4, 5, 5 … seconds."""
+
+    failures: int = 0
+
+    def failed(self) -> float:
+        """Count one more failure; the seconds to wait."""
+        self.failures += 1
+        return min(LAST_S, FIRST_S * 2.0 ** min(self.failures - 1, 10))
+
+    def worked(self) -> None:
+        self.failures = 0

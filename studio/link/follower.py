@@ -1,0 +1,89 @@
+"""Follows the events of one run for ever, in order, from the last `seq`, whatever breaks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from engine.client import EngineClient
+from engine.protocol.events import Event, UnknownEvent
+from engine.protocol.problems import AtelierError, LaunchError, Problem
+from studio.link.backoff import Backoff
+
+Events = list[Event | UnknownEvent]
+MAX_BATCH = 1000
+REFUSALS = 3
+
+
+class Follower:
+    """One stream. Fills `batch`; whoever takes it makes room for more."""
+
+    def __init__(
+        self,
+        run_id: str,
+        after: int,
+        client: Callable[[], Awaitable[EngineClient]],
+        lost: Callable[[Problem], None],
+        broken: Callable[[], None],
+    ) -> None:
+        self.run_id = run_id
+        self.last = after
+        self._client = client
+        self._lost = lost
+        self._broken = broken
+        self._batch: Events = []
+        self._room = asyncio.Event()
+        self._room.set()
+        self._backoff = Backoff()
+
+    def take(self) -> Events:
+        """Everything since the last call."""
+        batch, self._batch = self._batch, []
+        self._room.set()
+        return batch
+
+    async def run(self) -> None:
+        """Until cancelled, or until the engine keeps refusing (then `lost` says why)."""
+        refusals = 0
+        while refusals < REFUSALS:
+            try:
+                await self._read()
+                refusals = 0
+            except LaunchError:
+                self._broken()
+            except AtelierError as error:
+                refusals += 1
+                problem = error.problem
+                self._broken()
+            except ValueError as error:
+                problem = _garbled(self.run_id, error)
+                refusals += 1
+            await asyncio.sleep(self._backoff.failed())
+        self._lost(problem)
+
+    async def _read(self) -> None:
+        """One stream from the last `seq` until it closes, or until an event is missing."""
+        client = await self._client()
+        async for event in client.events(self.run_id, self.last):
+            if event.seq is not None:
+                if event.seq <= self.last:
+                    continue
+                if event.seq != self.last + 1:
+                    return
+                self.last = event.seq
+                self._backoff.worked()
+            await self._put(event)
+
+    async def _put(self, event: Event | UnknownEvent) -> None:
+        await self._room.wait()
+        self._batch.append(event)
+        if len(self._batch) >= MAX_BATCH:
+            self._room.clear()
+
+
+def _garbled(run_id: str, error: ValueError) -> Problem:
+    return Problem(
+        code="link.garbled",
+        message="The engine sent an event that cannot be read.",
+        hint="Studio and engine may be of different versions: restart the engine.",
+        where=run_id,
+        detail=str(error),
+    )

@@ -1,0 +1,138 @@
+"""The window's frame: sidebar, header, a card for what stops everything, the stack of pages."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QCloseEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from studio.pages.page import Page
+from studio.settings import SettingsStore
+from studio.widgets.error_card import ErrorCard, Remedy
+from studio.widgets.header import PageHeader
+from studio.widgets.sidebar import Sidebar
+
+LEAST = (1080, 680)
+FIRST = (1440, 900)
+FOLD_PX = 1180
+PROJECTLESS = ("home", "settings")
+
+
+class MainWindow(QMainWindow):
+    """`show_page(key)`; closing asks nothing and stops nothing."""
+
+    closing = Signal()
+    page_shown = Signal(str)
+    remedy_chosen = Signal(str)
+
+    def __init__(self, settings: SettingsStore) -> None:
+        super().__init__()
+        self.setWindowTitle("Atelier")
+        self.setMinimumSize(*LEAST)
+        self._settings = settings
+        self._folded_by_hand = settings.current.sidebar_folded
+        self.sidebar, self.header = Sidebar(), PageHeader()
+        self._stack, self._pages = QStackedWidget(), dict[str, Page]()
+        self._card: ErrorCard | None = None
+        self._build()
+        self.sidebar.place_chosen.connect(self.show_page)
+        self._restore()
+
+    @property
+    def page(self) -> str:
+        """The key of the page in view."""
+        shown = self._stack.currentWidget()
+        return next((key for key, page in self._pages.items() if page is shown), "")
+
+    def set_pages(self, pages: Mapping[str, Page]) -> None:
+        for key, page in pages.items():
+            self._pages[key] = page
+            self._stack.addWidget(page)
+
+    def show_page(self, key: str) -> None:
+        """Bring a page into view; it is told, so that it can load."""
+        page = self._pages.get(key)
+        if page is None:
+            return
+        before = self._stack.currentWidget()
+        if isinstance(before, Page) and before is not page:
+            before.leave()
+        self._stack.setCurrentWidget(page)
+        self.sidebar.set_selected(key)
+        page.enter()
+        self.page_shown.emit(key)
+
+    def show_problem(self, problem: Problem | None) -> None:
+        """One card above the pages; None takes it away."""
+        if self._card is not None:
+            self._slot.removeWidget(self._card)
+            self._card.deleteLater()
+            self._card = None
+        self._slot_box.setVisible(problem is not None)
+        if problem is not None:
+            self._card = _card(problem)
+            self._card.remedy_chosen.connect(self.remedy_chosen)
+            self._slot.addWidget(self._card)
+
+    def toggle_sidebar(self) -> None:
+        self._folded_by_hand = not self.sidebar.is_folded()
+        self._settings.update(sidebar_folded=self._folded_by_hand)
+        self._fold()
+
+    def _build(self) -> None:
+        right = QWidget()
+        column = QVBoxLayout(right)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        self._slot_box = QWidget()
+        self._slot = QVBoxLayout(self._slot_box)
+        self._slot.setContentsMargins(16, 16, 16, 0)
+        self._slot_box.hide()
+        for part in (self.header, self._slot_box):
+            column.addWidget(part)
+        column.addWidget(self._stack, 1)
+        whole = QWidget()
+        line = QHBoxLayout(whole)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(0)
+        line.addWidget(self.sidebar)
+        line.addWidget(right, 1)
+        self.setCentralWidget(whole)
+
+    def _restore(self) -> None:
+        self.resize(*FIRST)
+        try:
+            stored = base64.b64decode(self._settings.current.geometry, validate=True)
+        except (ValueError, binascii.Error):
+            stored = b""
+        if stored:
+            self.restoreGeometry(stored)
+
+    def _fold(self) -> None:
+        folded = self._folded_by_hand or self.width() < FOLD_PX
+        if folded != self.sidebar.is_folded():
+            self.sidebar.set_folded(folded)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fold()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        stored = base64.b64encode(self.saveGeometry().data()).decode()
+        self._settings.update(geometry=stored, last_page=self.page or "home")
+        super().closeEvent(event)
+        self.closing.emit()
+
+
+def _card(problem: Problem) -> ErrorCard:
+    remedies = [
+        Remedy("engine.start", "Start the engine again", "A few seconds; runs resume from their "
+               "last checkpoint", "Start", "plug-zap"),
+        Remedy("go.settings", "Look at this machine", "Engine, its interpreter, and a check-up",
+               "Open Settings", "settings"),
+    ]  # fmt: skip
+    words = " ".join(part for part in (problem.hint, "Nothing that was stored is lost.") if part)
+    return ErrorCard(problem.message, words, remedies, problem.where)

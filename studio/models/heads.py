@@ -1,0 +1,24 @@
+"""What a table says at the top of its columns: one answer for all our models."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from PySide6.QtCore import Qt
+
+RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+
+
+def head(
+    columns: Sequence[str],
+    right: Collection[int],
+    section: int,
+    orientation: Qt.Orientation,
+    role: int,
+) -> Any:
+    """`headerData` of a table with these column names; those in `right` are figures."""
+    if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(columns):
+        return None
+    if role == Qt.ItemDataRole.TextAlignmentRole:
+        return RIGHT if section in right else LEFT
+    return columns[section] if role == Qt.ItemDataRole.DisplayRole else None

@@ -1,0 +1,164 @@
+"""A table over a query that the engine answers in pages: what is looked at is fetched, then kept.
+
+Sorting, filtering and search change the query; no row is ever sorted here.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+    QTimer,
+    Signal,
+)
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests import TrajectoryQuery
+from studio.tasks import TaskScope
+
+R = TypeVar("R")
+Index = QModelIndex | QPersistentModelIndex
+PAGE = 100
+KEPT_PAGES = 40
+ROOT = QModelIndex()
+
+
+Fetch = Callable[[TrajectoryQuery], Awaitable[Any]]
+
+
+class PagedModel(QAbstractTableModel, Generic[R]):
+    """Rows exist as soon as their number is known; their content comes when it is asked for."""
+
+    total_changed = Signal(int)
+    loaded = Signal()
+    failed = Signal(object)
+
+    def __init__(self, tasks: TaskScope, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.query = TrajectoryQuery()
+        self.total = 0
+        self.asked_once = False
+        self._tasks = tasks
+        self._fetch: Fetch | None = None
+        self._pages: OrderedDict[int, list[R]] = OrderedDict()
+        self._wanted: set[int] = set()
+        self._name = f"{type(self).__name__}-{id(self)}"
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self._fetch_wanted)
+
+    # What it shows
+
+    def set_source(self, fetch: Fetch | None) -> None:
+        """Ask another run from now on; None shows nothing."""
+        self._fetch = fetch
+        self._restart()
+
+    def set_query(self, query: TrajectoryQuery) -> None:
+        """Show another query from its beginning; `offset` and `limit` are ours."""
+        if query != self.query:
+            self.query = query
+            self._restart()
+
+    def refresh(self) -> None:
+        """Ask anew for what is on screen; rows stay until their successors are here."""
+        if self._fetch is not None and not self._tasks.busy(self._name):
+            self._wanted.update(list(self._pages)[-2:] or [0])
+            self._timer.start(0)
+
+    def record(self, row: int) -> R | None:
+        """The record of a row; None while it is on its way."""
+        page = self._pages.get(row // PAGE)
+        if page is None:
+            self._want(row // PAGE)
+            return None
+        self._pages.move_to_end(row // PAGE)
+        place = row % PAGE
+        return page[place] if place < len(page) else None
+
+    # Qt
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else self.total
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else 1
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        record = self.record(index.row()) if index.isValid() else None
+        if record is None:
+            return "…" if role == Qt.ItemDataRole.DisplayRole and index.column() == 0 else None
+        if role == Qt.ItemDataRole.UserRole:
+            return record
+        return self.cell(record, index.column(), role)
+
+    def cell(self, record: R, column: int, role: int) -> Any:
+        """One cell of a loaded row."""
+        raise NotImplementedError
+
+    # Fetching
+
+    def _restart(self) -> None:
+        self._tasks.cancel(self._name)
+        self._wanted.clear()
+        self.beginResetModel()
+        self._pages.clear()
+        self.total = 0
+        self.asked_once = False
+        self.endResetModel()
+        if self._fetch is not None:
+            self._want(0)
+
+    def _want(self, page: int) -> None:
+        if self._fetch is not None and page not in self._wanted:
+            self._wanted.add(page)
+            if not self._timer.isActive():
+                self._timer.start(0)
+
+    def _fetch_wanted(self) -> None:
+        if self._wanted and self._fetch is not None and not self._tasks.busy(self._name):
+            self._tasks.run(self._name, self._fetch_all(self._fetch), failed=self._fail)
+
+    async def _fetch_all(self, fetch: Fetch) -> None:
+        """Newest wish first: who scrolls far does not wait for what was passed."""
+        while self._wanted:
+            page = max(self._wanted)
+            limits = {"offset": page * PAGE, "limit": PAGE}
+            answer = await fetch(self.query.model_copy(update=limits))
+            self._wanted.discard(page)
+            self._put(page, answer.items, answer.total)
+
+    def _fail(self, problem: Problem) -> None:
+        self._wanted.clear()
+        self.failed.emit(problem)
+
+    def _put(self, page: int, items: list[R], total: int) -> None:
+        self._resize(total)
+        self._pages[page] = items
+        self._pages.move_to_end(page)
+        while len(self._pages) > KEPT_PAGES:
+            self._pages.popitem(last=False)
+        last = min(self.total, (page + 1) * PAGE) - 1
+        if last >= page * PAGE:
+            right = self.columnCount() - 1
+            self.dataChanged.emit(self.index(page * PAGE, 0), self.index(last, right))
+        self.asked_once = True
+        self.loaded.emit()
+
+    def _resize(self, total: int) -> None:
+        if total > self.total:
+            self.beginInsertRows(QModelIndex(), self.total, total - 1)
+            self.total = total
+            self.endInsertRows()
+        elif total < self.total:
+            self.beginRemoveRows(QModelIndex(), total, self.total - 1)
+            self.total = total
+            self.endRemoveRows()
+        elif self.asked_once:
+            return
+        self.total_changed.emit(total)

@@ -1,0 +1,204 @@
+"""The projects of the workspace with their newest run, and the runs of a project, as lists."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from PySide6.QtCore import QAbstractListModel, QAbstractTableModel, QObject, Qt
+
+from engine.protocol.records import ProjectView, RunSummary
+from studio import figures
+from studio.models.heads import head
+from studio.models.paged import ROOT, Index
+from studio.roles import BELOW_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
+from studio.words import StateWords, run_words
+
+COLUMNS = ("Project", "State", "Reward by step", "Validation", "Engine", "Changed")
+RIGHT = (3, 5)
+
+
+@dataclass(frozen=True)
+class ProjectRow:
+    """A project, its newest training run, and whether its folder is still there."""
+
+    path: str
+    name: str
+    words: str
+    run: RunSummary | None = None
+    missing: bool = False
+    broken: bool = False
+
+
+def project_rows(
+    views: Iterable[ProjectView], runs: Iterable[RunSummary], recent: Iterable[str]
+) -> list[ProjectRow]:
+    """Newest change first; recent projects the engine does not know are shown as missing."""
+    newest: dict[str, RunSummary] = {}
+    for run in sorted(runs, key=lambda run: run.started_at):
+        if run.kind == "train" or run.project_path not in newest:
+            newest[run.project_path] = run
+    rows = [_row(view, newest.get(view.path)) for view in views]
+    known = {row.path for row in rows}
+    rows.sort(key=lambda row: -(row.run.changed_at if row.run else 0.0))
+    lost = [path for path in recent if path not in known]
+    return rows + [ProjectRow(path, path.rsplit("/", 1)[-1], path, missing=True) for path in lost]
+
+
+def _row(view: ProjectView, run: RunSummary | None) -> ProjectRow:
+    model = view.config.model.name if view.config else ""
+    words = ", ".join(part for part in (view.description.rstrip("."), model) if part)
+    return ProjectRow(view.path, view.name, words, run, broken=bool(view.problems))
+
+
+class ProjectListModel(QAbstractTableModel):
+    """`UserRole` is the ProjectRow; a search over a handful of names happens here."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._all: list[ProjectRow] = []
+        self.rows: list[ProjectRow] = []
+        self._search = ""
+
+    def set_rows(self, rows: list[ProjectRow]) -> None:
+        same = [row.path for row in rows] == [row.path for row in self._all]
+        self._all = rows
+        if same and not self._search:
+            self.rows = rows
+            if rows:
+                right = len(COLUMNS) - 1
+                self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, right))
+        else:
+            self.search(self._search)
+
+    def search(self, words: str) -> None:
+        """Keep the rows whose name or description holds the words."""
+        self.beginResetModel()
+        self._search = words
+        wanted = words.casefold()
+        self.rows = [r for r in self._all if wanted in f"{r.name} {r.words}".casefold()]
+        self.endResetModel()
+
+    @property
+    def empty(self) -> bool:
+        """No project at all, whatever the search."""
+        return not self._all
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        return head(COLUMNS, RIGHT, section, orientation, role)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self.rows):
+            return None
+        row = self.rows[index.row()]
+        match role:
+            case Qt.ItemDataRole.UserRole:
+                return row
+            case Qt.ItemDataRole.DisplayRole:
+                return _cell_words(row, index.column())
+            case Qt.ItemDataRole.AccessibleTextRole:
+                return f"{row.name}, {state_of(row).text}"
+            case Qt.ItemDataRole.ToolTipRole:
+                return row.path
+        state = state_of(row)
+        if index.column() == 0:
+            return row.words if role == BELOW_ROLE else None
+        if index.column() == 1:
+            return {TONE_ROLE: state.tone, ICON_ROLE: state.icon}.get(role)
+        if index.column() == 4 and role == TONE_ROLE:
+            return "muted"
+        if index.column() == 2 and role == VALUE_ROLE:
+            return _sparkline(row)
+        return None
+
+
+def state_of(row: ProjectRow) -> StateWords:
+    """What the State column says."""
+    if row.missing:
+        return StateWords("Folder not found", "warn", "folder")
+    if row.run is not None:
+        return run_words(row.run)
+    if row.broken:
+        return StateWords("Has problems", "bad", "octagon-alert")
+    return StateWords("Not trained yet", "faint", "circle-dashed")
+
+
+def _cell_words(row: ProjectRow, column: int) -> str:
+    run = row.run
+    match COLUMNS[column]:
+        case "Project":
+            return row.name
+        case "State":
+            return state_of(row).text
+        case "Validation":
+            return figures.number(run.validation.mean) if run and run.validation else figures.ABSENT
+        case "Engine":
+            return run.device if run and run.device else "This machine"
+        case "Changed":
+            return ago(run.changed_at, time.time()) if run else figures.ABSENT
+    return ""
+
+
+def _sparkline(row: ProjectRow) -> tuple[list[float], str] | None:
+    values = [reward for reward in (row.run.rewards if row.run else ()) if reward is not None]
+    if row.run is None or len(values) < 2:
+        return None
+    token = {"failed": "plot-5", "paused": "plot-4"}.get(row.run.state, "plot-1")
+    return values, token
+
+
+def ago(then: float, now: float) -> str:
+    """now, 5 min ago, yesterday, Tuesday, 3 May."""
+    spent = now - then
+    if spent < 60:
+        return "now"
+    if spent < 3600:
+        return f"{int(spent // 60)} min ago"
+    day, today = datetime.fromtimestamp(then), datetime.fromtimestamp(now)
+    days = (today.date() - day.date()).days
+    if days <= 0:
+        return f"{int(spent // 3600)} h ago"
+    if days == 1:
+        return "yesterday"
+    return day.strftime("%A") if days < 7 else f"{day.day} {day:%b}"
+
+
+class RunListModel(QAbstractListModel):
+    """The runs of one project, newest first. `UserRole` is the RunSummary."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.runs: list[RunSummary] = []
+
+    def set_runs(self, runs: list[RunSummary]) -> None:
+        if [run.id for run in runs] == [run.id for run in self.runs]:
+            self.runs = runs
+            if runs:
+                self.dataChanged.emit(self.index(0), self.index(len(runs) - 1))
+            return
+        self.beginResetModel()
+        self.runs = runs
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self.runs)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self.runs):
+            return None
+        run = self.runs[index.row()]
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+            return f"{run.name} · {run_words(run).text}"
+        return run if role == Qt.ItemDataRole.UserRole else None

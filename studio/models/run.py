@@ -1,0 +1,72 @@
+"""The run that the pages look at: its folded state, and signals when it changes."""
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QObject, Signal, Slot
+
+from engine.protocol.records import RunSummary
+from studio.models.feed import Feed
+from studio.store.run_state import RunState
+from studio.store.runs import RunStore
+
+Floats = NDArray[np.float64]
+
+
+class RunModel(QObject):
+    """One selected run, or none. `changed` fires at most 30 times a second."""
+
+    selected = Signal()
+    changed = Signal()
+
+    def __init__(self, store: RunStore, feed: Feed, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._store = store
+        self.run_id = ""
+        feed.run_changed.connect(self._hear)
+
+    @property
+    def state(self) -> RunState:
+        return self._store.state(self.run_id)
+
+    @property
+    def summary(self) -> RunSummary | None:
+        return self._store.summary(self.run_id)
+
+    def select(self, run_id: str) -> None:
+        """Look at another run; an empty id looks at none."""
+        if run_id != self.run_id:
+            self.run_id = run_id
+            self.selected.emit()
+            self.changed.emit()
+
+    def tell(self) -> None:
+        """Its summary changed by another way than events."""
+        self.changed.emit()
+
+    def series(self, name: str) -> tuple[Floats, Floats]:
+        """Steps and values of one metric, copied; both empty where it has none."""
+        series = self.state.series.get(name)
+        if series is None:
+            return np.empty(0), np.empty(0)
+        return np.array(series.xs), np.array(series.ys)
+
+    def aligned(self, first: str, *others: str) -> list[Floats]:
+        """Steps of the first metric, its values, and the others at the same steps (nan: none)."""
+        xs, ys = self.series(first)
+        rows = [xs, ys]
+        for name in others:
+            other_xs, other_ys = self.series(name)
+            row = np.full(len(xs), np.nan)
+            _, here, there = np.intersect1d(xs, other_xs, return_indices=True)
+            row[here] = other_ys[there]
+            rows.append(row)
+        return rows
+
+    def names(self, prefix: str) -> list[str]:
+        """Metric names under a prefix, in the order they first came."""
+        return [name for name in self.state.series if name.startswith(prefix)]
+
+    @Slot(str)
+    def _hear(self, run_id: str) -> None:
+        if run_id == self.run_id:
+            self.changed.emit()

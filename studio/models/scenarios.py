@@ -1,0 +1,194 @@
+"""A scenario file as an editable table: a row per line, a column per key, all undoable."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
+from PySide6.QtGui import QUndoCommand, QUndoStack
+
+from engine.protocol.problems import Problem
+from studio.models.paged import ROOT, Index
+
+Row = dict[str, Any]
+MOST_COLUMNS = 12
+
+
+def read_jsonl(text: str, name: str = "") -> tuple[list[Row], list[Problem]]:
+    """The objects of a JSON Lines text, and one problem per line that is none."""
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            problems.append(_bad(name, number, f"Line {number} is not JSON: {error}"))
+            continue
+        if isinstance(value, dict):
+            rows.append(value)
+        else:
+            kind = type(value).__name__
+            problems.append(_bad(name, number, f"Line {number} is a {kind}, not an object."))
+    return rows, problems
+
+
+def _bad(name: str, number: int, message: str) -> Problem:
+    return Problem(code="scenarios.line", message=message, where=f"{name}:{number}")
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """Keys in the order they first appear; `id` first where there is one."""
+    keys: dict[str, None] = {}
+    for row in rows:
+        keys.update(dict.fromkeys(row))
+    names = sorted(keys, key=lambda key: key != "id")
+    return names[:MOST_COLUMNS]
+
+
+class ScenarioTableModel(QAbstractTableModel):
+    """Edits go through `undo`; `rows` is what would be written."""
+
+    rejected = Signal(object)
+    edited = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.rows: list[Row] = []
+        self.columns: list[str] = []
+        self.undo = QUndoStack(self)
+
+    def load(self, rows: Sequence[Row]) -> None:
+        """Show a file as it is now; forgets what could be undone."""
+        self.replace(list(rows))
+        self.undo.clear()
+
+    def add(self) -> None:
+        self.undo.push(_Replace(self, [*self.rows, self._blank()], "Add a scenario"))
+
+    def remove(self, places: Iterable[int]) -> None:
+        gone = set(places)
+        kept = [row for place, row in enumerate(self.rows) if place not in gone]
+        if gone:
+            self.undo.push(_Replace(self, kept, f"Delete {len(gone)} scenarios"))
+
+    def take_in(self, rows: Sequence[Row]) -> None:
+        """Append imported rows as one step that can be undone."""
+        if rows:
+            self.undo.push(_Replace(self, [*self.rows, *rows], f"Import {len(rows)} scenarios"))
+
+    def _blank(self) -> Row:
+        blank: Row = dict.fromkeys(self.columns or ["prompt"], "")
+        if "id" in blank:
+            blank["id"] = f"s{len(self.rows) + 1}"
+        return blank
+
+    # Called by the undo commands
+
+    def replace(self, rows: list[Row]) -> None:
+        self.beginResetModel()
+        self.rows, self.columns = rows, columns_of(rows)
+        self.endResetModel()
+        self.edited.emit()
+
+    def put(self, row: int, key: str, value: Any) -> None:
+        changed = dict(self.rows[row])
+        if value is None:
+            changed.pop(key, None)
+        else:
+            changed[key] = value
+        self.rows[row] = changed
+        index = self.index(row, self.columns.index(key))
+        self.dataChanged.emit(index, index)
+        self.edited.emit()
+
+    # Qt
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self.columns)
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        if role != Qt.ItemDataRole.DisplayRole:
+            return None
+        if orientation == Qt.Orientation.Vertical:
+            return str(section + 1)
+        return self.columns[section] if 0 <= section < len(self.columns) else None
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        flags = super().flags(index)
+        return flags | Qt.ItemFlag.ItemIsEditable if index.isValid() else flags
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self.rows):
+            return None
+        value = self.rows[index.row()].get(self.columns[index.column()])
+        if role == Qt.ItemDataRole.DisplayRole:
+            return _shown(value).replace("\n", " ⏎ ")[:2000]
+        return _shown(value) if role == Qt.ItemDataRole.EditRole else None
+
+    def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        if role != Qt.ItemDataRole.EditRole or not index.isValid():
+            return False
+        key = self.columns[index.column()]
+        old = self.rows[index.row()].get(key)
+        try:
+            new = _typed(str(value), old)
+        except ValueError as error:
+            hint = "Write it as JSON, like the value before it."
+            self.rejected.emit(_bad_cell(key, index.row(), str(error), hint))
+            return False
+        if new != old:
+            self.undo.push(_Put(self, index.row(), key, old, new))
+        return True
+
+
+def _bad_cell(key: str, row: int, message: str, hint: str) -> Problem:
+    text = f"{key} of scenario {row + 1} is not JSON: {message}"
+    return Problem(code="scenarios.value", message=text, hint=hint)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _typed(text: str, old: Any) -> Any:
+    """Text stays text; other values are JSON. Empty where nothing was stays nothing."""
+    if old is None:
+        return text or None
+    return text if isinstance(old, str) else json.loads(text)
+
+
+class _Put(QUndoCommand):
+    def __init__(self, model: ScenarioTableModel, row: int, key: str, old: Any, new: Any) -> None:
+        super().__init__(f"Edit {key}")
+        self._model, self._row, self._key = model, row, key
+        self._old, self._new = old, new
+
+    def redo(self) -> None:
+        self._model.put(self._row, self._key, self._new)
+
+    def undo(self) -> None:
+        self._model.put(self._row, self._key, self._old)
+
+
+class _Replace(QUndoCommand):
+    def __init__(self, model: ScenarioTableModel, rows: list[Row], words: str) -> None:
+        super().__init__(words)
+        self._model, self._before, self._after = model, list(model.rows), rows
+
+    def redo(self) -> None:
+        self._model.replace(list(self._after))
+
+    def undo(self) -> None:
+        self._model.replace(list(self._before))

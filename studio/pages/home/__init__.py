@@ -1,0 +1,1 @@
+"""Home: what trains, what there is, and where to begin."""

@@ -1,0 +1,89 @@
+"""The gallery of samples: complete projects that can be copied."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.records import Sample
+from studio.widgets.sample_card import SampleCard
+from studio.widgets.text import Text
+
+DRAWINGS = {"hello": "yes-no-maybe", "game_2048": "2048", "tic_tac_toe": "tic-tac-toe"}
+BEGIN_WITH = "hello"
+
+
+class SampleGallery(QWidget):
+    """`chosen(sample)` when one is to be copied."""
+
+    chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._samples: list[Sample] = []
+        self._first_start = False
+        self._columns = 3
+        self._cards: list[SampleCard] = []
+        self._title = Text("Looking for samples…", "heading")
+        self._big_title = Text("Train something in a few minutes", "display")
+        self._words = Text("", "label", 400, "muted")
+        self._grid = QGridLayout()
+        self._grid.setSpacing(12)
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        head.addWidget(self._big_title)
+        head.addWidget(self._title)
+        head.addWidget(self._words)
+        head.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 8, 0, 0)
+        column.setSpacing(12)
+        column.addLayout(head)
+        column.addLayout(self._grid)
+        self._say()
+
+    def set_samples(self, samples: Sequence[Sample], first_start: bool) -> None:
+        if list(samples) == self._samples and first_start == self._first_start:
+            return
+        self._samples, self._first_start = list(samples), first_start
+        self._say()
+        self._fill()
+
+    def set_columns(self, columns: int) -> None:
+        if columns != self._columns:
+            self._columns = columns
+            self._place()
+
+    def focus_first(self) -> None:
+        if self._cards:
+            self._cards[0].setFocus()
+
+    def _say(self) -> None:
+        begin = self._first_start and bool(self._samples)
+        self._big_title.setVisible(begin)
+        self._title.setVisible(not begin)
+        self._title.set_words("Start from a sample" if self._samples else "Looking for samples…")
+        words = "Copies a working project: agent, scenarios, rewards. It learns on this machine."
+        self._words.set_words(words if self._samples else "They come from the engine.")
+
+    def _fill(self) -> None:
+        for card in self._cards:
+            self._grid.removeWidget(card)
+            card.deleteLater()
+        self._cards = [self._card(sample) for sample in self._samples]
+        self._place()
+
+    def _card(self, sample: Sample) -> SampleCard:
+        badge = "begin here" if self._first_start and sample.name == BEGIN_WITH else ""
+        drawing = DRAWINGS.get(sample.name, sample.name.replace("_", "-"))
+        card = SampleCard(drawing, sample.title, sample.duration, sample.words, badge=badge)
+        card.chosen.connect(lambda _: self.chosen.emit(sample))
+        return card
+
+    def _place(self) -> None:
+        for column in range(self._grid.columnCount()):
+            self._grid.setColumnStretch(column, 0)
+        for place, card in enumerate(self._cards):
+            self._grid.addWidget(card, place // self._columns, place % self._columns)
+        for column in range(self._columns):
+            self._grid.setColumnStretch(column, 1)

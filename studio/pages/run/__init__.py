@@ -1,0 +1,1 @@
+"""Run: what the training does now, and how it went so far."""

@@ -1,0 +1,317 @@
+"""The Run page: strip, charts, right column, log; before a run what to do, after a failure why."""
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records import Finding, Split
+from engine.protocol.requests import TrajectoryQuery
+from studio import figures
+from studio.actions import Actions
+from studio.pages.page import Page
+from studio.pages.run.charts import CHARTS, BoundChart
+from studio.pages.run.failure import failure_card
+from studio.pages.run.grid import ChartGrid
+from studio.pages.run.log_drawer import LogDrawer
+from studio.pages.run.side import SideColumn
+from studio.pages.run.strip import StripBlock
+from studio.session import Session
+from studio.widgets.buttons import Button
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.empty_page import EmptyPage, Preparation
+
+
+class RunPage(Page):
+    """`trajectories_wanted(query)` when a point, a cell, a group or a notice is opened."""
+
+    trajectories_wanted = Signal(object)
+
+    def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
+        super().__init__(session, parent)
+        self._actions, self._run = actions, session.run
+        self.charts = ChartLink(self)
+        self.charts.set_smoothing(session.settings.current.smoothing)
+        self._bound: dict[str, BoundChart] = {}
+        self._drawn: tuple[object, ...] = ()
+        self._failure: QWidget | None = None
+        self._strip, self._grid = StripBlock(self.charts), ChartGrid()
+        self._side, self._log = SideColumn(), LogDrawer(session.run)
+        self._empty = EmptyPage("No run yet", "", drawing="run")
+        self._stack = QStackedWidget()
+        self._build()
+        self._wire()
+        self._show_charts()
+
+    def enter(self) -> None:
+        self._side.set_ticking(True)
+        self._drawn = ()
+        self._refresh()
+
+    def leave(self) -> None:
+        self._side.set_ticking(False)
+
+    def toggle_log(self) -> None:
+        self._log.setVisible(not self._log.isVisible())
+
+    def _build(self) -> None:
+        self._body = QHBoxLayout()
+        self._body.setSpacing(12)
+        self._body.addWidget(self._grid, 1)
+        self._body.addWidget(self._side)
+        live = QWidget()
+        self._column = QVBoxLayout(live)
+        self._column.setContentsMargins(16, 12, 16, 16)
+        self._column.setSpacing(12)
+        self._column.addWidget(self._strip)
+        self._column.addLayout(self._body, 1)
+        self._column.addWidget(self._log)
+        self._log.hide()
+        self._stack.addWidget(self._empty)
+        self._stack.addWidget(live)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(self._stack)
+        self._add = Button("Add chart", "quiet", icon="plus", height=24)
+        self._strip.add_tool(self._add)
+
+    def _wire(self) -> None:
+        self._side.follow(self._run)
+        self._run.changed.connect(self._refresh)
+        self._run.selected.connect(self._selected)
+        self.session.project_changed.connect(self._refresh)
+        self._log.closed.connect(self._log.hide)
+        self._add.clicked.connect(self._chart_menu)
+        self._strip.step_opened.connect(self._open_step)
+        self._strip.unscored_wanted.connect(lambda: self._want(state="unscored"))
+        self._strip.axis_chosen.connect(self._set_axis)
+        self._side.group_opened.connect(lambda step, group: self._want(step=step, group=group))
+        self._side.finding_opened.connect(self._open_finding)
+        self._empty.action_requested.connect(self._begin)
+        self._empty.second_requested.connect(lambda: self.session.train(overrides=ONE_STEP))
+        self._empty.preparation_requested.connect(self._prepare)
+        self._actions.bind(run_log=self.toggle_log)
+
+    # The run
+
+    @Slot()
+    def _selected(self) -> None:
+        self._drawn = ()
+        self.charts.set_zoom(None)
+        self.charts.set_chosen(None)
+
+    @Slot()
+    def _refresh(self) -> None:
+        """Called up to 30 times a second: charts and strip only when a step or test was added."""
+        if not self.isVisible():
+            return
+        run, state = self._run, self._run.state
+        summary = run.summary
+        empty = summary is None or summary.kind == "baseline"
+        self._stack.setCurrentIndex(0 if empty else 1)
+        if empty:
+            self._show_empty()
+            return
+        self._side.show_run(state)
+        self._strip.show_facts(run)
+        drawn = (
+            run.run_id,
+            state.life,
+            state.step,
+            len(state.steps),
+            len(state.validations),
+            len(state.checkpoints),
+            state.planned,
+            len(state.resumes),
+            tuple(state.findings),
+        )
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self._redraw()
+
+    def _redraw(self) -> None:
+        self._strip.show_run(self._run)
+        self._set_axis(self.charts.kind)
+        for chart in self._bound.values():
+            self._fill(chart)
+        self._show_failure()
+
+    def _fill(self, chart: BoundChart) -> None:
+        chart.fill(self._run)
+        if not chart.card.has_data():
+            chart.card.set_empty(self._first_words())
+
+    def _first_words(self) -> str:
+        state = self._run.state
+        if not state.living and not state.steps:
+            return "This run ended before its first step"
+        if state.steps:
+            return "This run does not measure it"
+        return "First point after step 1"
+
+    def _set_axis(self, kind: str) -> None:
+        state = self._run.state
+        if kind == "time" and state.steps:
+            begun = state.spec.started_at if state.spec else state.steps[0].at
+            self.charts.set_axis("time", {0: 0.0} | {r.step: r.at - begun for r in state.steps})
+        elif kind == "tokens" and state.steps:
+            total, at = 0.0, {0: 0.0}
+            for record in state.steps:
+                mean = record.metrics.get("tokens/completion_mean", 0.0)
+                total += mean * record.metrics.get("trajectories", 0.0)
+                at[record.step] = total
+            self.charts.set_axis("tokens", at)
+        else:
+            self.charts.set_axis("step")
+
+    def _show_failure(self) -> None:
+        if self._failure is not None:
+            self._column.removeWidget(self._failure)
+            self._failure.deleteLater()
+            self._failure = None
+        state = self._run.state
+        if state.life == "failed" and state.problem is not None:
+            card = failure_card(state.problem, state)
+            card.remedy_chosen.connect(self._actions.trigger)
+            card.log_requested.connect(self._log.show)
+            card.report_requested.connect(self._copy_report)
+            self._failure = card
+            self._column.insertWidget(0, card)
+
+    def _copy_report(self) -> None:
+        problem = self._run.state.problem
+        if problem is not None:
+            QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}")
+            self.session.said.emit("The report is in the clipboard.")
+
+    # Before the first run
+
+    def _show_empty(self) -> None:
+        project = self.session.project
+        view = project.view
+        config = view.config if view else None
+        if config is None:
+            self._empty.set_words("The project cannot be read", "Setup says what is wrong with it.")
+            self._empty.set_actions("Train")
+            return
+        train = config.train
+        self._empty.set_words(
+            "No run yet",
+            f"Train starts with {train.group_size} attempts at each of {train.groups} scenarios, "
+            "compares them, and changes the model a little towards the better ones. "
+            "You watch it here.",
+        )
+        if living := self.session.runs.living():
+            self._empty.set_actions(f"Watch {living[0].project} train", icon="activity")
+        else:
+            steps = figures.plural(train.steps, "step")
+            self._empty.set_actions(
+                "Train", steps, second="Just one step", key="Ctrl ↵", icon="play"
+            )
+        self._empty.set_preparations(self._preparations())
+
+    def _preparations(self) -> list[Preparation]:
+        project = self.session.project
+        counts = {info.split: info.count for info in (project.view.splits if project.view else ())}
+        problems = project.problems
+        read = _read_well(counts) if not problems else _to_mend(problems)
+        runs = self.session.runs.of(project.path)
+        measured = [run for run in runs if run.kind == "baseline" and run.validation]
+        if measured and (rate := measured[0].validation):
+            words = f"{figures.percent(rate.mean)} solved before training"
+            return [read, Preparation("baseline", "Baseline measured", words, done=True)]
+        words = "Optional: see how much the model solves before it learns anything"
+        return [read, Preparation("baseline", "Baseline", words, button="Measure")]
+
+    def _begin(self) -> None:
+        if living := self.session.runs.living():
+            self.session.open_run(living[0])
+        else:
+            self._actions.trigger("run.train")
+
+    def _prepare(self, key: str) -> None:
+        if key == "baseline":
+            self.session.train("baseline", show=False)
+        self._actions.trigger("go.setup")
+
+    # Charts
+
+    def _show_charts(self) -> None:
+        extra = self.session.settings.current.extra_charts
+        shown = [spec for spec in CHARTS if spec.fixed or spec.key in extra]
+        for spec in shown:
+            if spec.key not in self._bound:
+                self._bound[spec.key] = self._bind(spec.bound(self.charts))
+        for key in [key for key in self._bound if key not in {spec.key for spec in shown}]:
+            self._bound.pop(key).card.deleteLater()
+        self._grid.set_cards([self._bound[spec.key].card for spec in shown])
+        if self._run.run_id:
+            for chart in self._bound.values():
+                self._fill(chart)
+
+    def _bind(self, chart: BoundChart) -> BoundChart:
+        card = chart.card
+        card.step_clicked.connect(self._open_step)
+        card.range_selected.connect(lambda low, high: self._want(step=low, step_to=high))
+        card.full_page_requested.connect(lambda: self._grid.show_full(card))
+        return chart
+
+    def _chart_menu(self) -> None:
+        menu = QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        extra = self.session.settings.current.extra_charts
+        for spec in CHARTS:
+            if not spec.fixed:
+                action = menu.addAction(spec.title)
+                action.setCheckable(True)
+                action.setChecked(spec.key in extra)
+                action.triggered.connect(lambda on, key=spec.key: self._toggle_chart(key, on))
+        menu.popup(self._add.mapToGlobal(self._add.rect().bottomLeft()))
+
+    def _toggle_chart(self, key: str, on: bool) -> None:
+        others = [known for known in self.session.settings.current.extra_charts if known != key]
+        self.session.settings.update(extra_charts=[*others, key] if on else others)
+        self._show_charts()
+
+    # Ways to the trajectories
+
+    def _open_step(self, step: int) -> None:
+        if step > 0:
+            self._want(step=step)
+        else:
+            self._want(split="validation", step=0)
+
+    def _open_finding(self, finding: Finding) -> None:
+        step = self._run.state.done or None
+        kind, _, place = finding.where.partition(":")
+        if kind in ("unscored", "truncated"):
+            self._want(state=kind)
+        elif kind == "no_signal":
+            self._want(step=step, split="train", signal=False)
+        elif kind == "group" and place.isdigit():
+            self._want(step=step, group=int(place))
+        else:
+            self._want(step=step)
+
+    def _want(self, **query: object) -> None:
+        self.trajectories_wanted.emit(TrajectoryQuery.model_validate(query))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._strip.set_narrow(self.width() < 1080)
+
+
+ONE_STEP = {"train.steps": 1}
+"""Overrides of "Just one step"."""
+
+
+def _read_well(counts: dict[Split, int]) -> Preparation:
+    words = (
+        f"{counts.get('train', 0):,} scenarios to practise, {counts.get('validation', 0):,} to test"
+    )
+    return Preparation("setup", "Project reads well", words, done=True)
+
+
+def _to_mend(problems: list[Problem]) -> Preparation:
+    title = f"{figures.plural(len(problems), 'problem')} to mend"
+    return Preparation("setup", title, problems[0].message, button="Open Setup")

@@ -1,0 +1,297 @@
+"""The right column of Run: the step under way, groups in flight, diagnosis, the machine."""
+
+import time
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+
+from engine.protocol.records import Finding
+from studio import figures
+from studio.models.run import RunModel
+from studio.store.forecast import remaining_seconds, step_seconds, usual_phases
+from studio.store.parts import FlightGroup
+from studio.store.run_state import RunState
+from studio.widgets.card import Card, CardHeader
+from studio.widgets.diagnosis_card import DiagnosisCard
+from studio.widgets.facts import Fact, FactRow
+from studio.widgets.group_row import GroupRow
+from studio.widgets.meter import MeterRow
+from studio.widgets.phase_bars import Phase, PhaseBars
+from studio.widgets.phrase import Phrase, Span
+from studio.widgets.text import Text
+from studio.words import PHASES
+
+WIDTH = 308
+MOST_GROUPS = 16
+MOST_FINDINGS = 2
+BARS = (
+    ("rolling_out", "Roll out", "plot-1"),
+    ("training", "Train", "plot-3"),
+    ("publishing", "Publish", "plot-7"),
+)
+FLOAT32_GAP, BFLOAT16_GAP = 1e-3, 0.5
+"""Largest log-prob gap of one token that rounding explains."""
+FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
+
+
+class _Headed(Card):
+    """A card that always has a header."""
+
+    @property
+    def head(self) -> CardHeader:
+        assert self.header is not None
+        return self.header
+
+
+class StepCard(_Headed):
+    """Which phase, how long it takes, when the run ends."""
+
+    def __init__(self) -> None:
+        super().__init__("Step", " ")
+        self._bars, self._facts = PhaseBars(), FactRow()
+        self.body.setSpacing(10)
+        self.body.addWidget(self._bars)
+        self.body.addWidget(self._facts)
+
+    def show_run(self, state: RunState) -> None:
+        now = time.time()
+        usual = {**FIRST_GUESS_S, **usual_phases(state)}
+        self._bars.set_phases([_phase(state, key, w, t, usual[key], now) for key, w, t in BARS])
+        self.head.set_words(_phase_words(state))
+        left, per_step = remaining_seconds(state, now), step_seconds(state.steps)
+        validation = state.validations[-1].reward if state.validations else None
+        self._facts.set_facts(
+            [
+                Fact("Run ends in" if state.living else "Ended after", _ends(state, left)),
+                Fact("Validation", figures.number(validation.mean if validation else None)),
+                Fact("Per step", figures.clock(per_step)),
+            ]
+        )
+
+
+def _ends(state: RunState, left: float | None) -> str:
+    if state.living:
+        return figures.duration(left)
+    begun = state.spec.started_at if state.spec else state.at
+    return figures.duration(max(0.0, state.at - begun))
+
+
+def _phase_words(state: RunState) -> str:
+    if state.life == "paused":
+        return f"{state.done} done, paused"
+    if not state.living or state.phase is None:
+        return f"{state.done} of {state.planned}"
+    tick = state.progress
+    words = PHASES.get(state.phase, state.phase)
+    if tick is not None and tick.phase == state.phase and tick.words:
+        return tick.words
+    if state.phase == "rolling_out" and state.flight:
+        done = sum(group.done for group in state.flight.values())
+        total = sum(group.size for group in state.flight.values())
+        return f"{max(state.step, state.done)} · {words} {done} of {total}"
+    return f"{max(state.step, state.done)} · {words}"
+
+
+def _phase(state: RunState, key: str, words: str, token: str, usual_s: float, now: float) -> Phase:
+    order = [name for name, _, _ in BARS]
+    running = state.phase if state.living and state.phase in order else None
+    if running is None or state.life == "paused":
+        return Phase(words, usual_s, 0.0, None, token)
+    place, here = order.index(key), order.index(running)
+    if place < here:
+        return Phase(words, usual_s, 1.0, None, token)
+    if place > here:
+        return Phase(words, usual_s, 0.0, None, token)
+    elapsed = max(0.0, now - state.phase_at)
+    return Phase(words, usual_s, _share(state, key, elapsed, usual_s), elapsed, token)
+
+
+def _share(state: RunState, phase: str, elapsed_s: float, usual_s: float) -> float:
+    """Counted where it can be counted, else by the clock and never quite full."""
+    tick = state.progress
+    if tick is not None and tick.phase == phase and tick.total:
+        return min(1.0, tick.done / tick.total)
+    total = sum(group.size for group in state.flight.values())
+    if phase == "rolling_out" and total:
+        return sum(group.done for group in state.flight.values()) / total
+    return min(0.95, elapsed_s / usual_s) if usual_s else 0.0
+
+
+class FlightCard(_Headed):
+    """The groups of this step, ordered by scenario, so that rows do not jump."""
+
+    group_opened = Signal(int, int)
+
+    def __init__(self) -> None:
+        super().__init__("Groups in flight", " ")
+        self.head.add_right(Text("0 · reward · 1", "caption", tone="faint"))
+        self.body.setSpacing(0)
+        self._rows: list[GroupRow] = []
+        self._groups: list[int] = []
+        self._more = Text("", "caption", tone="faint")
+        self.body.addWidget(self._more)
+        self._step = 0
+
+    def show_run(self, state: RunState) -> None:
+        groups = [state.flight[key] for key in sorted(state.flight)]
+        sizes = {group.size for group in groups}
+        size = f" × {sizes.pop()}" if len(sizes) == 1 else ""
+        self.head.set_words(f"{len(groups)}{size}" if groups else "none yet")
+        self._step = state.step
+        self._groups = [group.group for group in groups]
+        self._make_rows(min(MOST_GROUPS, len(groups)))
+        calls = state.progress.in_flight if state.progress else {}
+        for row, group in zip(self._rows, groups, strict=False):
+            tail, tone = _tail(group, calls.get(group.group))
+            rewards = [group.rewards[i] for i in sorted(group.rewards)]
+            row.set_group(group.title, rewards, tail, tone)
+        hidden = len(groups) - MOST_GROUPS
+        self._more.setVisible(hidden > 0)
+        self._more.set_words(f"and {hidden} more")
+
+    def _make_rows(self, count: int) -> None:
+        while len(self._rows) < count:
+            row, place = GroupRow(), len(self._rows)
+            row.clicked.connect(lambda _=False, place=place: self._open(place))
+            self._rows.append(row)
+            self.body.insertWidget(self.body.count() - 1, row)
+        for place, row in enumerate(self._rows):
+            row.setVisible(place < count)
+
+    def _open(self, place: int) -> None:
+        if place < len(self._groups):
+            self.group_opened.emit(self._step, self._groups[place])
+
+
+def _tail(group: FlightGroup, flying: tuple[int, int] | None) -> tuple[str, str]:
+    if group.summary is not None and not group.summary.signal:
+        return "no signal", "warn"
+    unscored = group.done - len(group.scored)
+    count = f"{group.done}/{group.size}"
+    if group.done < group.size and flying and flying[1]:
+        return f"{figures.plural(flying[1], 'call')} · {count}", "faint"
+    return (f"{unscored} unscored", "warn") if unscored and group.summary else (count, "faint")
+
+
+class MachineCard(_Headed):
+    """Cores, memory, tokens, and whether sampler and trainer agree."""
+
+    def __init__(self) -> None:
+        super().__init__("Machine", " ")
+        self._cores, self._memory = MeterRow("Cores", "plot-1"), MeterRow("Memory", "plot-1")
+        self._tokens = MeterRow("Tokens", "plot-3")
+        self._gap = Phrase((), "label")
+        self._best_tokens_per_s = 1.0
+        self._hardware: dict[str, float] = {}
+        self.body.setSpacing(0)
+        for part in (self._cores, self._memory, self._tokens):
+            self.body.addWidget(part)
+        self.body.addSpacing(4)
+        self.body.addWidget(self._gap)
+
+    def show_run(self, state: RunState) -> None:
+        if state.progress is not None and state.progress.hardware:
+            self._hardware = state.progress.hardware
+        hardware = self._hardware if state.living else {}
+        self.head.set_words(state.device or "")
+        cores = hardware.get("cpu/percent")
+        self._cores.set_value(
+            cores / 100 if cores is not None else None,
+            figures.percent(cores / 100) if cores is not None else figures.ABSENT,
+        )
+        used, total = hardware.get("memory/bytes"), hardware.get("memory/total_bytes")
+        share = used / total if used and total else None
+        words = f"{_gb(used)} / {_gb(total)} GB" if used and total else figures.ABSENT
+        self._memory.set_value(share, words, "plot-5" if share and share > 0.92 else None)
+        self._show_tokens(hardware.get("tokens_per_s"))
+        self._show_gap(state)
+
+    def _show_tokens(self, per_s: float | None) -> None:
+        self._best_tokens_per_s = max(self._best_tokens_per_s, per_s or 0.0)
+        share = per_s / self._best_tokens_per_s if per_s else None
+        self._tokens.set_value(share, f"{figures.short(per_s)} / s" if per_s else figures.ABSENT)
+
+    def _show_gap(self, state: RunState) -> None:
+        series = state.series.get("logprob_gap/max")
+        gap = series.last if series else None
+        if gap is None:
+            self._gap.set_spans([Span("Sampler and trainer: compared after step 1", "faint")])
+            return
+        fits = gap <= (BFLOAT16_GAP if state.dtype == "bfloat16" else FLOAT32_GAP)
+        word = "agree" if fits else "differ"
+        figure = f"{gap:.0e}".replace("e-0", "e-") if gap < 0.01 else figures.number(gap, 3)
+        tone = "good" if fits else "bad"
+        self._gap.set_spans(
+            [Span(f"Sampler and trainer {word}  "), Span(f"gap {figure}", tone, mono=True)]
+        )
+
+
+def _gb(value: float) -> str:
+    return f"{value / 1e9:.1f}"
+
+
+class SideColumn(QScrollArea):
+    """All of it, 308 wide, scrolling inside itself."""
+
+    group_opened = Signal(int, int)
+    finding_opened = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedWidth(WIDTH)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewport().setAutoFillBackground(False)
+        inner = QWidget()
+        inner.setAutoFillBackground(False)
+        self._column = QVBoxLayout(inner)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(12)
+        self._step, self._flight, self._machine = StepCard(), FlightCard(), MachineCard()
+        self._diagnoses: list[DiagnosisCard] = []
+        self._shown: list[Finding] = []
+        self._dismissed: set[str] = set()
+        for card in (self._step, self._flight, self._machine):
+            self._column.addWidget(card)
+        self._column.addStretch(1)
+        self.setWidget(inner)
+        self._flight.group_opened.connect(self.group_opened)
+        self._clock = QTimer(self)
+        self._clock.setInterval(1000)
+
+    def follow(self, run: RunModel) -> None:
+        """Tick once a second while in view: elapsed times move without events."""
+        self._clock.timeout.connect(lambda: self._step.show_run(run.state))
+
+    def set_ticking(self, ticking: bool) -> None:
+        self._clock.start() if ticking else self._clock.stop()
+
+    def show_run(self, state: RunState) -> None:
+        self._step.show_run(state)
+        self._flight.setVisible(state.living)
+        self._flight.show_run(state)
+        self._machine.show_run(state)
+        findings = [f for f in state.findings if f.code not in self._dismissed][:MOST_FINDINGS]
+        if findings != self._shown:
+            self._show_findings(findings)
+
+    def _show_findings(self, findings: list[Finding]) -> None:
+        self._shown = findings
+        for card in self._diagnoses:
+            self._column.removeWidget(card)
+            card.deleteLater()
+        self._diagnoses = [self._card(finding) for finding in findings]
+        for place, card in enumerate(self._diagnoses):
+            self._column.insertWidget(2 + place, card)
+
+    def _card(self, finding: Finding) -> DiagnosisCard:
+        words = f"{finding.words} {finding.suggestion}".strip()
+        show = "Show them" if finding.where else ""
+        card = DiagnosisCard(finding.title.rstrip("."), words, "", show)
+        card.evidence_requested.connect(lambda: self.finding_opened.emit(finding))
+        card.dismissed.connect(lambda: self._dismiss(finding))
+        return card
+
+    def _dismiss(self, finding: Finding) -> None:
+        self._dismissed.add(finding.code)
+        self._show_findings([f for f in self._shown if f.code != finding.code])

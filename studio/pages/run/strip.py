@@ -1,0 +1,129 @@
+"""The strip block: the facts of the run in one line, what the marks mean, and one cell per step."""
+
+import numpy as np
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio import figures
+from studio.models.run import RunModel
+from studio.store.run_state import RunState
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.phrase import Phrase, Span
+from studio.widgets.segmented import Segmented
+from studio.widgets.step_strip import StepStrip
+from studio.widgets.strip_layout import StepCell
+from studio.widgets.strip_legend import StripLegend
+
+AXES = ("step", "time", "tokens")
+
+
+ENOUGH_STEPS = 20
+
+
+def cells_of(state: RunState) -> list[StepCell]:
+    """Done, skipped, running, stopped and planned steps, in order."""
+    cells = [
+        StepCell(
+            record.step,
+            "skipped" if record.skipped else "done",
+            record.metrics.get("reward/mean"),
+            record.reason,
+        )
+        for record in state.steps
+    ]
+    last = cells[-1].step if cells else 0
+    first_planned = last + 1
+    if state.living and state.step > last:
+        cells.append(StepCell(state.step, "running"))
+        first_planned = state.step + 1
+    elif state.life == "failed" and last < state.planned:
+        cells.append(StepCell(last + 1, "stopped", words=state.reason))
+        first_planned = last + 2
+    cells += [StepCell(step, "planned") for step in range(first_planned, state.planned + 1)]
+    return cells
+
+
+def ramp_ends(state: RunState) -> tuple[float, float]:
+    """The 2nd and 98th percentile of the run's rewards; 0 to 1 until there are enough of them."""
+    series = state.series.get("reward/mean")
+    if series is None or not len(series):
+        return 0.0, 1.0
+    if len(series) < ENOUGH_STEPS:
+        return min(0.0, min(series.ys)), max(1.0, max(series.ys))
+    low, high = np.percentile(np.array(series.ys), (2, 98))
+    return (float(low), float(high)) if high - low > 0.02 else (float(low) - 0.1, float(high) + 0.1)
+
+
+class StripBlock(QWidget):
+    """Facts, legend, axis switch, cells."""
+
+    step_opened = Signal(int)
+    unscored_wanted = Signal()
+    axis_chosen = Signal(str)
+
+    def __init__(self, link: ChartLink, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._facts = Phrase((), "body")
+        self._legend = StripLegend()
+        self._axis = Segmented(["Step", "Time", "Tokens"], "x axis of the charts")
+        self.strip = StepStrip()
+        self._build()
+        self._axis.chosen.connect(lambda index: self.axis_chosen.emit(AXES[index]))
+        self._facts.link_activated.connect(lambda _: self.unscored_wanted.emit())
+        self.strip.step_hovered.connect(link.set_hovered)
+        self.strip.step_chosen.connect(link.set_chosen)
+        self.strip.step_opened.connect(self.step_opened)
+        link.crosshair_moved.connect(self.strip.set_crosshair)
+
+    def show_run(self, run: RunModel) -> None:
+        state = run.state
+        low, high = ramp_ends(state)
+        self.strip.set_steps(cells_of(state), low, high)
+        self.strip.set_marks(
+            validations=[record.step for record in state.validations],
+            checkpoints=[kept.step for kept in state.checkpoints],
+        )
+        self._legend.set_range(low, high)
+        self.show_facts(run)
+
+    def show_facts(self, run: RunModel) -> None:
+        self._facts.set_spans(_facts(run.state))
+
+    def add_tool(self, widget: QWidget) -> None:
+        """Put something before the axis switch."""
+        self._line.insertWidget(self._line.count() - 1, widget)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Without room the legend goes; the strip's tips say the same."""
+        self._legend.setVisible(not narrow)
+
+    def _build(self) -> None:
+        self._line = QHBoxLayout()
+        line = self._line
+        line.setSpacing(16)
+        line.addWidget(self._facts, 1)
+        line.addWidget(self._legend)
+        line.addWidget(self._axis)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(line)
+        column.addWidget(self.strip)
+
+
+def _facts(state: RunState) -> list[Span]:
+    spans = [Span(f"Step {state.done} of {state.planned}", "text", 600), Span("   ")]
+    reward = state.series.get("reward/mean")
+    facts: list[list[Span]] = []
+    if reward is not None and reward.last is not None:
+        facts.append([Span("reward "), Span(figures.number(reward.last), "text", 600)])
+    tested = [record.reward for record in state.validations if record.reward]
+    if tested:
+        facts.append([Span("validation "), Span(figures.number(tested[-1].mean), "text", 600)])
+    facts.append([Span(f"{figures.count(state.trajectories)} trajectories")])
+    if state.unscored:
+        words = f"{figures.count(state.unscored)} unscored"
+        facts.append([Span(words, "warn", link="unscored")])
+    for place, fact in enumerate(facts):
+        spans += ([Span(" · ")] if place else []) + fact
+    return spans

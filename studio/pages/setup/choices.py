@@ -1,0 +1,390 @@
+"""The five choices, what follows from them, Advanced, and the command that does the same."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.config import ProjectConfig
+from engine.protocol.problems import Problem
+from engine.protocol.records import ModelInfo, ProjectView
+from studio import figures
+from studio.pages.setup.effort import EffortSlider, stop_of
+from studio.pages.setup.fields import DIALS, changed, make_row, specs, value_at
+from studio.theme import theme
+from studio.widgets import paint
+from studio.widgets.buttons import Button
+from studio.widgets.card import Card, ChoiceCard
+from studio.widgets.chip import FilterChip
+from studio.widgets.form import FormRow
+from studio.widgets.form_fields import ChoiceField, PathField
+from studio.widgets.key_values import KeyValues
+from studio.widgets.text import Text
+
+
+class ChoiceRow(QWidget):
+    """Number, name, one sentence, controls; what is wrong or suggested under them."""
+
+    def __init__(self, number: int, name: str, words: str) -> None:
+        super().__init__()
+        self._number, self._tone = number, "muted"
+        self.controls = QVBoxLayout()
+        self.controls.setSpacing(6)
+        self._note = Text("", "caption", tone="faint", wrap=True)
+        left = QVBoxLayout()
+        left.setSpacing(2)
+        left.addWidget(Text(name, "body", 600))
+        left.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        left.addStretch(1)
+        holder = QWidget()
+        holder.setFixedWidth(184)
+        left.setContentsMargins(0, 0, 0, 0)
+        holder.setLayout(left)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(40, 14, 0, 16)
+        line.setSpacing(16)
+        line.addWidget(holder)
+        line.addLayout(self.controls, 1)
+
+    def finish(self) -> None:
+        """Every control is in: the note goes below them."""
+        self.controls.addWidget(self._note)
+        self.controls.addStretch(1)
+
+    def say(self, words: str, tone: str = "faint") -> None:
+        """A note; tone bad also colours the number."""
+        self._note.set_tone(tone)
+        self._note.set_words(words)
+        self._note.setVisible(bool(words))
+        self._tone = "bad" if tone == "bad" and words else "muted"
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            badge = paint.QRectF(0, 16, 24, 24)
+            paint.box(painter, badge, "chip" if self._tone == "muted" else "bad-soft", None, 4)
+            paint.text(painter, badge, str(self._number), self._tone, "label", 600, paint.CENTER)
+            line = paint.QRectF(0, self.height() - 1, self.width(), 1)
+            painter.fillRect(line, theme().color("border"))
+
+
+class ChoicesForm(QWidget):
+    """`edited(key, value)`; `show_project(view)`; `show_problems(problems)`."""
+
+    edited = Signal(str, object)
+    scenarios_wanted = Signal(str)
+    model_folder_wanted = Signal()
+    agent_file_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._models: list[ModelInfo] = []
+        self._config: ProjectConfig | None = None
+        self._rows: dict[str, FormRow] = {}
+        self._chips = QHBoxLayout()
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(24, 0, 24, 24)
+        self._column.setSpacing(0)
+        self._model_row()
+        self._agent_row()
+        self._scenario_row()
+        self._reward_row()
+        self._effort_row()
+        self._what_follows()
+        self._advanced()
+        self._command()
+        self._column.addStretch(1)
+
+    # The rows
+
+    def _row(self, number: int, name: str, words: str) -> ChoiceRow:
+        row = ChoiceRow(number, name, words)
+        self._column.addWidget(row)
+        return row
+
+    def _with_button(self, field: QWidget, words: str, icon: str, clicked: Any) -> QHBoxLayout:
+        button = Button(words, "outlined", icon=icon, height=32)
+        button.clicked.connect(clicked)
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addWidget(field, 1)
+        line.addWidget(button)
+        return line
+
+    def _model_row(self) -> None:
+        self._first = self._row(1, "Model", "What learns: an adapter on all its linear layers.")
+        self._model = ChoiceField("Model")
+        self._model.edited.connect(lambda value: self.edited.emit("model.name", value))
+        line = self._with_button(self._model, "Browse", "folder-open", self.model_folder_wanted)
+        self._first.controls.addLayout(line)
+        self._first.finish()
+
+    def _agent_row(self) -> None:
+        self._second = self._row(
+            2, "Agent", "Your code. It only needs the address and key it is given."
+        )
+        self._agent = PathField("Agent file", "agent.py", "Browse")
+        self._agent.edited.connect(lambda value: self.edited.emit("agent.file", value))
+        self._agent.browse_requested.connect(self.agent_file_wanted)
+        self._second.controls.addWidget(self._agent)
+        self._second.finish()
+
+    def _scenario_row(self) -> None:
+        self._third = self._row(
+            3, "Scenarios", "The tasks it practises, and the ones it is tested on."
+        )
+        self._train = ChoiceCard("train.jsonl", "", "to practise", icon="list-checks")
+        self._validation = ChoiceCard("validation.jsonl", "", "to test", icon="flask-conical")
+        self._train.pressed.connect(lambda: self.scenarios_wanted.emit("train"))
+        self._validation.pressed.connect(lambda: self.scenarios_wanted.emit("validation"))
+        self._third.controls.addLayout(_beside(self._train, self._validation))
+        self._third.finish()
+
+    def _reward_row(self) -> None:
+        self._fourth = self._row(
+            4, "Reward", "Who says what is good. Parts are added, then vetoes apply."
+        )
+        self._rules = ChoiceCard("Rules", "on", "", icon="list-checks", icon_tone="rules")
+        judge = ChoiceCard("Judge", "off", "comes later", icon="scale", icon_tone="judge")
+        you = ChoiceCard("You", "off", "comes later", icon="user-round", icon_tone="human")
+        for later in (judge, you):
+            later.setEnabled(False)
+        self._rules.set_chosen(True)
+        self._fourth.controls.addLayout(_beside(self._rules, judge, you))
+        self._fourth.finish()
+
+    def _effort_row(self) -> None:
+        self._fifth = self._row(5, "Effort", "More steps cost more and learn more.")
+        self._effort = EffortSlider()
+        self._effort.steps_chosen.connect(lambda steps: self.edited.emit("train.steps", steps))
+        self._fifth.controls.addWidget(self._effort)
+        self._fifth.finish()
+
+    def _what_follows(self) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 16, 0, 8)
+        head.setSpacing(10)
+        head.addWidget(Text("What follows", "label", 600))
+        head.addWidget(Text("set from the five choices and this engine", "label", 400, "muted"))
+        head.addStretch(1)
+        self._column.addLayout(head)
+        card = Card(padding=12)
+        self._follows = KeyValues(3)
+        card.body.addWidget(self._follows)
+        self._column.addWidget(card)
+
+    def _advanced(self) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 12, 0, 4)
+        head.setSpacing(8)
+        self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
+        self._advanced_box = QWidget()
+        self._fold.clicked.connect(lambda: self.unfold(self._advanced_box.isHidden()))
+        self._fold_words = Text("", "label", 400, "muted")
+        head.addWidget(self._fold)
+        head.addWidget(self._fold_words)
+        head.addStretch(1)
+        head.addLayout(self._chips)
+        self._column.addLayout(head)
+        column = QVBoxLayout(self._advanced_box)
+        column.setContentsMargins(12, 4, 0, 12)
+        column.setSpacing(8)
+        section = ""
+        for spec in specs():
+            if spec.key in DIALS:
+                continue
+            first = spec.key.split(".")[0]
+            if first != section:
+                section = first
+                column.addSpacing(8)
+                column.addWidget(Text(section.capitalize(), "label", 600, "muted"))
+            row = self._rows[spec.key] = make_row(spec)
+            row.edited.connect(self.edited)
+            column.addWidget(row)
+        self._advanced_box.hide()
+        self._column.addWidget(self._advanced_box)
+
+    def _command(self) -> None:
+        card = Card(padding=8)
+        line = QHBoxLayout()
+        line.setContentsMargins(6, 0, 0, 0)
+        self._line = Text("", "mono", elide=True)
+        self._line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._copy = Button("Copy", "quiet", icon="copy", height=24)
+        self._copy.clicked.connect(self._copied)
+        line.addWidget(self._line, 1)
+        line.addWidget(self._copy)
+        card.body.addLayout(line)
+        self._column.addSpacing(16)
+        self._column.addWidget(card)
+
+    def unfold(self, shown: bool) -> None:
+        self._advanced_box.setVisible(shown)
+        self._fold.set_icon("chevron-down" if shown else "chevron-right")
+
+    def _copied(self) -> None:
+        QApplication.clipboard().setText(self._line.words())
+        self._copy.set_words("Copied")
+        QTimer.singleShot(1000, self, lambda: self._copy.set_words("Copy"))
+
+    # What it shows
+
+    def set_models(self, models: Sequence[ModelInfo]) -> None:
+        self._models = list(models)
+        self._show_model()
+
+    def show_project(self, view: ProjectView, command: str) -> None:
+        """Fill everything from the project; a broken one keeps what was there."""
+        self._line.set_words(command)
+        self._config = view.config or self._config
+        config = view.config
+        self.setEnabled(config is not None)
+        if config is None:
+            return
+        self._show_model()
+        self._agent.set_value(config.agent.file)
+        tools = ", ".join(view.agent_tools)
+        seen = f"{figures.plural(len(view.agent_tools), 'tool')} seen: {tools} · " if tools else ""
+        self._second.say(f"{seen}at most {figures.plural(config.agent.max_turns, 'turn')}")
+        self._show_scenarios(view)
+        self._show_reward(config)
+        self._effort.set_steps(config.train.steps)
+        self._fifth.say(_effort_words(config))
+        self._follows.set_values(_follows(config))
+        self._show_advanced(config)
+
+    def show_problems(self, problems: Sequence[Problem]) -> None:
+        """Each under the control it is about; `where` begins with its key."""
+        rows = {
+            "model": self._first,
+            "agent": self._second,
+            "scenarios": self._third,
+            "reward": self._fourth,
+        }
+        for problem in problems:
+            key = problem.where.split(":")[0]
+            if row := self._rows.get(key):
+                row.set_problem(problem.message)
+                self.unfold(True)
+            elif dial := rows.get(key.split(".")[0].split("/")[0]):
+                dial.say(f"{problem.message} {problem.hint}".strip(), "bad")
+            elif key.startswith("train.steps"):
+                self._fifth.say(problem.message, "bad")
+
+    def set_problem(self, key: str, words: str) -> None:
+        """The answer to one edit."""
+        if key in self._rows:
+            self._rows[key].set_problem(words)
+        elif words:
+            self.show_problems([Problem(code="config", message=words, where=key)])
+
+    def set_locked(self, words: str) -> None:
+        """While a run lives: still editable, but said where it counts."""
+        if words and self._config is not None:
+            self._fifth.say(f"{_effort_words(self._config)}. {words}", "info")
+
+    def _show_model(self) -> None:
+        if self._config is None:
+            return
+        name = self._config.model.name
+        choices = [(model.name, _model_words(model)) for model in self._models]
+        if name not in {key for key, _ in choices}:
+            choices.insert(0, (name, name))
+        self._model.set_choices(choices)
+        self._model.set_value(name)
+        rank = self._config.model.rank
+        self._first.say(f"Adapter of rank {rank}, {self._config.model.dtype} precision")
+        known = next((model for model in self._models if model.name == name), None)
+        if known is not None and known.problem is not None:
+            self._first.say(known.problem.message, "bad")
+
+    def _show_scenarios(self, view: ProjectView) -> None:
+        problems = []
+        for card, split in ((self._train, "train"), (self._validation, "validation")):
+            info = next((info for info in view.splits if info.split == split), None)
+            words = "to practise" if split == "train" else "to test"
+            card.set_values(figures.count(info.count) if info else "none", words)
+            problems += info.problems if info else []
+        if problems:
+            self._third.say(f"{problems[0].where}: {problems[0].message}", "bad")
+        elif view.config is not None:
+            train = view.config.train
+            self._third.say(f"{train.groups} groups of {train.group_size} attempts a step")
+
+    def _show_reward(self, config: ProjectConfig) -> None:
+        weights = config.reward.weights
+        words = ", ".join(f"{n} × {w:g}" for n, w in weights.items()) or "as the agent returns them"
+        self._rules.set_values("on", words)
+        count = len(config.reward.constraints)
+        self._fourth.say(
+            f"{figures.plural(count, 'constraint')} applied after the sum" if count else ""
+        )
+
+    def _show_advanced(self, config: ProjectConfig) -> None:
+        for key, row in self._rows.items():
+            row.field.set_value(value_at(config, key))
+            row.set_problem("")
+        different = changed(config)
+        self._fold_words.set_words(f"{len(self._rows)} settings, {len(different)} changed")
+        while (item := self._chips.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.deleteLater()
+        for spec, value in different[:3]:
+            self._chips.addWidget(self._chip(spec.key, value))
+
+    def _chip(self, key: str, value: Any) -> FilterChip:
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        chip = FilterChip(f"{key.rsplit('.', 1)[-1]} {shown}"[:40], active=True)
+        chip.setToolTip(f"{key}; × puts the default back")
+        chip.removed.connect(lambda: self.edited.emit(key, None))
+        chip.toggled.connect(lambda _: self.edited.emit(key, None))
+        return chip
+
+
+def _beside(*widgets: QWidget) -> QHBoxLayout:
+    line = QHBoxLayout()
+    line.setSpacing(8)
+    for widget in widgets:
+        line.addWidget(widget, 1)
+    return line
+
+
+def _model_words(model: ModelInfo) -> str:
+    facts = [model.title]
+    if model.parameters:
+        facts.append(f"{figures.short(model.parameters)} parameters")
+    if model.path is None and model.download_bytes:
+        facts.append(f"downloads {figures.size(model.download_bytes)}")
+    return " · ".join(facts)
+
+
+def _effort_words(config: ProjectConfig) -> str:
+    train = config.train
+    tested = (
+        f"tested every {train.validate_every} steps"
+        if train.validate_every
+        else "tested at both ends"
+    )
+    own = "" if stop_of(train.steps) is not None else "Own · "
+    return (
+        f"{own}{figures.plural(train.steps, 'step')} · "
+        f"{train.groups * train.group_size} attempts a step · {tested}"
+    )
+
+
+def _follows(config: ProjectConfig) -> list[tuple[str, str]]:
+    train, model = config.train, config.model
+    advantage = train.algorithm.advantage.kind.replace("_", " ")
+    return [
+        ("Loss", "clipped, token mean"),
+        ("Advantage", advantage),
+        ("Learning rate", f"{train.lr:g}"),
+        ("Adapter", f"rank {model.rank}, α {model.alpha:g}"),
+        ("Context", f"{model.max_context:,} tokens"),
+        ("Completion", f"{train.max_tokens:,} at most"),
+        ("Checkpoints", f"every {train.checkpoint_every} steps"),
+        ("Precision", model.dtype),
+        ("Seed", str(train.seed)),
+    ]

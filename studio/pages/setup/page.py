@@ -1,0 +1,253 @@
+"""The Setup page: the form, the file, the scenarios; beside them the preflight and Train."""
+
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Slot
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records import Forecast, RunSummary, Split
+from engine.protocol.requests import EditProject
+from studio import figures
+from studio.actions import Actions
+from studio.pages.page import Page, scrolled
+from studio.pages.setup.choices import ChoicesForm
+from studio.pages.setup.preflight import WIDTH, Preflight
+from studio.pages.setup.scenarios_tab import ScenariosTab
+from studio.pages.setup.toml_tab import TomlTab
+from studio.session import Session
+from studio.theme import theme
+from studio.widgets.paint import painting
+from studio.widgets.segmented import Segmented
+from studio.widgets.text import Text
+
+TABS = ("Form", "project.toml", "Scenarios")
+TITLES = ("Five choices, the rest follows", "The project as a file", "Scenarios")
+WIDEST_FORM = 980
+
+
+class SetupPage(Page):
+    """Every edit is checked, then written; a refused one stays visible with its reason."""
+
+    def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
+        super().__init__(session, parent)
+        self._actions = actions
+        self._forecast: Forecast | None = None
+        self._title = Text(TITLES[0], "title")
+        self._tabs = Segmented(TABS, "Setup as")
+        self._form, self._toml = ChoicesForm(), TomlTab()
+        self._scenarios = ScenariosTab(session, self.tasks)
+        self._preflight, self._stack = Preflight(), QStackedWidget()
+        self._build()
+        self._wire()
+
+    def enter(self) -> None:
+        if self.session.project.view is not None:
+            self._show_project()
+            self._ask_forecast()
+            self.tasks.run("models", self._models(), self._form.set_models)
+
+    def save(self) -> None:
+        """Ctrl S: whatever tab is in view."""
+        (self._toml.save if self._tabs.index() == 1 else self._scenarios.save)()
+
+    def show_scenarios(self, split: Split) -> None:
+        self._choose(2)
+        self._scenarios.show_split(split)
+
+    def _build(self) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(24, 14, 24, 10)
+        head.addWidget(self._title)
+        head.addStretch(1)
+        head.addWidget(self._tabs)
+        self._form.setMaximumWidth(WIDEST_FORM)
+        for part in (scrolled(self._form), self._toml, self._scenarios):
+            self._stack.addWidget(part)
+        left = QVBoxLayout()
+        left.setSpacing(0)
+        left.addLayout(head)
+        left.addWidget(self._stack, 1)
+        whole = QHBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(1)
+        whole.addLayout(left, 1)
+        whole.addWidget(self._preflight)
+
+    def _wire(self) -> None:
+        session = self.session
+        session.project_changed.connect(self._project_changed)
+        session.runs_changed.connect(self._show_readiness)
+        session.run.changed.connect(self._show_baseline)
+        self._tabs.chosen.connect(self._choose)
+        self._form.edited.connect(self._edit)
+        self._form.scenarios_wanted.connect(self.show_scenarios)
+        self._form.model_folder_wanted.connect(self._choose_model)
+        self._form.agent_file_wanted.connect(self._choose_agent)
+        self._toml.save_wanted.connect(self._save_toml)
+        self._scenarios.changed.connect(session.show_project)
+        self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
+        self._preflight.train_wanted.connect(lambda: self._actions.trigger("run.train"))
+        self._preflight.again_wanted.connect(self._ask_forecast)
+        self._actions.bind(project_save=self.save)
+
+    def _choose(self, tab: int) -> None:
+        self._tabs.set_index(tab)
+        self._stack.setCurrentIndex(tab)
+        self._title.set_words(TITLES[tab])
+        if tab == 2:
+            self._scenarios.load()
+
+    # The project
+
+    @Slot()
+    def _project_changed(self) -> None:
+        if self.isVisible():
+            self._show_project()
+            self._ask_forecast()
+
+    def _show_project(self) -> None:
+        project = self.session.project
+        if project.view is None:
+            return
+        self._form.show_project(project.view, project.command())
+        self._form.show_problems(project.view.problems)
+        self._toml.show_text(project.view.toml, list(project.view.problems))
+        if project.view.config is None:
+            self._choose(1)
+        self._show_readiness()
+        self._show_baseline()
+
+    def _edit(self, key: str, value: Any) -> None:
+        """Checked first, so that the reason appears under the control; then written."""
+
+        async def check_and_write() -> list[Problem]:
+            client, path = self.session.client, self.session.project.path
+            if value is not None and (problems := await client.check_config({key: value})):
+                return problems
+            view = await client.edit_project(path, EditProject(values={key: value}))
+            self.session.show_project(view)
+            return []
+
+        def answered(problems: list[Problem]) -> None:
+            self._form.set_problem(key, problems[0].message if problems else "")
+
+        def refused(problem: Problem) -> None:
+            self._form.set_problem(key, problem.message)
+
+        self.tasks.run(f"edit {key}", check_and_write(), answered, refused)
+
+    def _save_toml(self, text: str) -> None:
+        def refused(problem: Problem) -> None:
+            self._toml.show_problems([problem])
+
+        said = self.session.said.emit
+        request = EditProject(toml=text)
+        self.session.edit(request, lambda _: said("project.toml saved."), refused)
+
+    def _choose_model(self) -> None:
+        dialog = QFileDialog(self, "Choose a model folder")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.fileSelected.connect(lambda path: self._edit("model.name", path))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _choose_agent(self) -> None:
+        root = self.session.project.path
+        dialog = QFileDialog(self, "Choose the agent", root, "Python (*.py)")
+        dialog.fileSelected.connect(lambda path: self._edit("agent.file", _within(path, root)))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    async def _models(self) -> Any:
+        return await self.session.client.models()
+
+    # The preflight
+
+    @Slot()
+    def _ask_forecast(self) -> None:
+        path = self.session.project.path
+
+        async def ask() -> Forecast:
+            return await self.session.client.forecast(path)
+
+        def failed(problem: Problem) -> None:
+            self._forecast = None
+            self._preflight.show_forecast(None, problem)
+
+        self.tasks.run("forecast", ask(), self._show_forecast, failed)
+
+    def _show_forecast(self, forecast: Forecast) -> None:
+        self._forecast = forecast
+        self._preflight.show_forecast(forecast)
+        self._show_readiness()
+
+    def _baselines(self) -> list[RunSummary]:
+        runs = self.session.runs.of(self.session.project.path)
+        return sorted((r for r in runs if r.kind == "baseline"), key=lambda r: -r.started_at)
+
+    @Slot()
+    def _show_baseline(self) -> None:
+        """The newest measurement, else what the newest run found before its first step."""
+        if not self.isVisible():
+            return
+        measured = self._baselines()
+        measuring = bool(measured) and measured[0].state in ("starting", "running")
+        for run in [*measured, *self.session.runs.of(self.session.project.path)]:
+            state = self.session.runs.state(run.id)
+            first = state.validations[0] if state.validations else None
+            rate = (first.reward if first else None) or run.baseline or run.validation
+            if rate is not None:
+                scenarios = list(first.scenarios.values()) if first else []
+                self._preflight.show_baseline(rate, scenarios, measuring)
+                return
+        self._preflight.show_baseline(None, [], measuring)
+
+    @Slot()
+    def _show_readiness(self) -> None:
+        if not self.isVisible():
+            return
+        self._show_baseline()
+        project, view = self.session.project, self.session.project.view
+        if view is None:
+            return
+        self._preflight.show_checks(_checks(project.problems, view.config is not None))
+        living = bool(self.session.runs.living())
+        ready = project.trainable and self.session.connected and not living
+        why = "A run is living: this machine trains one at a time." if living else ""
+        if not project.trainable:
+            why = "Mend what is marked first."
+        self._form.set_locked("A change starts with the next run." if living else "")
+        self._preflight.set_train("Train", self._price(), ready, why)
+
+    def _price(self) -> str:
+        view = self.session.project.view
+        if view is None or view.config is None:
+            return ""
+        words = figures.plural(view.config.train.steps, "step")
+        if self._forecast is None:
+            return words
+        seconds = (
+            self._forecast.steps * (self._forecast.step_low_s + self._forecast.step_high_s) / 2
+        )
+        return f"{words} · ≈ {figures.duration(seconds)}"
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with painting(self) as painter:
+            x = self.width() - WIDTH - 1
+            painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
+
+
+def _checks(problems: list[Problem], readable: bool) -> list[tuple[str, str]]:
+    if problems:
+        return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
+    lines = [("good", "project.toml and scenarios read well")] if readable else []
+    return [*lines, ("open", "The agent is tried with the first attempt")]
+
+
+def _within(path: str, root: str) -> str:
+    """Relative to the project where it lies inside."""
+    inside = Path(path).is_relative_to(root)
+    return str(Path(path).relative_to(root)) if inside else path

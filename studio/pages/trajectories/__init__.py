@@ -1,0 +1,1 @@
+"""Trajectories: find attempts, read siblings beside each other, read one token by token."""

@@ -1,0 +1,191 @@
+"""The list of groups at the left: search, filters, rows of 44 with name, mean, step and dots."""
+
+from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from engine.protocol.records import GroupSummary
+from engine.protocol.requests import TrajectoryQuery
+from studio import figures
+from studio.models.groups import GroupListModel, group_words
+from studio.models.paged import Index
+from studio.theme import theme
+from studio.widgets import paint
+from studio.widgets.chip import FilterChip
+from studio.widgets.group_dots import paint_group_dots
+from studio.widgets.inputs import SearchInput
+from studio.widgets.text import Text
+
+WIDTH = 264
+ROW_PX = 45
+
+
+class _GroupDelegate(QStyledItemDelegate):
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(WIDTH, ROW_PX)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        rect = QRectF(option.rect)  # type: ignore[attr-defined]
+        state = option.state  # type: ignore[attr-defined]
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(rect, theme().color("selection"))
+        elif state & QStyle.StateFlag.State_MouseOver:
+            painter.fillRect(rect, theme().color("hover"))
+        line = QRectF(rect.left(), rect.bottom() - 1, rect.width(), 1)
+        painter.fillRect(line, theme().color("border"))
+        group = index.data(Qt.ItemDataRole.UserRole)
+        inner = rect.adjusted(12, 4, -12, -5)
+        if group is None:
+            paint.text(painter, inner, "…", "faint", "label")
+        else:
+            _paint_group(painter, inner, group)
+        if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(
+                QRectF(rect.left(), rect.top(), 2, rect.height()), theme().color("focus")
+            )
+        painter.restore()
+
+
+def _paint_group(painter: QPainter, rect: QRectF, group: GroupSummary) -> None:
+    top = QRectF(rect.left(), rect.top(), rect.width() - 44, 18)
+    paint.text(painter, top, group.title, "text", "label", 500)
+    mean = QRectF(rect.right() - 40, rect.top(), 40, 18)
+    paint.text(painter, mean, figures.number(group.mean), "muted", "mono-small", align=paint.RIGHT)
+    below = QRectF(rect.left(), rect.top() + 18, rect.width() - 92, 17)
+    quiet = group.signal or group.split == "validation"
+    paint.text(painter, below, group_words(group), "faint" if quiet else "warn", "caption")
+    dots = QRectF(rect.right() - 84, rect.top() + 18, 84, 17)
+    paint_group_dots(painter, dots, group.rewards)
+
+
+class GroupPanel(QWidget):
+    """`group_chosen(group)`; `query_changed(query)` when search or filters change."""
+
+    group_chosen = Signal(object)
+    query_changed = Signal(object)
+
+    def __init__(self, model: GroupListModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedWidth(WIDTH)
+        self._model, self._query = model, TrajectoryQuery()
+        self._total = 0
+        self.search = SearchInput("Search trajectories", "Search", compact=True)
+        self._step = FilterChip("Step", active=True)
+        self._silent = FilterChip("No signal")
+        self._unscored = FilterChip("Unscored")
+        self._cut = FilterChip("Cut")
+        self._tests = FilterChip("Tests")
+        self._words = Text("", "caption", tone="faint")
+        self.list = QListView()
+        self._build()
+        self._wire()
+
+    @property
+    def query(self) -> TrajectoryQuery:
+        return self._query
+
+    def set_query(self, query: TrajectoryQuery) -> None:
+        """Show a query that came from elsewhere."""
+        self._query = query
+        if query.search != self.search.text():
+            self.search.setText(query.search)
+        self._silent.set_active(query.signal is False)
+        self._unscored.set_active(query.state == "unscored")
+        self._cut.set_active(query.state == "truncated")
+        self._tests.set_active(query.split == "validation")
+        self._show_step()
+
+    def set_total(self, trajectories: int) -> None:
+        self.search.setPlaceholderText(f"Search {figures.count(trajectories)} trajectories")
+
+    def choose(self, row: int) -> None:
+        """Select a row as a person would."""
+        if 0 <= row < self._model.rowCount():
+            self.list.setCurrentIndex(self._model.index(row, 0))
+
+    def move(self, by: int) -> None:  # type: ignore[override]
+        self.choose(max(0, self.list.currentIndex().row() + by))
+
+    def _build(self) -> None:
+        self.list.setModel(self._model)
+        self.list.setItemDelegate(_GroupDelegate(self.list))
+        self.list.setUniformItemSizes(True)
+        self.list.setMouseTracking(True)
+        self.list.setAccessibleName("Groups")
+        self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        chips = QHBoxLayout()
+        chips.setSpacing(6)
+        for chip in (self._silent, self._unscored, self._cut, self._tests):
+            chips.addWidget(chip)
+        chips.addStretch(1)
+        top = QVBoxLayout()
+        top.setContentsMargins(12, 12, 12, 6)
+        top.setSpacing(8)
+        top.addWidget(self.search)
+        top.addLayout(chips)
+        below = QHBoxLayout()
+        below.setSpacing(8)
+        below.addWidget(self._step)
+        below.addWidget(self._words)
+        below.addStretch(1)
+        top.addLayout(below)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(top)
+        column.addWidget(self.list, 1)
+        self._show_step()
+
+    def _wire(self) -> None:
+        self.search.search_changed.connect(lambda words: self._change(search=words))
+        self._step.removed.connect(lambda: self._change(step=None, step_to=None, group=None))
+        self._step.toggled.connect(lambda _: self._change(step=None, step_to=None, group=None))
+        for chip, state in ((self._unscored, "unscored"), (self._cut, "truncated")):
+            chip.toggled.connect(lambda on, s=state: self._change(state=s if on else "all"))
+            chip.removed.connect(lambda: self._change(state="all"))
+        self._silent.toggled.connect(lambda on: self._change(signal=False if on else None))
+        self._silent.removed.connect(lambda: self._change(signal=None))
+        self._tests.toggled.connect(lambda on: self._change(split="validation" if on else None))
+        self._tests.removed.connect(lambda: self._change(split=None))
+        self.list.selectionModel().currentChanged.connect(self._chosen)
+        self._model.total_changed.connect(self._show_count)
+        self._model.loaded.connect(self._first)
+
+    def _change(self, **changes: object) -> None:
+        query = TrajectoryQuery.model_validate({**self._query.model_dump(), **changes})
+        if query != self._query:
+            self.set_query(query)
+            self.query_changed.emit(query)
+
+    def _show_step(self) -> None:
+        low, high = self._query.step, self._query.step_to
+        self._step.setVisible(low is not None)
+        words = f"Step {low}" if high in (None, low) else f"Step {low}–{high}"
+        if self._query.group is not None:
+            words += f", group {self._query.group + 1}"
+        self._step.set_state(words)
+        self._step.set_active(True)
+
+    def _show_count(self, total: int) -> None:
+        self._words.set_words(figures.plural(total, "group"))
+
+    def _first(self) -> None:
+        if not self.list.currentIndex().isValid() and self._model.rowCount():
+            QTimer.singleShot(0, self, lambda: self.choose(0))
+
+    def _chosen(self, index: QModelIndex) -> None:
+        group = index.data(Qt.ItemDataRole.UserRole) if index.isValid() else None
+        if group is not None:
+            self.group_chosen.emit(group)

@@ -1,0 +1,280 @@
+"""What is open now and what can be done to it: one engine, one project, one run.
+
+In: what a person wants (methods). Out: signals that say what changed; the frame and the pages
+listen. Calls to the engine run in `tasks`, by name; failures come out of `problem_raised`.
+"""
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from engine.client import EngineClient
+from engine.protocol.problems import LaunchError, Problem
+from engine.protocol.records import LIVING, ProjectView, RunKind, RunSummary, Sample
+from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
+from studio.link.engine import EngineLink
+from studio.link.state import LinkState
+from studio.models.feed import Feed
+from studio.models.run import RunModel
+from studio.settings import SettingsStore
+from studio.store.project import ProjectStore
+from studio.store.runs import RunStore
+from studio.tasks import TaskScope
+from studio.words import run_words
+
+Done = Callable[[Any], None]
+JUST_NOW_S = 20.0
+
+
+class Session(QObject):
+    """The verbs of the studio. Owns no widget."""
+
+    engine_changed = Signal(object)
+    project_changed = Signal()
+    projects_changed = Signal()
+    runs_changed = Signal()
+    place_wanted = Signal(str)
+    problem_raised = Signal(object)
+    said = Signal(str)
+
+    def __init__(
+        self,
+        link: EngineLink,
+        feed: Feed,
+        runs: RunStore,
+        settings: SettingsStore,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.link, self.feed, self.runs, self.settings = link, feed, runs, settings
+        self.project = ProjectStore()
+        self.projects: list[ProjectView] = []
+        self.samples: list[Sample] = []
+        self.run = RunModel(runs, feed, self)
+        self.tasks = TaskScope(self)
+        self.tasks.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
+        self._known_life: dict[str, str] = {}
+        self._contact = "none"
+        feed.link_changed.connect(self._link_changed)
+        feed.run_changed.connect(self._run_changed)
+        feed.gap_found.connect(self._follow_anew)
+        feed.run_lost.connect(lambda _, problem: self.problem_raised.emit(problem))
+
+    @property
+    def client(self) -> EngineClient:
+        return self.link.client
+
+    @property
+    def connected(self) -> bool:
+        return self.feed.link.contact == "connected"
+
+    def start(self, project: str = "", place: str = "") -> None:
+        """Start the pump, find or start the engine, open what was asked for."""
+        self.link.pump.start()
+        self.open_engine(project, place)
+
+    async def close(self) -> None:
+        """Let go of everything here. The engine and its runs go on."""
+        await self.tasks.close()
+        await self.link.close()
+
+    # The engine
+
+    def open_engine(self, project: str = "", place: str = "") -> None:
+        self.feed.set_link(LinkState("starting", self.feed.link.info))
+        self.tasks.run("engine", self._open_engine(project, place), failed=self._engine_failed)
+
+    async def _open_engine(self, project: str = "", place: str = "") -> None:
+        await self.link.open()
+        await self._ask_all()
+        self.feed.set_link(LinkState("connected", await self.client.info()))
+        if project:
+            await self._open_project(project, place)
+
+    def _engine_failed(self, problem: Problem) -> None:
+        self.feed.set_link(LinkState("gone", self.feed.link.info, problem=problem))
+        self.problem_raised.emit(problem)
+
+    def restart_engine(self) -> None:
+        """End the engine after what is acknowledged and start another; runs can be resumed."""
+        self.tasks.run("engine", self._restart_engine(), failed=self._engine_failed)
+
+    async def _restart_engine(self) -> None:
+        try:
+            await self.link.shut_down()
+        except LaunchError:
+            self.link.kill()
+        self.feed.set_link(LinkState("starting", self.feed.link.info))
+        await self._open_engine()
+
+    def refresh(self) -> None:
+        """Ask for projects, runs and samples again."""
+        self.tasks.run("refresh", self._ask_all())
+
+    async def _ask_all(self) -> None:
+        self.runs.replace(await self.client.runs())
+        self.projects = await self.client.projects()
+        self.samples = self.samples or await self.client.samples()
+        for run in self.runs.living():
+            self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+        self.projects_changed.emit()
+        self.runs_changed.emit()
+
+    @Slot(object)
+    def _link_changed(self, state: LinkState) -> None:
+        before, self._contact = self._contact, state.contact
+        self.engine_changed.emit(state)
+        if state.contact != "connected":
+            return
+        if before in ("reconnecting", "gone"):
+            self.tasks.run("reopen", self._reopen())
+        elif state.info is not None and state.info.living_runs != len(self.runs.living()):
+            self.refresh()  # somebody else started or ended a run
+
+    async def _reopen(self) -> None:
+        if await self.link.reopen():
+            await self._ask_all()
+
+    # Projects
+
+    def open_project(self, path: str, place: str = "setup") -> None:
+        self.tasks.run("project", self._open_project(path, place))
+
+    async def _open_project(self, path: str, place: str) -> None:
+        self._show(await self.client.project(path))
+        runs = self.runs.of(self.project.path)
+        living = [run for run in runs if run.state in LIVING]
+        trained = [run for run in runs if run.kind == "train"]
+        newest = next(iter([*living, *trained]), None)
+        self.select_run(newest.id if newest else "")
+        self.settings.remember_project(self.project.path)
+        if place:
+            self.place_wanted.emit("run" if living and place == "setup" else place)
+
+    def create_project(self, folder: str, sample: str | None) -> None:
+        request = CreateProject(folder=folder, sample=sample)
+        self.tasks.run("project", self._create_project(request))
+
+    async def _create_project(self, request: CreateProject) -> None:
+        view = await self.client.create_project(request)
+        await self._open_project(view.path, "setup")
+        await self._ask_all()
+
+    def edit(self, request: EditProject, done: Done, failed: Callable[[Problem], None]) -> None:
+        """Write the project's file; the answer is shown before `done` is called."""
+        path = self.project.path
+
+        async def write() -> None:
+            self._show(await self.client.edit_project(path, request))
+
+        self.tasks.run("edit", write(), done, failed)
+
+    def show_project(self, view: ProjectView) -> None:
+        """A newer view of the open project came by another way."""
+        self._show(view)
+
+    def _show(self, view: ProjectView) -> None:
+        self.project.open(view)
+        self.projects = [view if known.path == view.path else known for known in self.projects]
+        self.project_changed.emit()
+
+    # Runs
+
+    def select_run(self, run_id: str) -> None:
+        """Look at a run: its events are followed from where they are known."""
+        self.run.select(run_id)
+        if run_id:
+            self.link.pump.follow(run_id, self.runs.state(run_id).seq)
+        self.runs_changed.emit()
+
+    def open_run(self, run: RunSummary) -> None:
+        """Look at a run of any project."""
+
+        async def go() -> None:
+            if run.project_path != self.project.path:
+                await self._open_project(run.project_path, "")
+            self.select_run(run.id)
+            self.place_wanted.emit("run")
+
+        self.tasks.run("project", go())
+
+    def train(
+        self, kind: RunKind = "train", overrides: dict[str, Any] | None = None, show: bool = True
+    ) -> None:
+        """Start one run of the open project; the key makes a repeated click harmless."""
+        if self.tasks.busy("train"):
+            return
+        request = StartRun(
+            project=self.project.path, kind=kind, overrides=overrides or {}, key=uuid.uuid4().hex
+        )
+        self.tasks.run("train", self._train(request, show))
+
+    async def _train(self, request: StartRun, show: bool) -> None:
+        run = await self.client.start_run(request)
+        self.runs.put(run)
+        if show:
+            self.select_run(run.id)
+            self.place_wanted.emit("run")
+        else:
+            self.link.pump.follow(run.id)
+        self.runs_changed.emit()
+
+    def command(self, action: str, steps: int | None = None, run_id: str = "") -> None:
+        """Tell a run something: pause, continue, stop_after_step, stop_now, resume, extend."""
+        wanted = run_id or self.run.run_id
+        order = Command.model_validate({"action": action, "steps": steps, "key": uuid.uuid4().hex})
+        self._job(f"command {wanted}", lambda c: c.command(wanted, order), self._commanded)
+
+    def _commanded(self, run: RunSummary) -> None:
+        self.runs.put(run)
+        self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+        self.run.tell()
+        self.runs_changed.emit()
+
+    @Slot(str)
+    def _run_changed(self, run_id: str) -> None:
+        """Lists need to hear of a run only when its life changes, not of every event."""
+        state = self.runs.state(run_id)
+        life = f"{state.life} {state.done}"
+        if self._known_life.get(run_id) != life:
+            self._known_life[run_id] = life
+            self.runs_changed.emit()
+            summary = self.runs.summary(run_id)
+            if summary and state.life == "finished" and time.time() - state.at < JUST_NOW_S:
+                self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
+
+    @Slot(str, int)
+    def _follow_anew(self, run_id: str, seq: int) -> None:
+        self.link.pump.forget(run_id)
+        self.link.pump.follow(run_id, seq)
+
+    def _job(
+        self, name: str, ask: Callable[[EngineClient], Awaitable[Any]], done: Done | None = None
+    ) -> None:
+        self.tasks.run(name, self._asked(ask), done)
+
+    def _asked(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Coroutine[Any, Any, Any]:
+        async def asking() -> Any:
+            return await ask(self.client)
+
+        return asking()
+
+    # What holds now
+
+    def conditions(self) -> set[str]:
+        """The words in `ActionSpec.when` that are true."""
+        run = self.run.summary
+        facts = {
+            "engine": self.connected,
+            "project": self.project.view is not None,
+            "trainable": self.connected and self.project.trainable and not self.runs.living(),
+            "run": run is not None,
+            "living": run is not None and run.state in LIVING,
+            "resumable": run is not None
+            and (run.state in ("stopped", "failed", "paused"))
+            and run.kind == "train",
+        }
+        return {name for name, holds in facts.items() if holds}

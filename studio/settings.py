@@ -1,0 +1,123 @@
+"""What the studio remembers: one small TOML file in the user's config folder, written whole."""
+
+import json
+import logging
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from PySide6.QtCore import QObject, Signal
+
+log = logging.getLogger(__name__)
+
+RECENT_PROJECTS = 12
+
+
+class Settings(BaseModel):
+    """Frozen: a change is a new value. Unknown keys of a newer studio are dropped."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    theme: Literal["system", "dark", "light"] = "system"
+    reduced_motion: bool = False
+    engine_python: str = ""
+    """Interpreter of the engine; the studio's own when empty."""
+    workspace: str = ""
+    """Folder of projects; the default one when empty."""
+    recent_projects: list[str] = Field(default_factory=list)
+    geometry: str = ""
+    """The window's, as Qt saves it, in base 64."""
+    sidebar_folded: bool = False
+    splitters: dict[str, list[int]] = Field(default_factory=dict)
+    """Sizes by page."""
+    last_page: str = "home"
+    smoothing: float = 0.75
+    extra_charts: list[str] = Field(default_factory=list)
+
+
+def settings_path() -> Path:
+    return Path(platformdirs.user_config_dir("atelier")) / "studio.toml"
+
+
+def read(path: Path) -> Settings:
+    """The stored settings; what is broken or missing is its default, and the log says so."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, ValueError) as error:
+        log.warning("settings %s cannot be read: %s", path, error)
+        return Settings()
+    return _salvage(path, raw)
+
+
+def _salvage(path: Path, raw: dict[str, Any]) -> Settings:
+    try:
+        return Settings.model_validate(raw)
+    except ValidationError as error:
+        wrong = {str(problem["loc"][0]) for problem in error.errors()}
+        log.warning("settings %s: ignoring %s", path, ", ".join(sorted(wrong)))
+        return Settings.model_validate({k: v for k, v in raw.items() if k not in wrong})
+
+
+def write(path: Path, settings: Settings) -> None:
+    """Replace the file in one move: a reader sees the old or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(f".{os.getpid()}.new")
+    scratch.write_text(to_toml(settings.model_dump()), encoding="utf-8")
+    scratch.replace(path)
+
+
+def to_toml(values: dict[str, Any]) -> str:
+    """Scalars and lists first, then one table per dictionary. JSON scalars are TOML scalars."""
+    flat = [f"{key} = {_scalar(value)}" for key, value in values.items() if not _table(value)]
+    for name, table in values.items():
+        if _table(table):
+            lines = (f"{_scalar(str(key))} = {_scalar(value)}" for key, value in table.items())
+            flat += ["", f"[{name}]", *lines]
+    return "\n".join(flat) + "\n"
+
+
+def _table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _scalar(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+class SettingsStore(QObject):
+    """The current settings and their file."""
+
+    changed = Signal(object)
+    write_failed = Signal(str)
+
+    def __init__(self, path: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._path = path
+        self.current = read(path)
+
+    def update(self, **changes: Any) -> None:
+        """Change some values, write, tell. Raises ValidationError for a wrong value."""
+        merged = Settings.model_validate({**self.current.model_dump(), **changes})
+        if merged == self.current:
+            return
+        self.current = merged
+        try:
+            write(self._path, merged)
+        except (OSError, UnicodeEncodeError) as error:
+            log.warning("settings %s cannot be written: %s", self._path, error)
+            self.write_failed.emit(str(error))
+        self.changed.emit(merged)
+
+    def remember_project(self, path: str) -> None:
+        """Put a project first among the recent ones."""
+        others = [known for known in self.current.recent_projects if known != path]
+        self.update(recent_projects=[path, *others][:RECENT_PROJECTS])
+
+    def forget_project(self, path: str) -> None:
+        kept = [known for known in self.current.recent_projects if known != path]
+        self.update(recent_projects=kept)

@@ -1,0 +1,65 @@
+"""One window per person and workspace: a second start raises the first window and ends."""
+
+import getpass
+import hashlib
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtNetwork import QLocalServer, QLocalSocket
+
+WAIT_MS = 500
+
+
+class SingleInstance(QObject):
+    """`asked(project)` when another start wants the window, with the project it was given."""
+
+    asked = Signal(str)
+
+    def __init__(self, workspace: str, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        seed = f"{getpass.getuser()}:{workspace}".encode()
+        self._name = f"atelier-studio-{hashlib.sha256(seed).hexdigest()[:12]}"
+        self._server: QLocalServer | None = None
+        self._callers: list[QLocalSocket] = []
+
+    def raise_first(self, project: str) -> bool:
+        """Ask a running studio to come forward; False where there is none."""
+        socket = QLocalSocket()
+        socket.connectToServer(self._name)
+        if not socket.waitForConnected(WAIT_MS):
+            return False
+        socket.write(f"{project}\n".encode())
+        socket.waitForBytesWritten(WAIT_MS)
+        socket.disconnectFromServer()
+        return True
+
+    def listen(self) -> None:
+        """Be the first; a socket left by a studio that died is replaced."""
+        QLocalServer.removeServer(self._name)
+        self._server = QLocalServer(self)
+        self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
+        self._server.newConnection.connect(self._hear)
+        self._server.listen(self._name)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    def _hear(self) -> None:
+        while self._server is not None and self._server.hasPendingConnections():
+            caller = self._server.nextPendingConnection()
+            self._callers.append(caller)
+            caller.readyRead.connect(self._read)
+            caller.disconnected.connect(self._read)
+        self._read()
+
+    @Slot()
+    def _read(self) -> None:
+        """Whoever has said a line is heard and let go."""
+        for caller in list(self._callers):
+            if caller.canReadLine():
+                self._callers.remove(caller)
+                line = bytes(caller.readLine().data()).decode(errors="replace").strip()
+                caller.close()
+                self.asked.emit(line)
+            elif caller.state() == QLocalSocket.LocalSocketState.UnconnectedState:
+                self._callers.remove(caller)

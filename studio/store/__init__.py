@@ -1,0 +1,1 @@
+"""State folded from events by plain Python. No Qt, no network: values in, values out."""

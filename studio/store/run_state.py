@@ -1,0 +1,217 @@
+"""The state of one run, folded from its events. Replays and duplicates change nothing."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from engine.protocol import events as e
+from engine.protocol.events import Event, UnknownEvent
+from engine.protocol.problems import Problem
+from engine.protocol.records import Checkpoint, Finding, Phase, RunSpec, TrajectorySummary
+from engine.protocol.records import RunState as Life
+from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
+from studio.store.series import Series
+
+LOG_LINES = 2000
+
+
+class SequenceGap(ValueError):
+    """An event came out of turn: the stream has to be asked again from `RunState.seq`."""
+
+
+@dataclass
+class RunState:
+    """What the studio knows of a run. `step` is the one under way, `done` the last finished."""
+
+    run_id: str
+    seq: int = 0
+    at: float = 0.0
+    life: Life = "starting"
+    spec: RunSpec | None = None
+    device: str = ""
+    parameters: int = 0
+    trainable: int = 0
+    dtype: str = ""
+    phase: Phase | None = None
+    phase_at: float = 0.0
+    step: int = 0
+    step_at: float = 0.0
+    done: int = 0
+    planned: int = 0
+    steps: list[StepRecord] = field(default_factory=list)
+    series: dict[str, Series] = field(default_factory=dict)
+    validations: list[ValidationRecord] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    flight: dict[int, FlightGroup] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    logged: int = 0
+    restarts: list[e.WorkerRestarted] = field(default_factory=list)
+    resumes: list[int] = field(default_factory=list)
+    warmup: e.WarmupFinished | None = None
+    problem: Problem | None = None
+    reason: str = ""
+    trajectories: int = 0
+    unscored: int = 0
+    step_unscored: int = 0
+    progress: e.ProgressTicked | None = field(default=None, compare=False)
+    """The last sign of life; nothing else may depend on it."""
+
+    @property
+    def living(self) -> bool:
+        return self.life in ("starting", "running", "paused", "stopping")
+
+    def fold(self, events: Iterable[Event | UnknownEvent]) -> "RunState":
+        for event in events:
+            self.apply(event)
+        return self
+
+    def apply(self, event: Event | UnknownEvent) -> bool:
+        """Take one event in. False where it was known already; SequenceGap where one is missing."""
+        if isinstance(event, e.ProgressTicked):
+            return self._tick(event)
+        if event.seq is None or event.seq <= self.seq:
+            return False
+        if event.seq != self.seq + 1:
+            raise SequenceGap(f"run {self.run_id}: event {event.seq} after {self.seq}")
+        self.seq = event.seq
+        self.at = max(self.at, event.at)
+        if not isinstance(event, UnknownEvent):
+            self._take(event)
+        return True
+
+    def _tick(self, event: e.ProgressTicked) -> bool:
+        fits = self.living and event.step >= self.done
+        if fits:
+            self.progress = event
+        return fits
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case e.TrajectoryRecorded():
+                self._record(event.trajectory)
+            case e.GroupScored():
+                self._score(event)
+            case e.LogWritten():
+                self.log.append(LogLine(event.at, event.level, event.source, event.text))
+                self.logged += 1
+            case e.PhaseChanged():
+                self._enter(event)
+            case e.StepStarted():
+                self._start_step(event)
+            case e.StepFinished():
+                self._finish_step(event)
+            case e.ValidationFinished():
+                self._validate(event)
+            case e.CheckpointSaved():
+                kept = [c for c in self.checkpoints if c.step < event.checkpoint.step]
+                self.checkpoints = [*kept, event.checkpoint]
+            case e.DiagnosisChanged():
+                self.findings = list(event.findings)
+            case e.RunStarted():
+                self._start(event)
+            case e.PolicyLoaded():
+                self.parameters, self.trainable = event.parameters, event.trainable
+                self.dtype = event.dtype
+            case e.WarmupFinished():
+                self.warmup = event
+            case e.WorkerRestarted():
+                self.restarts.append(event)
+            case e.RunPaused():
+                self.life = "paused"
+            case e.RunContinued():
+                self.life = "running"
+            case e.RunExtended():
+                self.planned = event.steps
+            case e.RunStopped():
+                self._end("stopped", event.reason)
+            case e.RunFailed():
+                self._end("failed", event.problem.message)
+                self.problem = event.problem
+            case e.RunFinished():
+                self._end("finished", "")
+            case e.ProgressTicked():
+                raise AssertionError("ticks are never folded")
+            case _:
+                assert_never(event)
+
+    def _start(self, event: e.RunStarted) -> None:
+        self.spec, self.device = event.spec, event.device or self.device
+        self.planned = self.planned or event.spec.config.train.steps
+        self.life, self.problem, self.reason = "running", None, ""
+        self.phase, self.phase_at = None, event.at
+        self.flight = {}
+        if event.resumed_from is not None:
+            self.resumes.append(event.resumed_from)
+            self._rewind(event.resumed_from + 1)
+
+    def _rewind(self, step: int) -> None:
+        """What was done from `step` on is done anew: the checkpoint is older than it."""
+        self.steps = [record for record in self.steps if record.step < step]
+        self.validations = [record for record in self.validations if record.step < step]
+        self.done = self.steps[-1].step if self.steps else 0
+        self.step = self.done
+        for series in self.series.values():
+            series.rewind(step)
+
+    def _enter(self, event: e.PhaseChanged) -> None:
+        self.phase, self.phase_at = event.phase, event.at
+        self.step = max(event.step, self.done)
+        self.progress = None
+
+    def _start_step(self, event: e.StepStarted) -> None:
+        self.step, self.step_at, self.step_unscored = event.step, event.at, 0
+        if event.step <= self.done:
+            self._rewind(event.step)
+            self.step = event.step
+        self.flight = {
+            g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in event.groups
+        }
+
+    def _record(self, trajectory: TrajectorySummary) -> None:
+        self.trajectories += 1
+        if trajectory.reward is None:
+            self.unscored += 1
+            self.step_unscored += 1
+        flying = trajectory.split == "train" and trajectory.step == self.step
+        if flying and (group := self.flight.get(trajectory.group)):
+            group.rewards[trajectory.index] = trajectory.reward
+
+    def _score(self, event: e.GroupScored) -> None:
+        summary = event.group
+        if summary.split != "train" or summary.step != self.step:
+            return
+        group = self.flight.setdefault(
+            summary.group,
+            FlightGroup(summary.group, summary.scenario_id, summary.title, len(summary.rewards)),
+        )
+        group.summary = summary
+        group.rewards = dict(enumerate(summary.rewards))
+
+    def _finish_step(self, event: e.StepFinished) -> None:
+        if event.step <= self.done:
+            self._rewind(event.step)
+        seconds = event.metrics.get("time_s/step") or max(
+            0.0, event.at - (self.step_at or event.at)
+        )
+        self.steps.append(
+            StepRecord(
+                event.step, event.at, event.skipped, event.reason, dict(event.metrics), seconds
+            )
+        )
+        self.done = self.step = event.step
+        for name, value in event.metrics.items():
+            self.series.setdefault(name, Series()).append(event.step, value)
+
+    def _validate(self, event: e.ValidationFinished) -> None:
+        kept = [record for record in self.validations if record.step < event.step]
+        record = ValidationRecord(
+            event.step, event.at, event.reward, event.scenarios, event.unscored, event.seconds
+        )
+        self.validations = [*kept, record]
+
+    def _end(self, life: Life, reason: str) -> None:
+        self.life, self.reason = life, reason
+        self.phase = None
+        self.progress = None

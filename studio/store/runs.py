@@ -1,0 +1,78 @@
+"""All runs the engine knows, and the folded state of those that are followed."""
+
+from collections.abc import Iterable
+
+from engine.protocol.events import Event, UnknownEvent
+from engine.protocol.records import LIVING, RunSummary
+from studio.store.run_state import RunState
+
+
+class RunStore:
+    """Summaries by run id, newest first, overlaid with what the streams say since."""
+
+    def __init__(self) -> None:
+        self._summaries: dict[str, RunSummary] = {}
+        self._states: dict[str, RunState] = {}
+
+    def replace(self, summaries: Iterable[RunSummary]) -> None:
+        """The engine's list of runs, as just asked."""
+        self._summaries = {summary.id: summary for summary in summaries}
+
+    def put(self, summary: RunSummary) -> None:
+        """One run, as a command's answer tells it."""
+        if summary.id in self._summaries:
+            self._summaries[summary.id] = summary
+        else:
+            self._summaries = {summary.id: summary, **self._summaries}
+
+    def fold(self, run_id: str, events: Iterable[Event | UnknownEvent]) -> RunState:
+        """Take events of one run in; raises SequenceGap where some are missing."""
+        return self.state(run_id).fold(events)
+
+    def state(self, run_id: str) -> RunState:
+        """The folded state; empty for a run that nobody has followed yet."""
+        return self._states.setdefault(run_id, RunState(run_id))
+
+    def known(self, run_id: str) -> bool:
+        return run_id in self._summaries
+
+    def forget(self, run_id: str) -> None:
+        self._states.pop(run_id, None)
+
+    def summary(self, run_id: str) -> RunSummary | None:
+        summary = self._summaries.get(run_id)
+        state = self._states.get(run_id)
+        return overlay(summary, state) if summary and state and state.seq else summary
+
+    def all(self) -> list[RunSummary]:
+        return [summary for run_id in self._summaries if (summary := self.summary(run_id))]
+
+    def of(self, project_path: str) -> list[RunSummary]:
+        return [run for run in self.all() if run.project_path == project_path]
+
+    def living(self) -> list[RunSummary]:
+        return [run for run in self.all() if run.state in LIVING]
+
+
+def overlay(summary: RunSummary, state: RunState) -> RunSummary:
+    """The summary with what the stream has said since; the stream may still be replaying."""
+    if state.at < summary.changed_at and not state.living:
+        return summary
+    if state.done < summary.step and state.at < summary.changed_at:
+        return summary
+    rewards = [record.metrics.get("reward/mean") for record in state.steps]
+    validation = state.validations[-1].reward if state.validations else None
+    stopping = summary.state == "stopping" and state.living
+    return summary.model_copy(
+        update={
+            "state": "stopping" if stopping else state.life,
+            "step": state.done,
+            "steps": state.planned or summary.steps,
+            "rewards": rewards,
+            "validation": validation or summary.validation,
+            "trajectories": max(summary.trajectories, state.trajectories),
+            "unscored": max(summary.unscored, state.unscored),
+            "changed_at": max(summary.changed_at, state.at),
+            "problem": state.problem,
+        }
+    )

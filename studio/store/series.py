@@ -1,0 +1,56 @@
+"""One metric over steps, in arrays that only grow, until a resumed run rewinds them."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+
+
+class Series:
+    """Points with strictly rising x. `revision` rises with every rewind, never with an append."""
+
+    __slots__ = ("revision", "xs", "ys")
+
+    def __init__(self) -> None:
+        self.xs = array("d")
+        self.ys = array("d")
+        self.revision = 0
+
+    def append(self, x: float, y: float) -> None:
+        """Add a point; one at or before the last x first takes everything from x on away."""
+        if self.xs and x <= self.xs[-1]:
+            self.rewind(x)
+        self.xs.append(x)
+        self.ys.append(y)
+
+    def rewind(self, x: float) -> None:
+        """Forget everything from `x` on."""
+        keep = bisect_left(self.xs, x)
+        if keep < len(self.xs):
+            del self.xs[keep:]
+            del self.ys[keep:]
+            self.revision += 1
+
+    @property
+    def first(self) -> float | None:
+        return self.ys[0] if self.ys else None
+
+    @property
+    def last(self) -> float | None:
+        return self.ys[-1] if self.ys else None
+
+    def at(self, x: float) -> float | None:
+        """The value at exactly `x`."""
+        place = bisect_left(self.xs, x)
+        return self.ys[place] if place < len(self.xs) and self.xs[place] == x else None
+
+    def __len__(self) -> int:
+        return len(self.xs)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return iter(zip(self.xs, self.ys, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Series) and self.xs == other.xs and self.ys == other.ys
+
+    def __repr__(self) -> str:
+        return f"Series({list(self)!r})"

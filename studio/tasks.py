@@ -1,0 +1,108 @@
+"""Every coroutine of the studio has an owner: a TaskScope knows it by name, shows it, ends it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+
+from engine.protocol.problems import AtelierError, Problem
+
+log = logging.getLogger(__name__)
+
+Done = Callable[[Any], None]
+Failed = Callable[[Problem], None]
+
+
+class TaskScope(QObject):
+    """The jobs of one page or dialog. A new job of a name takes the place of the one before.
+
+    A job ends in one of three ways: `done` with its result, `failed` with a Problem (a signal, or
+    the job's own handler), or silently because it was cancelled.
+    """
+
+    busy_changed = Signal(str, bool)
+    failed = Signal(str, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._jobs: dict[str, asyncio.Task[Any]] = {}
+        self._closed = False
+
+    def run(
+        self,
+        name: str,
+        job: Coroutine[Any, Any, Any],
+        done: Done | None = None,
+        failed: Failed | None = None,
+    ) -> "asyncio.Task[None] | None":
+        """Start a job on the running loop; None when the scope is closed already."""
+        if self._closed:
+            job.close()
+            return None
+        self.cancel(name)
+        task = asyncio.get_running_loop().create_task(self._carry(name, job, done, failed))
+        self._jobs[name] = task
+        task.add_done_callback(lambda ended: self._ended(name, ended, job))
+        self.busy_changed.emit(name, True)
+        return task
+
+    def busy(self, name: str) -> bool:
+        return name in self._jobs
+
+    def cancel(self, name: str) -> None:
+        """End a job; its handlers are not called."""
+        task = self._jobs.pop(name, None)
+        if task is not None and not task.done():
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancel everything and wait until it is gone."""
+        self._closed = True
+        tasks = list(self._jobs.values())
+        for name in list(self._jobs):
+            self.cancel(name)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _carry(
+        self,
+        name: str,
+        job: Coroutine[Any, Any, Any],
+        done: Done | None,
+        failed: Failed | None,
+    ) -> None:
+        try:
+            result = await job
+        except AtelierError as error:
+            self._fail(name, error.problem, failed)
+        except Exception as error:
+            log.exception("job %s", name)
+            self._fail(name, unexpected(error), failed)
+        else:
+            if done is not None:
+                done(result)
+
+    def _fail(self, name: str, problem: Problem, failed: Failed | None) -> None:
+        if failed is not None:
+            failed(problem)
+        else:
+            self.failed.emit(name, problem)
+
+    def _ended(self, name: str, task: "asyncio.Task[None]", job: Coroutine[Any, Any, Any]) -> None:
+        job.close()  # cancelled before its first line, it would complain of never having run
+        if self._jobs.get(name) is task:
+            del self._jobs[name]
+        if name not in self._jobs and not self._closed:
+            self.busy_changed.emit(name, False)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("handler of job %s", name, exc_info=error)
+
+
+def unexpected(error: BaseException) -> Problem:
+    """A defect of ours, said as plainly as anything else."""
+    return Problem(
+        code="studio.defect",
+        message=f"Something in the studio broke: {type(error).__name__}: {error}",
+        hint="Training is not touched. The log has the whole story.",
+    )

@@ -1,0 +1,249 @@
+"""A chart card: header with title, last value, change and legend; below it one pane or two."""
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from studio import figures
+from studio.widgets import paint
+from studio.widgets.buttons import Button
+from studio.widgets.charts.legend import Entry, Legend
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.charts.pane import EventTag, Limit, Pane
+from studio.widgets.charts.series import (
+    BandSeries,
+    BarSeries,
+    LineSeries,
+    Series,
+    ValidationSeries,
+)
+from studio.widgets.charts.view import ChartView, TipMaker
+from studio.widgets.chip import Chip
+from studio.widgets.focus import BY_KEYBOARD
+from studio.widgets.text import Text
+
+LEAST_HEIGHT_PX = 180
+
+
+class ChartCard(QWidget):
+    """`card = ChartCard("Reward", link); line = card.add_line("training", "plot-1")`, then
+    `line.set_data(steps, values)`. Two panes: `ChartCard("Entropy and KL", link, ("Entropy",
+    "KL"))`.
+    """
+
+    step_clicked = Signal(int)
+    range_selected = Signal(int, int)
+    full_page_requested = Signal()
+    link_activated = Signal()
+
+    def __init__(
+        self,
+        title: str,
+        link: ChartLink,
+        panes: Sequence[str] = ("",),
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._title = title
+        self._ring = False
+        self._panes = tuple(
+            Pane(link, words, x_labels=index == len(panes) - 1) for index, words in enumerate(panes)
+        )
+        self.view = ChartView(link, self._panes)
+        self._last = Text("", "mono")
+        self._change = Text("", "mono")
+        self._legend = Legend()
+        self._chip = Chip()
+        self._link_button = Button("", "quiet", height=24)
+        self._link_button.setParent(self)
+        self._link_button.hide()
+        self._chip.hide()
+        self._build()
+        self.view.step_clicked.connect(self.step_clicked)
+        self.view.range_selected.connect(self.range_selected)
+        self._link_button.clicked.connect(self.link_activated)
+        self.view.setAccessibleName(f"Chart {title}")
+        self.view.installEventFilter(self)
+
+    def add_line(
+        self,
+        name: str,
+        token: str,
+        *,
+        pane: int = 0,
+        ghost: bool = True,
+        dashed: bool = False,
+        filled: bool = False,
+        width_px: float = 2.25,
+        in_legend: bool = True,
+        form: Callable[[float], str] = figures.number,
+    ) -> LineSeries:
+        """A smoothed line with its raw ghost (none with `ghost=False`)."""
+        line = LineSeries(
+            name,
+            token,
+            ghost=ghost,
+            dashed=dashed,
+            filled=filled,
+            width_px=width_px,
+            form=form,
+        )
+        self._add(line, pane, in_legend)
+        return line
+
+    def add_band(
+        self,
+        name: str,
+        token: str,
+        *,
+        pane: int = 0,
+        form: Callable[[float], str] = figures.short,
+    ) -> BandSeries:
+        """A percentile band, behind everything."""
+        band = BandSeries(name, token, form)
+        self._add(band, pane)
+        return band
+
+    def add_bars(
+        self,
+        names: Sequence[str],
+        tokens: Sequence[str],
+        *,
+        pane: int = 0,
+        form: Callable[[float], str] = figures.number,
+    ) -> BarSeries:
+        """Stacked bars, bottom up."""
+        bars = BarSeries(names, tokens, form)
+        self._add(bars, pane)
+        return bars
+
+    def add_validation(self, name: str = "validation, 95 %", *, pane: int = 0) -> ValidationSeries:
+        """Diamonds with whiskers."""
+        diamonds = ValidationSeries(name)
+        self._add(diamonds, pane)
+        return diamonds
+
+    def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
+        """The last value and its change since the first logged one; `good` None is neutral."""
+        self._last.set_words(value)
+        self._last.setVisible(bool(value))
+        self._change.set_words(change)
+        self._change.set_tone("muted" if good is None else "good" if good else "bad")
+        self._change.setVisible(bool(change))
+        self.view.setAccessibleName(f"Chart {self._title}, {value} {change}".strip())
+
+    def set_chip(self, words: str, tone: str = "neutral", icon: str = "") -> None:
+        """A judgement in place of the legend ("steady"); empty words take it away."""
+        self._chip.setVisible(bool(words))
+        if words:
+            self._chip.set_state(words, tone, icon)
+
+    def set_y(
+        self,
+        low: float | None,
+        high: float | None,
+        *,
+        pane: int = 0,
+        zero: bool = True,
+        unit: str = "",
+    ) -> None:
+        """Fix ends of a vertical axis; `zero=False` lets it start above 0; `unit` on its labels."""
+        self._panes[pane].set_y(low, high, zero=zero, unit=unit)
+
+    def set_limits(self, limits: Sequence[Limit], pane: int = 0) -> None:
+        """Dashed lines with words."""
+        self._panes[pane].limits = tuple(limits)
+        self.view.schedule()
+
+    def set_events(self, events: Sequence[EventTag]) -> None:
+        """Tags at the top of the first pane."""
+        self._panes[0].events = tuple(events)
+        self.view.schedule()
+
+    def set_empty(self, words: str, link: str = "") -> None:
+        """What an empty chart says: when it will fill, or why it cannot, with one link."""
+        self._panes[0].empty_words = words
+        self._link_button.set_words(link)
+        self.view.schedule()
+        self._place_link()
+
+    def set_tip(self, maker: TipMaker | None) -> None:
+        """The page's own words for a step: `maker(step) -> TipText`."""
+        self.view.tip_maker = maker
+
+    def has_data(self) -> bool:
+        """True once a point is drawn."""
+        return any(pane.has_data() for pane in self._panes)
+
+    def _add(self, series: Series, pane: int, in_legend: bool = True) -> None:
+        series.on_change = self._changed
+        self._panes[pane].series.append(series)
+        if in_legend:
+            self._entries += self._entries_of(series)
+            self._legend.set_entries(self._entries)
+
+    def _entries_of(self, series: Series) -> list[Entry]:
+        if isinstance(series, BarSeries):
+            return [Entry(n, t, "square") for n, t in zip(series.names, series.tokens, strict=True)]
+        dashed = isinstance(series, LineSeries) and series.dashed
+        return [Entry(series.name, series.token, "dash" if dashed else series.legend_mark)]
+
+    def _changed(self) -> None:
+        self._link_button.setVisible(bool(self._link_button.words()) and not self.has_data())
+        self.view.schedule()
+
+    def _build(self) -> None:
+        self._entries: list[Entry] = []
+        head = QHBoxLayout()
+        head.setContentsMargins(12, 0, 12, 0)
+        head.setSpacing(8)
+        head.addWidget(Text(self._title, "label", 600))
+        head.addSpacing(2)
+        head.addWidget(self._last)
+        head.addWidget(self._change)
+        head.addStretch(1)
+        head.addWidget(self._legend)
+        head.addWidget(self._chip)
+        header = QWidget()
+        header.setFixedHeight(36)
+        header.setLayout(head)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(header)
+        column.addWidget(self.view, 1)
+        self._change.hide()
+        self._last.hide()
+        self.setMinimumHeight(LEAST_HEIGHT_PX)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def _place_link(self) -> None:
+        button = self._link_button
+        button.setVisible(bool(button.words()) and not self.has_data())
+        button.resize(button.sizeHint())
+        middle = self.view.geometry().center()
+        button.move(middle.x() - button.width() // 2 + 14, middle.y() + 10)
+        button.raise_()
+
+    def eventFilter(self, watched: object, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self.full_page_requested.emit()
+                return True
+        elif event.type() == QEvent.Type.FocusIn and isinstance(event, QFocusEvent):
+            self._ring = event.reason() in BY_KEYBOARD
+            self.update()
+        elif event.type() == QEvent.Type.FocusOut:
+            self._ring = False
+            self.update()
+        elif event.type() == QEvent.Type.Resize:
+            self._place_link()
+        return False
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.box(painter, self.rect(), "surface", "border", 8)
+            if self._ring:
+                paint.focus_ring(painter, self.rect(), 8)

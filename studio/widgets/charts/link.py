@@ -1,0 +1,100 @@
+"""What all charts of a page share: the crosshair, the zoom, what x counts, the smoothing."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QObject, Signal
+
+from studio.widgets.charts.smoothing import DEFAULT_WEIGHT
+
+X_KINDS = ("step", "time", "tokens", "cost")
+
+
+class ChartLink(QObject):
+    """One per page; every chart and the step strip are given it.
+
+    `crosshair_moved(step | None)`, `range_changed((x0, x1) | None)`, `axis_changed()`,
+    `smoothing_changed()`.
+    """
+
+    crosshair_moved = Signal(object)
+    range_changed = Signal(object)
+    axis_changed = Signal()
+    smoothing_changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._hovered: int | None = None
+        self._chosen: int | None = None
+        self._range: tuple[float, float] | None = None
+        self._kind = "step"
+        self._steps: NDArray[np.float64] = np.zeros(0)
+        self._places: NDArray[np.float64] = np.zeros(0)
+        self._smoothing = DEFAULT_WEIGHT
+
+    @property
+    def crosshair(self) -> int | None:
+        """The hovered step, or else the chosen one."""
+        return self._hovered if self._hovered is not None else self._chosen
+
+    @property
+    def zoom(self) -> tuple[float, float] | None:
+        """The zoomed x range; None while all of the data is shown."""
+        return self._range
+
+    @property
+    def kind(self) -> str:
+        """What x counts: step, time, tokens, cost."""
+        return self._kind
+
+    @property
+    def smoothing(self) -> float:
+        """The weight of the past, 0 to 0.99."""
+        return self._smoothing
+
+    def set_hovered(self, step: int | None) -> None:
+        """The pointer is over a step, in any chart or the strip."""
+        before, self._hovered = self.crosshair, step
+        if self.crosshair != before:
+            self.crosshair_moved.emit(self.crosshair)
+
+    def set_chosen(self, step: int | None) -> None:
+        """A cell of the strip was chosen: its place stays marked."""
+        before, self._chosen = self.crosshair, step
+        if self.crosshair != before:
+            self.crosshair_moved.emit(self.crosshair)
+
+    def set_zoom(self, wanted: tuple[float, float] | None) -> None:
+        """Zoom x of all charts; None shows all."""
+        if wanted != self._range:
+            self._range = wanted
+            self.range_changed.emit(wanted)
+
+    def set_axis(self, kind: str, places: Mapping[int, float] | None = None) -> None:
+        """x counts steps, or seconds, tokens or dollars at the end of each step (`places`)."""
+        if kind not in X_KINDS:
+            raise ValueError(f"x axis is {kind!r}, wanted one of {', '.join(X_KINDS)}")
+        self._kind = kind
+        ordered = sorted((places or {}).items())
+        self._steps = np.array([step for step, _ in ordered], dtype=np.float64)
+        self._places = np.array([place for _, place in ordered], dtype=np.float64)
+        self._range = None
+        self.axis_changed.emit()
+
+    def set_smoothing(self, weight: float) -> None:
+        """The shared setting; 0 hides the ghosts."""
+        self._smoothing = min(0.99, max(0.0, weight))
+        self.smoothing_changed.emit()
+
+    def to_x(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Where steps lie on the x axis."""
+        if self._kind == "step" or len(self._steps) == 0:
+            return steps
+        return np.interp(steps, self._steps, self._places)
+
+    def to_step(self, x: float) -> float:
+        """The step nearest to a place on the x axis."""
+        if self._kind == "step" or len(self._steps) == 0:
+            return x
+        return float(np.interp(x, self._places, self._steps))

@@ -1,0 +1,266 @@
+"""How each series is drawn, in pixels of the plot area."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyqtgraph as pg  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QImage, QPainter, QPainterPath, QPen, QPolygonF
+
+from studio.theme import theme
+from studio.widgets.charts.envelope import envelope
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.charts.series import (
+    BandSeries,
+    BarSeries,
+    LineSeries,
+    Series,
+    ValidationSeries,
+)
+
+Array = NDArray[np.float64]
+GHOST_ALPHA = 0.42
+BAND_ALPHA = 0.17
+BAR_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The plot area in pixels and the values at its edges."""
+
+    area: QRectF
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+    def x(self, value: float) -> float:
+        """Pixels of an x value."""
+        return (
+            self.area.left() + (value - self.x0) / ((self.x1 - self.x0) or 1.0) * self.area.width()
+        )
+
+    def y(self, value: float) -> float:
+        """Pixels of a y value."""
+        return (
+            self.area.bottom()
+            - (value - self.y0) / ((self.y1 - self.y0) or 1.0) * self.area.height()
+        )
+
+    def xs(self, values: Array) -> Array:
+        """Pixels of x values."""
+        return self.area.left() + (values - self.x0) * (
+            self.area.width() / ((self.x1 - self.x0) or 1.0)
+        )
+
+    def ys(self, values: Array) -> Array:
+        """Pixels of y values."""
+        scale = self.area.height() / ((self.y1 - self.y0) or 1.0)
+        return self.area.bottom() - (values - self.y0) * scale
+
+    def value_x(self, pixel: float) -> float:
+        """The x value under a pixel."""
+        return self.x0 + (pixel - self.area.left()) / (self.area.width() or 1.0) * (
+            self.x1 - self.x0
+        )
+
+
+def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None:
+    """Draw one series. Order between series is the pane's business."""
+    if len(series.steps) == 0:
+        return
+    if isinstance(series, LineSeries):
+        _draw_line(painter, plot, series, link)
+    elif isinstance(series, BandSeries):
+        _draw_band(painter, plot, series, link)
+    elif isinstance(series, BarSeries):
+        _draw_bars(painter, plot, series, link)
+    elif isinstance(series, ValidationSeries):
+        _draw_validation(painter, plot, series, link)
+
+
+def draw_ghost(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLink) -> None:
+    """The raw values, behind all lines; nothing when smoothing is 0."""
+    if not series.ghost or link.smoothing <= 0 or len(series.steps) == 0:
+        return
+    xs, ys = _visible(plot, link.to_x(series.steps), series.values)
+    color = theme().color(series.token, GHOST_ALPHA)
+    if _is_dense(plot, ys):
+        _draw_columns(painter, plot, xs, ys, color)
+        return
+    painter.setPen(QPen(color, 1))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawPath(_path(plot, xs, ys))
+
+
+def _visible(plot: Plot, xs: Array, ys: Array) -> tuple[Array, Array]:
+    """The points in view plus one on each side, thinned to the envelope when there are many."""
+    first = max(0, int(np.searchsorted(xs, plot.x0)) - 1)
+    last = min(len(xs), int(np.searchsorted(xs, plot.x1, side="right")) + 1)
+    return envelope(xs[first:last], ys[first:last], max(1, int(plot.area.width())))
+
+
+def _is_dense(plot: Plot, ys: Array) -> bool:
+    """True when a stroke would scribble over every pixel: then columns are the same picture."""
+    if len(ys) < 300:
+        return False
+    travel = float(np.nansum(np.abs(np.diff(ys)))) / ((plot.y1 - plot.y0) or 1.0)
+    return travel * plot.area.height() > 16 * plot.area.width()
+
+
+def _draw_columns(painter: QPainter, plot: Plot, xs: Array, ys: Array, color: QColor) -> None:
+    """One column a pixel, from the least to the greatest value in it; gaps stay empty.
+
+    Drawn as one image: blending thousands of thin strokes is what makes dense charts slow.
+    """
+    width, height = int(plot.area.width()), int(plot.area.height())
+    columns = np.floor(plot.xs(xs) - plot.area.left()).astype(int)
+    inside = np.isfinite(ys) & (columns >= 0) & (columns < width)
+    if width < 1 or height < 1 or not inside.any():
+        return
+    top, bottom = np.full(width, height), np.full(width, -1)
+    pixels = np.clip(plot.ys(ys[inside]) - plot.area.top(), 0, height - 1).astype(int)
+    np.minimum.at(top, columns[inside], pixels)
+    np.maximum.at(bottom, columns[inside], pixels)
+    rows = np.arange(height)[:, None]
+    alpha = color.alpha()
+    red, green, blue = (part * alpha // 255 for part in (color.red(), color.green(), color.blue()))
+    ink = np.uint32(alpha << 24 | red << 16 | green << 8 | blue)
+    bits = np.where((rows >= top) & (rows <= bottom), ink, np.uint32(0)).astype(np.uint32)
+    format_ = QImage.Format.Format_ARGB32_Premultiplied
+    image = QImage(bits.tobytes(), width, height, width * 4, format_)
+    painter.drawImage(plot.area.topLeft(), image)
+
+
+def _path(plot: Plot, xs: Array, ys: Array) -> QPainterPath:
+    path: QPainterPath = pg.arrayToQPath(
+        plot.xs(xs), plot.ys(ys), connect="finite", finiteCheck=True
+    )
+    return path
+
+
+def _draw_line(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLink) -> None:
+    places = link.to_x(series.steps)
+    xs, ys = _visible(plot, places, series.smoothed(link.smoothing))
+    color = theme().color(series.token)
+    if _is_dense(plot, ys):
+        _draw_columns(painter, plot, xs, ys, color)
+        return
+    thin = len(xs) > 600
+    pen = QPen(color, 1.0 if thin else series.width_px)
+    pen.setJoinStyle(Qt.PenJoinStyle.BevelJoin if thin else Qt.PenJoinStyle.RoundJoin)
+    pen.setCapStyle(Qt.PenCapStyle.FlatCap if thin else Qt.PenCapStyle.RoundCap)
+    if series.dashed:
+        pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+        pen.setDashPattern([6 / series.width_px, 3 / series.width_px])
+    path = _path(plot, xs, ys)
+    if series.filled:
+        _fill_under(painter, plot, xs, ys, series.token)
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawPath(path)
+    _draw_lone_points(painter, plot, xs, ys, series)
+
+
+def _fill_under(painter: QPainter, plot: Plot, xs: Array, ys: Array, token: str) -> None:
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(theme().color(token, BAND_ALPHA))
+    for start, end in _runs(np.isfinite(ys)):
+        px, py = plot.xs(xs[start:end]), plot.ys(ys[start:end])
+        floor = plot.area.bottom()
+        corners = [QPointF(px[0], floor), *map(QPointF, px, py), QPointF(px[-1], floor)]
+        painter.drawPolygon(QPolygonF(corners))
+
+
+def _draw_lone_points(
+    painter: QPainter, plot: Plot, xs: Array, ys: Array, series: LineSeries
+) -> None:
+    """A point between two gaps has no line; it is a dot."""
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(theme().color(series.token))
+    for start, end in _runs(np.isfinite(ys)):
+        if end - start == 1:
+            painter.drawEllipse(
+                QPointF(plot.x(float(xs[start])), plot.y(float(ys[start]))), 2.5, 2.5
+            )
+
+
+def _runs(finite: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Start and end (out) of every stretch of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], finite.astype(np.int8), [0]])))
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _draw_band(painter: QPainter, plot: Plot, series: BandSeries, link: ChartLink) -> None:
+    places = link.to_x(series.steps)
+    many = max(1, int(plot.area.width() / 2))
+    stride = max(1, len(places) // many)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(theme().color(series.token, BAND_ALPHA))
+    for start, end in _runs(np.isfinite(series.low) & np.isfinite(series.high)):
+        low, high, xs = series.low[start:end], series.high[start:end], places[start:end]
+        if stride > 1:  # extremes of each stretch, so that nothing is lost
+            cuts = np.arange(0, len(xs), stride)
+            low, high = np.minimum.reduceat(low, cuts), np.maximum.reduceat(high, cuts)
+            xs = xs[cuts]
+        px = plot.xs(xs)
+        upper = list(map(QPointF, px, plot.ys(high)))
+        lower = list(map(QPointF, px[::-1], plot.ys(low)[::-1]))
+        painter.drawPolygon(QPolygonF(upper + lower))
+
+
+def _draw_bars(painter: QPainter, plot: Plot, series: BarSeries, link: ChartLink) -> None:
+    places = plot.xs(link.to_x(series.steps))
+    slots = np.diff(places)
+    slot = float(np.median(slots)) if len(slots) else 16.0
+    width = max(1.0, min(28.0, slot * (BAR_SHARE if slot < 6 else 0.76)))
+    floor = plot.y(max(0.0, plot.y0))
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, slot < 4)
+    scale = plot.area.height() / ((plot.y1 - plot.y0) or 1.0)
+    for index in range(len(places)):
+        newest = series.newest_token if index == len(places) - 1 else None
+        bottom = floor
+        left = places[index] - width / 2
+        left, right = (round(left), round(left + width)) if slot >= 4 else (left, left + width)
+        for part, token in zip(series.stack[:, index], series.tokens, strict=True):
+            if not np.isfinite(part) or part <= 0:
+                continue
+            top = bottom - part * scale
+            cut = 1 if len(series.tokens) > 1 and bottom - top > 3 else 0
+            rect = QRectF(
+                left,
+                round(top),
+                max(1.0, right - left),
+                round(bottom) - round(top) - cut,
+            )
+            painter.fillRect(rect, theme().color(newest or token))
+            bottom = top
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+
+
+def _draw_validation(
+    painter: QPainter, plot: Plot, series: ValidationSeries, link: ChartLink
+) -> None:
+    color = theme().color
+    pen = QPen(color("text"), 1.5)
+    for place, mean, low, high in zip(
+        link.to_x(series.steps), series.means, series.low, series.high, strict=True
+    ):
+        if not np.isfinite(mean):
+            continue
+        x = round(plot.x(float(place))) + 0.0
+        painter.setPen(pen)
+        if np.isfinite(low) and np.isfinite(high):
+            top, bottom = plot.y(float(high)), plot.y(float(low))
+            painter.drawLine(QPointF(x, top), QPointF(x, bottom))
+            for y in (top, bottom):
+                painter.drawLine(QPointF(x - 3, y), QPointF(x + 3, y))
+        painter.setBrush(color("surface"))
+        diamond(painter, QPointF(x, plot.y(float(mean))))
+
+
+def diamond(painter: QPainter, at: QPointF, half: float = 5.5) -> None:
+    """The mark of a validation result, with the painter's pen and brush."""
+    around = (QPointF(0, -half), QPointF(half, 0), QPointF(0, half), QPointF(-half, 0))
+    painter.drawPolygon(QPolygonF([at + offset for offset in around]))

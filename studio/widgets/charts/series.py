@@ -1,0 +1,195 @@
+"""What a chart draws: lines, bands, stacked bars and validation diamonds, each with its data.
+
+A series holds numpy arrays by step and says when they change; `marks.py` draws it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from studio import figures
+from studio.widgets.charts.smoothing import smooth
+
+Array = NDArray[np.float64]
+
+
+def _array(values: ArrayLike) -> Array:
+    return np.asarray(values, dtype=np.float64).ravel()
+
+
+class Series:
+    """A name for the legend, a plot token, and steps in ascending order."""
+
+    legend_mark = "line"
+
+    def __init__(self, name: str, token: str) -> None:
+        self.name = name
+        self.token = token
+        self.steps: Array = np.zeros(0)
+        self.on_change: Callable[[], None] = lambda: None
+
+    def y_extent(self) -> tuple[float, float]:
+        """The least and greatest value, or nan, nan without data."""
+        raise NotImplementedError
+
+    def told_at(self, step: int) -> list[tuple[str, str]]:
+        """What the tip says at a step: (name, figure) pairs."""
+        raise NotImplementedError
+
+    def _index(self, step: int) -> int:
+        found = int(np.searchsorted(self.steps, step))
+        return found if found < len(self.steps) and self.steps[found] == step else -1
+
+
+class LineSeries(Series):
+    """A smoothed line with its raw ghost behind it."""
+
+    def __init__(
+        self,
+        name: str,
+        token: str,
+        *,
+        ghost: bool = True,
+        dashed: bool = False,
+        filled: bool = False,
+        width_px: float = 2.25,
+        form: Callable[[float], str] = figures.number,
+    ) -> None:
+        super().__init__(name, token)
+        self.ghost, self.dashed, self.filled, self.width_px = (
+            ghost,
+            dashed,
+            filled,
+            width_px,
+        )
+        self.form = form
+        self.values: Array = np.zeros(0)
+        self._smoothed: tuple[float, Array] | None = None
+
+    def set_data(self, steps: ArrayLike, values: ArrayLike) -> None:
+        """Values by step; nan is a gap."""
+        self.steps, self.values = _array(steps), _array(values)
+        if len(self.steps) != len(self.values):
+            raise ValueError(f"{self.name}: {len(self.steps)} steps, {len(self.values)} values")
+        self._smoothed = None
+        self.on_change()
+
+    def smoothed(self, weight: float) -> Array:
+        """The line to draw; the same as the values where the series has no ghost."""
+        if not self.ghost:
+            return self.values
+        if self._smoothed is None or self._smoothed[0] != weight:
+            self._smoothed = (weight, smooth(self.values, weight))
+        return self._smoothed[1]
+
+    def y_extent(self) -> tuple[float, float]:
+        return _finite_extent(self.values)
+
+    def told_at(self, step: int) -> list[tuple[str, str]]:
+        index = self._index(step)
+        return [(self.name, self.form(float(self.values[index])))] if index >= 0 else []
+
+
+class BandSeries(Series):
+    """Percentiles: an area without an edge."""
+
+    legend_mark = "band"
+
+    def __init__(self, name: str, token: str, form: Callable[[float], str] = figures.short) -> None:
+        super().__init__(name, token)
+        self.low: Array = np.zeros(0)
+        self.high: Array = np.zeros(0)
+        self.form = form
+
+    def set_data(self, steps: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
+        """Lower and upper percentile by step."""
+        self.steps, self.low, self.high = _array(steps), _array(low), _array(high)
+        self.on_change()
+
+    def y_extent(self) -> tuple[float, float]:
+        return _finite_extent(np.concatenate([self.low, self.high]))
+
+    def told_at(self, step: int) -> list[tuple[str, str]]:
+        index = self._index(step)
+        if index < 0:
+            return []
+        ends = (self.form(float(self.low[index])), self.form(float(self.high[index])))
+        return [(self.name, f"{ends[0]} to {ends[1]}")]
+
+
+class BarSeries(Series):
+    """Per step, 60 % of the slot, stacked bottom up in pipeline order."""
+
+    legend_mark = "square"
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        tokens: Sequence[str],
+        form: Callable[[float], str] = figures.number,
+    ) -> None:
+        super().__init__(names[0], tokens[0])
+        self.names, self.tokens = tuple(names), tuple(tokens)
+        self.form = form
+        self.stack: Array = np.zeros((len(names), 0))
+        self.newest_token: str | None = None
+
+    def set_data(
+        self, steps: ArrayLike, *parts: ArrayLike, newest_token: str | None = None
+    ) -> None:
+        """One array a part; `newest_token` recolours the last bar (warn while a notice is open)."""
+        self.steps = _array(steps)
+        self.stack = np.vstack([_array(part) for part in parts])
+        self.newest_token = newest_token
+        self.on_change()
+
+    def y_extent(self) -> tuple[float, float]:
+        if self.stack.shape[1] == 0:
+            return float("nan"), float("nan")
+        return 0.0, float(np.nansum(self.stack, axis=0).max())
+
+    def told_at(self, step: int) -> list[tuple[str, str]]:
+        index = self._index(step)
+        if index < 0:
+            return []
+        return [
+            (n, self.form(float(v))) for n, v in zip(self.names, self.stack[:, index], strict=True)
+        ]
+
+
+class ValidationSeries(Series):
+    """Diamonds with 95 % whiskers; never joined by a line."""
+
+    legend_mark = "diamond"
+
+    def __init__(self, name: str = "validation, 95 %") -> None:
+        super().__init__(name, "text")
+        self.means: Array = np.zeros(0)
+        self.low: Array = np.zeros(0)
+        self.high: Array = np.zeros(0)
+
+    def set_data(self, steps: ArrayLike, means: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
+        """Mean and interval ends by step."""
+        self.steps, self.means = _array(steps), _array(means)
+        self.low, self.high = _array(low), _array(high)
+        self.on_change()
+
+    def y_extent(self) -> tuple[float, float]:
+        return _finite_extent(np.concatenate([self.low, self.means, self.high]))
+
+    def told_at(self, step: int) -> list[tuple[str, str]]:
+        index = self._index(step)
+        if index < 0:
+            return []
+        low, mean, high = (
+            figures.number(float(a[index])) for a in (self.low, self.means, self.high)
+        )
+        return [("validation", f"{mean}, {low} to {high}")]
+
+
+def _finite_extent(values: Array) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    if len(finite) == 0:
+        return float("nan"), float("nan")
+    return float(finite.min()), float(finite.max())

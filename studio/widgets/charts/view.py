@@ -1,0 +1,211 @@
+"""The drawing area of a chart card: its panes, the pointer, the keys and the tip."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyqtgraph as pg  # type: ignore[import-untyped]
+from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QResizeEvent, QWheelEvent
+from PySide6.QtWidgets import QFrame, QWidget
+
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.charts.pane import Pane, series_in
+from studio.widgets.charts.ticks import x_reach
+from studio.widgets.phrase import Span
+from studio.widgets.tip import Tip, TipText
+
+_REDRAW_MS = 33  # at most 30 redraws a second
+_LEAST_DRAG_PX = 6
+
+TipMaker = Callable[[int], TipText]
+
+
+class ChartView(pg.GraphicsView):
+    """One pane or two over one x axis. Emits step_clicked and range_selected."""
+
+    step_clicked = Signal(int)
+    range_selected = Signal(int, int)
+
+    def __init__(
+        self, link: ChartLink, panes: Sequence[Pane], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent, background=None)
+        self.link = link
+        self.panes = tuple(panes)
+        self.tip_maker: TipMaker | None = None
+        self._pressed_at: QPoint | None = None
+        self._reach: float | None = None
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self.setViewportUpdateMode(pg.GraphicsView.ViewportUpdateMode.SmartViewportUpdate)
+        for pane in self.panes:
+            self.scene().addItem(pane)
+        self._wait = QTimer(self)
+        self._wait.setSingleShot(True)
+        self._wait.setInterval(_REDRAW_MS)
+        self._wait.timeout.connect(self.redraw)
+        link.crosshair_moved.connect(self._crosshair_moved)
+        link.range_changed.connect(self._range_changed)
+        link.axis_changed.connect(self.redraw)
+        link.smoothing_changed.connect(self.redraw)
+
+    def schedule(self) -> None:
+        """Data changed: redraw soon, once for all changes until then."""
+        if not self._wait.isActive():
+            self._wait.start()
+
+    def redraw(self) -> None:
+        """Work out ranges and redraw now."""
+        self._wait.stop()
+        x0, x1 = self.x_range()
+        for pane in self.panes:
+            pane.view.setXRange(x0, x1, padding=0)
+            pane.refresh()
+
+    def x_range(self) -> tuple[float, float]:
+        """The zoom where there is one, else from 0 to a round end after the data."""
+        if self.link.zoom is not None:
+            return self.link.zoom
+        ends = [end for pane in self.panes if (end := pane.last_x()) == end]
+        if not ends:
+            return 0.0, 48.0
+        return 0.0, x_reach(max(ends)) if self.link.kind == "step" else max(ends) * 1.04 or 1.0
+
+    def show_tip(self, step: int) -> None:
+        """Open the tip beside a step's point."""
+        plot = self.panes[0].plot()
+        x = plot.x(float(self.link.to_x(np.array([float(step)]))[0]))
+        Tip.of(self).show_beside(
+            self, QPoint(round(x), round(plot.area.center().y())), self.tip_for(step)
+        )
+
+    def tip_for(self, step: int) -> TipText:
+        """The page's words, or else every series' value at the step."""
+        if self.tip_maker is not None:
+            return self.tip_maker(step)
+        told = [pair for series in series_in(self.panes) for pair in series.told_at(step)]
+        lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in told]
+        return TipText(f"Step {step}", "", lines, "Click: its trajectories")
+
+    def _step_at(self, x: float) -> int | None:
+        known = [steps for pane in self.panes if len(steps := pane.steps())]
+        if not known:
+            return None
+        steps = np.unique(np.concatenate(known))
+        places = self.panes[0].plot().xs(self.link.to_x(steps))
+        return int(steps[int(np.abs(places - x).argmin())])
+
+    def _crosshair_moved(self, step: int | None) -> None:
+        for pane in self.panes:
+            pane.refresh_overlay()
+
+    def _range_changed(self, wanted: object) -> None:
+        self.schedule()
+
+    def _walk(self, by: int) -> None:
+        known = [steps for pane in self.panes if len(steps := pane.steps())]
+        if not known:
+            return
+        steps = np.unique(np.concatenate(known))
+        at = self.link.crosshair
+        index = len(steps) - 1 if at is None else int(np.searchsorted(steps, at)) + by
+        step = int(steps[max(0, min(len(steps) - 1, index))])
+        self.link.set_hovered(step)
+        self.show_tip(step)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event is None or not hasattr(self, "panes"):
+            return
+        width, height = float(self.width()), float(self.height())
+        if len(self.panes) == 1:
+            self.panes[0].setGeometry(QRectF(0, 0, width, height))
+        else:
+            upper = round((height - 12) / 2)
+            self.panes[0].setGeometry(QRectF(0, 0, width, upper))
+            self.panes[1].setGeometry(QRectF(0, upper, width, height - upper))
+        self.redraw()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "panes"):
+            self.schedule()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        at = event.position().toPoint()
+        if self._pressed_at is not None and abs(at.x() - self._pressed_at.x()) >= _LEAST_DRAG_PX:
+            plot = self.panes[0].plot()
+            ends = (plot.value_x(self._pressed_at.x()), plot.value_x(at.x()))
+            for pane in self.panes:
+                pane.selection = ends
+                pane.refresh_overlay()
+            return
+        step = self._step_at(at.x())
+        self.link.set_hovered(step)
+        if step is not None:
+            x = self.panes[0].plot().x(float(self.link.to_x(np.array([float(step)]))[0]))
+            Tip.of(self).show_beside(self, QPoint(round(x), at.y()), self.tip_for(step))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._pressed_at = event.position().toPoint()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        start, self._pressed_at = self._pressed_at, None
+        chosen = self.panes[0].selection
+        if chosen is not None:
+            for pane in self.panes:
+                pane.selection = None
+                pane.refresh_overlay()
+            first, last = sorted(round(self.link.to_step(value)) for value in chosen)
+            self.range_selected.emit(max(0, first), max(0, last))
+        elif start is not None and (step := self._step_at(event.position().x())) is not None:
+            self.step_clicked.emit(step)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self._pressed_at = None
+        self.link.set_zoom(None)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        x0, x1 = self.x_range()
+        full = x1 - x0 if self.link.zoom is None else self._full_width()
+        around = self.panes[0].plot().value_x(event.position().x())
+        factor = 0.998 ** event.angleDelta().y()
+        width = min(full, max(full / 200, (x1 - x0) * factor))
+        if width >= full * 0.999:
+            self.link.set_zoom(None)
+        else:
+            share = (around - x0) / ((x1 - x0) or 1.0)
+            left = min(max(0.0, around - width * share), full - width)
+            self.link.set_zoom((left, left + width))
+        event.accept()
+
+    def _full_width(self) -> float:
+        ends = [end for pane in self.panes if (end := pane.last_x()) == end]
+        return (x_reach(max(ends)) if self.link.kind == "step" else max(ends)) if ends else 1.0
+
+    def leaveEvent(self, event: QEvent) -> None:
+        Tip.of(self).hide()
+        self.link.set_hovered(None)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        Tip.of(self).hide()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        match event.key():
+            case Qt.Key.Key_Left:
+                self._walk(-1)
+            case Qt.Key.Key_Right:
+                self._walk(1)
+            case Qt.Key.Key_Home:
+                self._walk(-1_000_000)
+            case Qt.Key.Key_End:
+                self._walk(1_000_000)
+            case Qt.Key.Key_Space if self.link.crosshair is not None:
+                self.step_clicked.emit(self.link.crosshair)
+            case Qt.Key.Key_Escape if self.link.zoom is not None:
+                self.link.set_zoom(None)
+            case _:
+                QWidget.keyPressEvent(self, event)

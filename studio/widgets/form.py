@@ -1,0 +1,82 @@
+"""Form rows: a label, an editor, help in a tip, and what is wrong under the control it is about."""
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.widgets.form_fields import Field
+from studio.widgets.text import Text, plain_tip
+
+
+class FormRow(QWidget):
+    """`FormRow("learning_rate", "Learning rate", NumberField("Learning rate"), help="…")`.
+
+    `edited(key, value)` when a person changed it.
+    """
+
+    edited = Signal(str, object)
+
+    def __init__(
+        self,
+        key: str,
+        label: str,
+        field: Field,
+        *,
+        help: str = "",
+        label_px: int = 168,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.key = key
+        self.field = field
+        self._label = Text(label, "label", 400, "muted", wrap=True)
+        self._label.setFixedWidth(label_px)
+        self._label.setMinimumHeight(32)
+        self._label.setBuddy(field)
+        self._note = Text("", "caption", 400, "bad", wrap=True)
+        self._note.hide()
+        right = QVBoxLayout()
+        right.setSpacing(3)
+        right.addWidget(field)
+        right.addWidget(self._note)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(16)
+        line.addWidget(self._label, 0, Qt.AlignmentFlag.AlignTop)
+        line.addLayout(right, 1)
+        self.set_help(help)
+        field.edited.connect(lambda value: self.edited.emit(self.key, value))
+
+    def set_help(self, help: str) -> None:
+        """The tip, for pointer and F1; plain text."""
+        self.setToolTip(plain_tip(help))
+        self.field.editor.setAccessibleDescription(help)
+
+    def set_problem(self, words: str) -> None:
+        """What is wrong, in `bad`; empty words take it away."""
+        self._note.set_tone("bad")
+        self._say(words)
+        self.field.set_problem(bool(words))
+
+    def set_note(self, words: str, tone: str = "faint") -> None:
+        """A word under the control: what it means here, or a suggestion (tone info)."""
+        self._note.set_tone(tone)
+        self._say(words)
+        self.field.set_problem(False)
+
+    def problem(self) -> str:
+        """What the row says is wrong, or nothing."""
+        return self._note.words() if self._note.property("tone") == "bad" else ""
+
+    def set_locked(self, words: str) -> None:
+        """Disabled, with the reason ("a change starts with the next run · Branch")."""
+        self.field.setEnabled(not words)
+        self.set_note(words)
+
+    def _say(self, words: str) -> None:
+        self._note.set_words(words)
+        self._note.setVisible(bool(words))
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.EnabledChange:
+            self._label.set_tone("muted" if self.isEnabled() else "faint")
+        super().changeEvent(event)

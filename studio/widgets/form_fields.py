@@ -1,0 +1,273 @@
+"""The editors of a form: spin, number, text, choice, toggle, path.
+
+Each has value, set_value, changed.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QSpinBox,
+    QWidget,
+)
+
+from studio.theme import theme
+from studio.widgets.buttons import Button
+from studio.widgets.focus import KeyboardFocus
+from studio.widgets.inputs import LineInput
+from studio.widgets.toggle import Toggle
+
+
+class Field(QWidget):
+    """What a form row holds.
+
+    `edited(value)` comes when a person changed it, never from set_value.
+    """
+
+    edited = Signal(object)
+
+    def __init__(self, name: str, editor: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.editor = editor
+        editor.setAccessibleName(name)
+        self._line_layout = line = QHBoxLayout(self)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(8)
+        line.addWidget(editor)
+        self.setFocusProxy(editor)
+
+    def value(self) -> Any:
+        """What is entered."""
+        raise NotImplementedError
+
+    def set_value(self, value: Any) -> None:
+        """Show a value; emits nothing."""
+        raise NotImplementedError
+
+    def set_problem(self, problem: bool) -> None:
+        """Turn the edge to `bad`."""
+        self.editor.setProperty("problem", problem)
+        self.editor.style().unpolish(self.editor)
+        self.editor.style().polish(self.editor)
+
+
+class SpinField(Field):
+    """A whole number: `SpinField("Steps", 1, 10_000, suffix=" steps")`."""
+
+    def __init__(
+        self,
+        name: str,
+        low: int = 0,
+        high: int = 1_000_000,
+        *,
+        step: int = 1,
+        suffix: str = "",
+    ) -> None:
+        self._spin = _QuietSpin()
+        super().__init__(name, self._spin)
+        self._spin.setRange(low, high)
+        self._spin.setSingleStep(step)
+        self._spin.setSuffix(suffix)
+        self._spin.setGroupSeparatorShown(True)
+        self._spin.setFixedWidth(148)
+        self._line_layout.setAlignment(self._spin, Qt.AlignmentFlag.AlignLeft)
+        self._spin.valueChanged.connect(lambda value: self.edited.emit(value))
+
+    def value(self) -> int:
+        return self._spin.value()
+
+    def set_value(self, value: Any) -> None:
+        self._spin.blockSignals(True)
+        self._spin.setValue(int(value))
+        self._spin.blockSignals(False)
+
+
+class NumberField(Field):
+    """A real number as text, because 2e-5 has no spin step: empty or bad text is None."""
+
+    def __init__(self, name: str, low: float | None = None, high: float | None = None) -> None:
+        self._line = LineInput(name, mono=True)
+        super().__init__(name, self._line)
+        self._low, self._high = low, high
+        self._line.setFixedWidth(148)
+        self._line_layout.setAlignment(self._line, Qt.AlignmentFlag.AlignLeft)
+        self._line.textEdited.connect(lambda _: self.edited.emit(self.value()))
+
+    def value(self) -> float | None:
+        try:
+            value = float(self._line.text().replace("\u2212", "-"))
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
+
+    def problem(self) -> str:
+        """What is wrong with the text, or nothing."""
+        value = self.value()
+        if value is None:
+            return "Not a number"
+        if self._low is not None and value < self._low:
+            return f"At least {self._low:g}"
+        if self._high is not None and value > self._high:
+            return f"At most {self._high:g}"
+        return ""
+
+    def set_value(self, value: Any) -> None:
+        self._line.setText("" if value is None else f"{value:g}")
+
+
+class TextField(Field):
+    """One line of text."""
+
+    def __init__(self, name: str, placeholder: str = "", *, mono: bool = False) -> None:
+        self._line = LineInput(name, placeholder, mono=mono)
+        super().__init__(name, self._line)
+        self._line.textEdited.connect(lambda words: self.edited.emit(words))
+
+    def value(self) -> str:
+        return self._line.text()
+
+    def set_value(self, value: Any) -> None:
+        self._line.setText("" if value is None else str(value))
+
+
+class ChoiceField(Field):
+    """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of value and words."""
+
+    def __init__(self, name: str, choices: Sequence[tuple[Any, str]] = ()) -> None:
+        self._box = _QuietCombo()
+        super().__init__(name, self._box)
+        self._box.setMinimumWidth(148)
+        self._box.setFixedHeight(32)
+        self.set_choices(choices)
+        self._box.activated.connect(lambda _: self.edited.emit(self.value()))
+
+    def set_choices(self, choices: Sequence[tuple[Any, str]]) -> None:
+        """Change the list; keeps the value where it is still there."""
+        before = self.value()
+        self._box.clear()
+        for value, words in choices:
+            self._box.addItem(words, value)
+        self.set_value(before)
+
+    def value(self) -> Any:
+        return self._box.currentData()
+
+    def set_value(self, value: Any) -> None:
+        index = self._box.findData(value)
+        if index >= 0:
+            self._box.setCurrentIndex(index)
+
+
+class ToggleField(Field):
+    """On or off."""
+
+    def __init__(self, name: str, words: str = "") -> None:
+        self._toggle = Toggle(words, name)
+        super().__init__(name, self._toggle)
+        self._line_layout.setAlignment(self._toggle, Qt.AlignmentFlag.AlignLeft)
+        self.setFixedHeight(32)
+        self._toggle.clicked.connect(lambda: self.edited.emit(self.value()))
+
+    def value(self) -> bool:
+        return self._toggle.isChecked()
+
+    def set_value(self, value: Any) -> None:
+        self._toggle.setChecked(bool(value))
+
+
+class PathField(Field):
+    """A path and a button; the page opens the platform's dialog on `browse_requested`."""
+
+    browse_requested = Signal()
+
+    def __init__(self, name: str, placeholder: str = "", button: str = "Choose") -> None:
+        self._line = LineInput(name, placeholder)
+        super().__init__(name, self._line)
+        browse = Button(button, "outlined", height=32)
+        browse.setAccessibleName(f"{button}: {name}")
+        self._line_layout.addWidget(browse)
+        self._line.textEdited.connect(lambda words: self.edited.emit(words))
+        browse.clicked.connect(self.browse_requested)
+
+    def value(self) -> str:
+        return self._line.text()
+
+    def set_value(self, value: Any) -> None:
+        self._line.setText("" if value is None else str(value))
+
+
+class _NoWheel(QObject):
+    """Scrolling a form must not change its numbers: the wheel counts only in the focused editor."""
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() != QEvent.Type.Wheel or not isinstance(watched, QWidget):
+            return False
+        if not watched.hasFocus():
+            event.ignore()
+            return True
+        return False
+
+
+class _QuietSpin(KeyboardFocus, QSpinBox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme().font("body"))
+        self.lineEdit().setTextMargins(8, 0, 0, 0)
+        self.setFixedHeight(32)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCorrectionMode(QAbstractSpinBox.CorrectionMode.CorrectToNearestValue)
+        self.installEventFilter(_NoWheel(self))
+
+
+class _QuietCombo(KeyboardFocus, QComboBox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme().font("body"))
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.installEventFilter(_NoWheel(self))
+
+
+class DecimalField(Field):
+    """A real number with a step, where one makes sense (temperature, a weight)."""
+
+    def __init__(
+        self,
+        name: str,
+        low: float = 0.0,
+        high: float = 1.0,
+        *,
+        step: float = 0.05,
+        decimals: int = 2,
+    ) -> None:
+        self._spin = _QuietDecimal()
+        super().__init__(name, self._spin)
+        self._spin.setRange(low, high)
+        self._spin.setSingleStep(step)
+        self._spin.setDecimals(decimals)
+        self._spin.setFixedWidth(148)
+        self._line_layout.setAlignment(self._spin, Qt.AlignmentFlag.AlignLeft)
+        self._spin.valueChanged.connect(lambda value: self.edited.emit(value))
+
+    def value(self) -> float:
+        return self._spin.value()
+
+    def set_value(self, value: Any) -> None:
+        self._spin.blockSignals(True)
+        self._spin.setValue(float(value))
+        self._spin.blockSignals(False)
+
+
+class _QuietDecimal(KeyboardFocus, QDoubleSpinBox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme().font("body"))
+        self.lineEdit().setTextMargins(8, 0, 0, 0)
+        self.setFixedHeight(32)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.installEventFilter(_NoWheel(self))

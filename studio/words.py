@@ -1,0 +1,89 @@
+"""States as words, tones and icons: one table for chips, rows and banners. Pure."""
+
+from dataclasses import dataclass
+
+from engine.protocol.records import Phase, RunSummary
+from studio.store.run_state import RunState
+
+PHASES: dict[Phase, str] = {
+    "loading": "loading the model",
+    "warming_up": "warming up",
+    "validating": "testing",
+    "rolling_out": "rolling out",
+    "training": "training",
+    "publishing": "publishing",
+}
+
+
+@dataclass(frozen=True)
+class StateWords:
+    """What a chip shows: words, a tone of the theme, an icon."""
+
+    text: str
+    tone: str
+    icon: str
+
+
+def run_words(run: RunSummary) -> StateWords:
+    """A run in a list."""
+    if run.kind == "baseline":
+        return _baseline(run)
+    match run.state:
+        case "starting":
+            return StateWords("Starting", "accent", "activity")
+        case "running":
+            return StateWords(f"Training, step {run.step} of {run.steps}", "accent", "activity")
+        case "stopping":
+            return StateWords("Stopping after this step", "warn", "square")
+        case "paused":
+            return StateWords(f"Paused at step {run.step}", "warn", "pause")
+        case "stopped":
+            return StateWords(f"Stopped at step {run.step}", "muted", "square")
+        case "failed":
+            return StateWords(f"Stopped: {_cause(run)}, step {run.step}", "bad", "octagon-alert")
+        case "finished":
+            return StateWords(f"Finished, {_steps(run.step)}", "good", "check")
+
+
+def _baseline(run: RunSummary) -> StateWords:
+    if run.state == "finished":
+        return StateWords("Baseline measured", "good", "check")
+    if run.state in ("failed", "stopped"):
+        return StateWords("Baseline stopped", "bad", "octagon-alert")
+    return StateWords("Measuring the baseline", "accent", "activity")
+
+
+def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
+    """The header's chip: finer than a list's, with the phase."""
+    if summary is not None and summary.state == "stopping" and state.step:
+        return StateWords(f"Stopping after step {state.step}", "warn", "square")
+    if summary is not None and summary.state in ("starting", "stopping"):
+        return run_words(summary)
+    if state.seq == 0:
+        return run_words(summary) if summary else StateWords("No run yet", "muted", "circle-dashed")
+    if state.life == "running" and state.phase:
+        words = PHASES.get(state.phase, state.phase)
+        if state.phase == "loading":
+            return StateWords("Loading the model", "accent", "activity")
+        if state.phase == "warming_up":
+            return StateWords("Warming up", "accent", "activity")
+        step = max(state.step, state.done)
+        if state.phase == "validating" and step == 0:
+            return StateWords("Testing before training", "accent", "activity")
+        return StateWords(f"Step {step} · {words}", "accent", "activity")
+    if summary is not None:
+        return run_words(summary)
+    return StateWords(state.life.capitalize(), "muted", "activity")
+
+
+def _cause(run: RunSummary) -> str:
+    code = run.problem.code if run.problem else ""
+    return {
+        "policy.out_of_memory": "out of memory",
+        "store.disk_full": "disk full",
+        "agent.import": "the agent does not import",
+    }.get(code, code.rsplit(".", 1)[-1].replace("_", " ") or "a problem")
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step" if count == 1 else f"{count:,} steps"

@@ -1,0 +1,77 @@
+"""Does `hello` learn, and only from its rewards?   python -m tests.bench.hello [--seeds 0 1 2]
+
+Trains the sample on the starter model once per seed. With --shuffled the rewards of each group are
+permuted among its siblings before they become advantages: the same numbers, no information, so the
+reward must stay where it was.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from engine import seeds
+from engine.client import EngineClient
+from engine.launch.local import find
+from engine.project import create_project
+from engine.protocol.events import RunFailed, RunFinished, StepFinished
+from engine.protocol.requests import StartRun
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--shuffled", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder)
+        create_project(workspace / "hello", "hello")
+        mode = "shuffled" if arguments.shuffled else "plain"
+        command = [sys.executable, "-m", "tests.bench.hello_engine", mode, folder]
+        engine = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: ASYNC220
+        assert engine.stdout is not None
+        engine.stdout.readline()
+        endpoint = await find(workspace)
+        assert endpoint is not None
+        async with EngineClient(endpoint.port, endpoint.token) as client:
+            for seed in arguments.seeds:
+                await train(client, workspace / "hello", seed, arguments.steps, mode)
+            await client.shut_down()
+        engine.wait()
+
+
+async def train(client: EngineClient, project: Path, seed: int, steps: int, mode: str) -> None:
+    begun = time.monotonic()
+    overrides = {"train.seed": seed, "train.steps": steps}
+    while (await client.info()).living_runs:  # noqa: ASYNC110 - the engine is another process
+        await asyncio.sleep(0.5)
+    run = await client.start_run(StartRun(project=str(project), overrides=overrides))
+    rewards = []
+    async for event in client.events(run.id):
+        if isinstance(event, StepFinished):
+            rewards.append(event.metrics["reward/mean"])
+        if isinstance(event, RunFailed):
+            sys.exit(str(event.problem))
+        if isinstance(event, RunFinished):
+            break
+    curve = " ".join(f"{reward:.2f}" for reward in rewards)
+    seconds = time.monotonic() - begun
+    print(f"{mode} seed {seed}: {curve}  ({seconds:.0f} s)", flush=True)
+
+
+def shuffle(rewards: list[float | None]) -> list[float | None]:
+    """A permutation of the scored rewards that depends on nothing but their number."""
+    mixed = list(rewards)
+    random.Random(seeds.derive(os.getpid(), "shuffle", json.dumps(rewards))).shuffle(mixed)
+    return mixed
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,28 @@
+"""An engine for tests.bench.hello: plain, or one that gives each attempt a sibling's reward."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.cli.serve import _say_ready
+from engine.protocol.config import Advantage
+from engine.rollout import groups
+from engine.server.serve import serve
+from tests.bench.hello import shuffle
+
+
+def main() -> None:
+    mode, workspace = sys.argv[1:3]
+    if mode == "shuffled":
+        exact = groups.advantages
+
+        def mixed(kind: Advantage, rewards: Sequence[float | None]) -> list[float | None]:
+            return exact(kind, shuffle(list(rewards)))
+
+        groups.advantages = mixed
+    asyncio.run(serve(Path(workspace), _say_ready))
+
+
+if __name__ == "__main__":
+    main()

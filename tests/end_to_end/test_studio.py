@@ -1,0 +1,119 @@
+"""A newcomer's way, for real: window, engine process, starter model, and a picture of every page.
+
+Open the sample → Train → the charts fill → close the window → open it again, still training → stop
+→ resume. Pictures go to $ATELIER_SHOTS, or to the test's own folder.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from engine.models import problem_of
+from engine.protocol.requests import EditProject
+from studio.app import Studio
+from studio.session import Session
+from tests.studio.conftest import until
+
+PAGES = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
+SIZES = ((1280, 800), (1920, 1080))
+LONG_S = 240.0
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name in ("CONFIG_HOME", "STATE_HOME", "DATA_HOME", "RUNTIME_DIR"):
+        folder = tmp_path / name.lower()
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv(f"XDG_{name}", str(folder))
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    yield folder
+    for record in (tmp_path / "runtime_dir" / "atelier").glob("engine-*.json"):
+        end_process(json.loads(record.read_text())["pid"])
+
+
+@asynccontextmanager
+async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
+    """A studio that finds or starts the real engine; closing it tells the engine nothing."""
+    studio = Studio(app, str(workspace), workspace.parent / "studio.toml")
+    studio.start()
+    try:
+        await until(lambda: studio.session.connected, 60)
+        yield studio
+    finally:
+        studio.window.close()
+        await studio.close()
+        studio.window.deleteLater()
+
+
+def living(session: Session) -> bool:
+    return session.run.state.life == "running"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # type: ignore[no-untyped-def]
+    assert problem_of("smollm2-135m-instruct") is None, "run `python -m engine models pull` first"
+    shots = Path(os.environ.get("ATELIER_SHOTS", workspace.parent / "shots"))
+    shots.mkdir(exist_ok=True)
+
+    async def first_sitting() -> None:
+        async with window(qapp, workspace) as studio:
+            session = studio.session
+            await until(lambda: session.samples, 30)
+            sample = next(s for s in session.samples if s.name == "hello")
+            studio.pages["home"]._samples.chosen.emit(sample)  # type: ignore[attr-defined]
+            await until(lambda: session.project.path, 30)
+            path = session.project.path
+            await session.link.client.edit_project(path, EditProject(values={"train.steps": 8}))
+            await until(lambda: studio.actions.holds("trainable"), 30)
+            studio.actions.trigger("run.train")
+            await until(lambda: session.run.state.done >= 2, LONG_S)
+            await take_pictures(studio, shots)
+            studio.window.show_page("run")
+
+    async def second_sitting() -> None:
+        async with window(qapp, workspace) as studio:
+            session = studio.session
+            await until(lambda: session.run.state.done >= 2, 60)
+            assert living(session), "training went on without the window"
+            studio.actions.trigger("run.stop_now")
+            await until(lambda: session.run.state.life == "stopped", 60)
+            stopped = session.run.state.done
+            studio.actions.trigger("run.resume")
+            await until(lambda: session.run.state.done > stopped, LONG_S)
+            studio.actions.trigger("run.stop_now")
+            await until(lambda: session.run.state.life == "stopped", 60)
+
+    async def whole() -> None:
+        await first_sitting()
+        await second_sitting()
+
+    run(whole())
+    assert len(list(shots.glob("*.png"))) >= len(PAGES) * 2 * len(SIZES)
+
+
+async def take_pictures(studio: Studio, folder: Path) -> None:
+    for theme in ("dark", "light"):
+        studio.theme.set_mode(theme)
+        for width, height in SIZES:
+            studio.window.resize(width, height)
+            for page in PAGES:
+                studio.window.show_page(page)
+                await asyncio.sleep(0.6)
+                file = folder / f"{page}-{theme}-{width}.png"
+                assert studio.window.grab().save(str(file))
+
+
+def end_process(pid: int) -> None:
+    """End the engine that this test has started; its children go with it."""
+    process = psutil.Process(pid)
+    process.terminate()
+    process.wait(30)

@@ -1,0 +1,174 @@
+"""Studio tests: offscreen Qt, a clean home, nothing left running, no noise, no stall."""
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ.setdefault("QT_API", "pyside6")
+
+from PySide6.QtCore import QMessageLogContext, QTimer, QtMsgType, qInstallMessageHandler
+
+from tests.studio.fake_engine import FakeEngine
+
+HARMLESS = (
+    "This plugin does not support propagateSizeHints",
+    "This plugin does not support raise()",
+    "This plugin does not support grabbing",
+    "Cannot find font directory",
+)
+LOOP_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees the user's files, and none sees another test's."""
+    home = tmp_path / "home"
+    for name, folder in {
+        "HOME": "",
+        "XDG_CONFIG_HOME": ".config",
+        "XDG_STATE_HOME": ".state",
+        "XDG_CACHE_HOME": ".cache",
+        "XDG_DATA_HOME": ".data",
+        "XDG_RUNTIME_DIR": ".runtime",
+        "XDG_DOCUMENTS_DIR": "Documents",
+    }.items():
+        (home / folder).mkdir(parents=True, exist_ok=True)
+        monkeypatch.setenv(name, str(home / folder))
+    (home / ".runtime").chmod(0o700)
+    monkeypatch.delenv("ATELIER_WORKSPACE", raising=False)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def collect_here() -> Iterator[None]:
+    """Cycles with Qt objects in them die in this thread, never in a server's (studio.collector)."""
+    gc.disable()
+    yield
+    gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def quiet_qt() -> Iterator[None]:
+    """A Qt warning fails the test that made it."""
+    said: list[str] = []
+
+    def hear(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
+        loud = kind not in (QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg)
+        if loud and not any(known in text for known in HARMLESS):
+            said.append(text)
+
+    before = qInstallMessageHandler(hear)
+    yield
+    qInstallMessageHandler(before)
+    assert not said, f"Qt said: {said}"
+
+
+@pytest.fixture(autouse=True)
+def no_stray_threads() -> Iterator[None]:
+    """A thread that outlives its test fails it (pools of asyncio and Qt aside)."""
+    before = set(threading.enumerate())
+    yield
+    end = time.monotonic() + 3
+    while strays := [t for t in threading.enumerate() if t not in before and not _pooled(t)]:
+        if time.monotonic() > end:
+            raise AssertionError(f"threads left behind: {strays}")
+        time.sleep(0.02)
+
+
+def _pooled(thread: threading.Thread) -> bool:
+    return thread.name.startswith(("asyncio_", "ThreadPool", "Dummy", "QThread"))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[FakeEngine]:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    fake = FakeEngine(workspace).start()
+    yield fake
+    fake.stop()
+
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture
+def run(qapp: Any, request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Run a coroutine on a qasync loop; tasks that outlive the test fail it."""
+    longer = request.node.get_closest_marker("timeout")
+    limit_s = longer.args[0] if longer else LOOP_S
+    import qasync
+
+    qapp.setQuitOnLastWindowClosed(False)
+    loop = qasync.QEventLoop(qapp)
+    asyncio.set_event_loop(loop)
+    strays: list[asyncio.Task[Any]] = []
+
+    def run_now(job: Coroutine[Any, Any, Any]) -> Any:
+        async def limited() -> Any:
+            async with asyncio.timeout(limit_s):
+                result = await job
+            await asyncio.sleep(0)
+            mine = asyncio.current_task()
+            strays.extend(t for t in asyncio.all_tasks() if t is not mine and not t.done())
+            return result
+
+        return loop.run_until_complete(limited())
+
+    yield run_now
+    for task in strays:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*strays, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+    asyncio.set_event_loop(None)
+    gc.collect()
+    names = [task.get_coro() for task in strays]
+    assert not strays, f"tasks left behind: {names}"
+
+
+class StallWatch:
+    """Measures the longest time that the GUI thread did not come round to its event loop."""
+
+    def __init__(self) -> None:
+        self.worst_s = 0.0
+        self._last = time.monotonic()
+        self._timer = QTimer()
+        self._timer.setInterval(5)
+        self._timer.timeout.connect(self._beat)
+
+    def start(self) -> None:
+        self._last = time.monotonic()
+        self.worst_s = 0.0
+        self._timer.start()
+
+    def stop(self) -> float:
+        self._timer.stop()
+        return self.worst_s
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        self.worst_s = max(self.worst_s, now - self._last)
+        self._last = now
+
+
+@pytest.fixture
+def stall_watch(qapp: Any) -> Iterator[StallWatch]:
+    watch = StallWatch()
+    yield watch
+    watch.stop()
+
+
+async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait on the running loop until something holds."""
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "it did not happen in time"
+        await asyncio.sleep(0.01)

@@ -1,0 +1,19 @@
+"""The pages of the gallery by name."""
+
+from tests.studio.gallery_parts import (
+    empty_page,
+    form_page,
+    home_page,
+    parts_page,
+    transcript_page,
+)
+from tests.studio.gallery_run import run_window
+
+PAGES = {
+    "run": run_window,
+    "parts": parts_page,
+    "home": home_page,
+    "form": form_page,
+    "empty": empty_page,
+    "transcript": transcript_page,
+}

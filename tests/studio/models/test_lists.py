@@ -1,0 +1,172 @@
+"""Models over folded state and over small lists."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import Qt
+
+from engine.protocol import events as e
+from engine.protocol.problems import Problem
+from studio.actions import ACTIONS
+from studio.models.feed import Feed
+from studio.models.log import LogListModel
+from studio.models.projects import ProjectListModel, RunListModel, project_rows
+from studio.models.run import RunModel
+from studio.models.scenarios import ScenarioTableModel, columns_of, read_jsonl
+from studio.models.shortcuts import ShortcutTableModel
+from studio.store.run_state import LOG_LINES
+from studio.store.runs import RunStore
+from tests.studio.fake_engine import FakeEngine
+from tests.studio.simulate import SMALL, Simulation
+
+
+@pytest.fixture
+def followed(qapp: Any) -> tuple[RunStore, Feed, RunModel, Simulation]:
+    store = RunStore()
+    feed = Feed(store)
+    run = RunModel(store, feed)
+    simulation = Simulation(train=SMALL)
+    simulation.begin()
+    run.select(simulation.made.spec.id)
+    return store, feed, run, simulation
+
+
+def test_batches_are_folded_and_told(followed: Any, qtbot: Any) -> None:
+    _, feed, run, simulation = followed
+    simulation.step(1)
+    with qtbot.waitSignal(run.changed):
+        feed.events_arrived(run.run_id, simulation.made.events)
+    qtbot.waitUntil(lambda: run.state.done == 1)
+    xs, ys = run.series("reward/mean")
+    assert list(xs) == [1]
+    assert len(ys) == 1
+    assert len(run.series("nothing")[0]) == 0
+    assert run.names("reward/part/") == [
+        "reward/part/sources",
+        "reward/part/answer",
+        "reward/part/turn cost",
+    ]
+
+
+def test_metrics_line_up(followed: Any) -> None:
+    store, _, run, simulation = followed
+    simulation.step(1)
+    simulation.step(2)
+    store.fold(run.run_id, simulation.made.events)
+    store.state(run.run_id).series["kl"].rewind(2)
+    xs, entropy, kl = run.aligned("entropy", "kl")
+    assert list(xs) == [1, 2]
+    assert np.isfinite(entropy).all()
+    assert np.isfinite(kl[0])
+    assert np.isnan(kl[1])
+
+
+def test_a_gap_asks_for_the_stream_again(followed: Any, qtbot: Any) -> None:
+    _, feed, run, simulation = followed
+    with qtbot.waitSignal(feed.gap_found) as heard:
+        feed.events_arrived(run.run_id, simulation.made.events[3:])
+    assert heard.args == [run.run_id, 0]
+
+
+def test_log_grows_and_forgets(followed: Any, qtmodeltester: Any) -> None:
+    store, _, run, simulation = followed
+    log = LogListModel(run)
+    for number in range(LOG_LINES + 50):
+        text = f"line {number}" if number else "x" * 5000
+        simulation.made.say(e.LogWritten(level="info", source="agent", text=text))
+        if number % 500 == 0:
+            store.fold(run.run_id, simulation.made.events)
+            run.tell()
+            if number == 0:
+                assert len(log.index(1).data()) < 2100
+    store.fold(run.run_id, simulation.made.events)
+    run.tell()
+    assert log.rowCount() == LOG_LINES
+    assert log.index(LOG_LINES - 1).data() == f"agent: line {LOG_LINES + 49}"
+    qtmodeltester.check(log)
+
+
+def test_projects(engine: FakeEngine, qapp: Any, qtmodeltester: Any) -> None:
+    views = [engine.add_project("inbox-scout"), engine.add_project("tiles")]
+    simulation = Simulation(train=SMALL)
+    simulation.begin()
+    simulation.step(1)
+    run = engine.add_run(simulation.made)
+    rows = project_rows(views, [run], [views[0].path, "/gone/away"])
+    assert [row.name for row in rows] == ["inbox-scout", "tiles", "away"]
+    assert rows[0].run == run
+    assert rows[2].missing
+    model = ProjectListModel()
+    model.set_rows(rows)
+    model.search("TIL")
+    assert [row.name for row in model.rows] == ["tiles"]
+    assert not model.empty
+    model.search("")
+    qtmodeltester.check(model)
+    runs = RunListModel()
+    runs.set_runs([run])
+    assert runs.index(0).data() == "amber-kestrel · Training, step 1 of 6"
+    qtmodeltester.check(runs)
+
+
+def test_shortcuts_are_unique_and_all_listed(qapp: Any, qtmodeltester: Any) -> None:
+    keys = [spec.shortcut for spec in ACTIONS if spec.bound and spec.shortcut]
+    assert len(keys) == len(set(keys))
+    model = ShortcutTableModel()
+    assert model.rowCount() == sum(bool(spec.shortcut) for spec in ACTIONS)
+    qtmodeltester.check(model)
+
+
+def test_jsonl_says_which_line_is_wrong() -> None:
+    rows, problems = read_jsonl('{"id": 1}\n\nnot json\n[2]\n{"x": "é"}\n', "train.jsonl")
+    assert rows == [{"id": 1}, {"x": "é"}]
+    assert [problem.where for problem in problems] == ["train.jsonl:3", "train.jsonl:4"]
+
+
+def test_scenarios_edit_and_undo(qapp: Any, qtmodeltester: Any) -> None:
+    model = ScenarioTableModel()
+    model.load([{"prompt": "a", "id": "s1", "n": 3}, {"prompt": "b", "id": "s2"}])
+    assert model.columns == ["id", "prompt", "n"] == columns_of(model.rows)
+    qtmodeltester.check(model)
+    rejected: list[Problem] = []
+    model.rejected.connect(rejected.append)
+    assert model.setData(model.index(0, 2), "4")
+    assert model.rows[0]["n"] == 4
+    assert not model.setData(model.index(0, 2), "four")
+    assert rejected
+    assert model.setData(model.index(1, 2), "")
+    assert "n" not in model.rows[1]
+    model.add()
+    model.remove([0])
+    model.take_in([{"id": "x", "new": True}])
+    assert [row["id"] for row in model.rows] == ["s2", "s3", "x"]
+    assert "new" in model.columns
+    while model.undo.canUndo():
+        model.undo.undo()
+    assert model.rows == [{"prompt": "a", "id": "s1", "n": 3}, {"prompt": "b", "id": "s2"}]
+    assert model.undo.isClean()
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text(max_size=5),
+            st.none() | st.integers() | st.text(max_size=8) | st.lists(st.booleans(), max_size=2),
+            max_size=4,
+        ),
+        max_size=6,
+    )
+)
+def test_any_objects_survive_a_file(rows: list[dict[str, Any]]) -> None:
+    text = "\n".join(json.dumps(row) for row in rows)
+    assert read_jsonl(text) == (rows, [])
+
+
+def test_cells_are_editable(qapp: Any) -> None:
+    model = ScenarioTableModel()
+    model.load([{"id": "a"}])
+    assert model.flags(model.index(0, 0)) & Qt.ItemFlag.ItemIsEditable

@@ -1,0 +1,142 @@
+"""Tables over the engine's pages: fetched when seen, sorted and searched over there."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+
+from engine.client import EngineClient
+from engine.protocol.config import TrainConfig
+from engine.protocol.problems import Problem
+from engine.protocol.requests import TrajectoryQuery
+from studio.models.groups import GroupListModel, group_words
+from studio.models.paged import PAGE
+from studio.models.trajectories import COLUMNS, TrajectoryTableModel
+from studio.tasks import TaskScope
+from tests.studio.conftest import Run, until
+from tests.studio.fake_engine import TOKEN, FakeEngine
+from tests.studio.simulate import Simulation
+
+RUN = "01JD5MAMBERKESTREL00000000"
+TRAIN = TrainConfig(steps=12, groups=8, group_size=8)
+
+
+@pytest.fixture
+def filled(engine: FakeEngine) -> FakeEngine:
+    run = Simulation(run_id=RUN, train=TRAIN)
+    run.begin()
+    for step in range(1, 9):
+        run.step(step)
+    engine.add_project()
+    engine.add_run(run.made)
+    return engine
+
+
+async def shown(engine: FakeEngine, job: Any) -> None:
+    """Give `job` a table over the engine, and close everything after it."""
+    tasks = TaskScope()
+    async with EngineClient(engine.port, TOKEN) as client:
+        table = TrajectoryTableModel(tasks)
+        table.set_source(partial(client.trajectories, RUN))
+        try:
+            await until(lambda: table.asked_once)
+            await job(table)
+        finally:
+            await tasks.close()
+
+
+def test_pages_come_when_looked_at(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
+    async def job(table: TrajectoryTableModel) -> None:
+        assert table.rowCount() == 8 * 64
+        assert table.record(0) is not None
+        asked = len(filled.asked)
+        assert table.record(4 * PAGE + 3) is None
+        assert table.data(table.index(4 * PAGE + 3, 0)) == "…"
+        await until(lambda: table.record(4 * PAGE + 3))
+        assert len(filled.asked) == asked + 1
+        qtmodeltester.check(table)
+        await until(lambda: not table._wanted)
+
+    run(shown(filled, job))
+
+
+def test_the_engine_sorts_filters_and_searches(filled: FakeEngine, run: Run) -> None:
+    async def job(table: TrajectoryTableModel) -> None:
+        reward = [column.title for column in COLUMNS].index("Reward")
+        table.sort(reward, Qt.SortOrder.AscendingOrder)
+        await until(lambda: table.asked_once)
+        asked = filled.asked[-1]
+        assert (asked.sort, asked.descending) == ("reward", False)
+        assert (asked.offset, asked.limit) == (0, PAGE)
+        table.set_query(TrajectoryQuery(state="unscored", search="nda"))
+        await until(lambda: table.asked_once)
+        assert filled.asked[-1].search == "nda"
+        assert table.total == sum(
+            row.reward is None and "NDA" in row.title for row in filled.runs[RUN].trajectories
+        )
+
+    run(shown(filled, job))
+
+
+def test_a_growing_run_adds_rows_and_keeps_what_is_seen(filled: FakeEngine, run: Run) -> None:
+    async def job(table: TrajectoryTableModel) -> None:
+        before = table.rowCount()
+        simulation = Simulation(run_id=RUN, train=TRAIN)
+        simulation.made = filled.runs[RUN]
+        simulation.step(9)
+        resets: list[int] = []
+        table.modelReset.connect(lambda: resets.append(1))
+        table.refresh()
+        await until(lambda: table.rowCount() == before + 64)
+        assert not resets
+
+    run(shown(filled, job))
+
+
+def test_refusals_are_told(filled: FakeEngine, run: Run) -> None:
+    async def job(table: TrajectoryTableModel) -> None:
+        told: list[Problem] = []
+        table.failed.connect(told.append)
+        path = f"/runs/{RUN}/trajectories"
+        filled.refuse[path] = Problem(code="store.busy", message="The store is being copied.")
+        table.set_query(TrajectoryQuery(search="x"))
+        await until(lambda: told)
+        assert told[0].code == "store.busy"
+
+    run(shown(filled, job))
+
+
+def test_groups(filled: FakeEngine, run: Run, qtmodeltester: Any) -> None:
+    async def job() -> None:
+        tasks = TaskScope()
+        async with EngineClient(filled.port, TOKEN) as client:
+            groups = GroupListModel(tasks)
+            groups.set_source(partial(client.groups, RUN))
+            await until(lambda: groups.asked_once)
+            assert groups.total == 64
+            first = groups.record(0)
+            assert first is not None
+            assert first.step == 8
+            assert groups.row_of(8, first.group) == 0
+            assert groups.row_of(99, 0) is None
+            assert group_words(first).startswith("Step 8")
+            qtmodeltester.check(groups)
+            await tasks.close()
+
+    run(job())
+
+
+def test_closing_the_scope_leaves_nothing(filled: FakeEngine, run: Run) -> None:
+    async def job() -> None:
+        filled.delay_s = 5
+        tasks = TaskScope()
+        async with EngineClient(filled.port, TOKEN) as client:
+            table = TrajectoryTableModel(tasks)
+            table.set_source(partial(client.trajectories, RUN))
+            await asyncio.sleep(0.05)
+            await tasks.close()
+        assert not table.asked_once
+
+    run(job())

@@ -1,0 +1,130 @@
+"""What the pages compute before they draw."""
+
+import pytest
+
+from engine.protocol.config import ProjectConfig, TrainConfig
+from engine.protocol.records import Interval
+from studio.pages.run.charts import CHARTS, part_token
+from studio.pages.run.grid import GAP, LEAST_HEIGHT, columns_for, places
+from studio.pages.run.strip import cells_of, ramp_ends
+from studio.pages.setup.effort import STOPS, stop_of
+from studio.pages.setup.fields import changed, specs, value_at
+from studio.pages.setup.marks import spread_of
+from studio.pages.setup.preflight import advice
+from studio.pages.trajectories.reading import (
+    completions,
+    is_error,
+    items_of,
+    outline_of,
+    partings,
+    ranks,
+)
+from studio.store.run_state import RunState
+from studio.widgets.transcript_items import Message, Outcome, ToolCall
+from tests.studio.simulate import SMALL, Simulation, whole
+
+
+@pytest.fixture
+def made() -> Simulation:
+    simulation = Simulation(train=SMALL)
+    simulation.begin()
+    simulation.step(1)
+    simulation.step(2)
+    return simulation
+
+
+@pytest.mark.parametrize(("width", "columns"), [(600, 1), (900, 2), (1320, 2), (1400, 3)])
+def test_charts_lie_in_columns_that_fit(width: int, columns: int) -> None:
+    assert columns_for(width) == columns
+    cells = places(6, width, 700)
+    assert len({cell.left() for cell in cells}) == columns
+    assert all(cell.height() >= LEAST_HEIGHT for cell in cells)
+    assert max(cell.right() for cell in cells) < width
+    for first in cells:
+        assert not any(first.intersects(other) for other in cells if other is not first)
+    assert cells[columns].top() - cells[0].bottom() - 1 == GAP
+
+
+def test_strip_cells_tell_the_state(made: Simulation) -> None:
+    state = RunState("r").fold(made.made.events)
+    assert [cell.state for cell in cells_of(state)][2:] == ["planned"] * 4
+    list(made.rollouts(3))
+    state.fold(made.made.events[state.seq :])
+    assert cells_of(state)[2].state == "running"
+    made.fail(3)
+    state.fold(made.made.events[state.seq :])
+    assert cells_of(state)[2].state == "stopped"
+    assert len(cells_of(state)) == 6
+    low, high = ramp_ends(state)
+    assert low < high
+
+
+def test_every_setting_has_words_and_limits() -> None:
+    rows = {spec.key: spec for spec in specs()}
+    assert all(spec.help for spec in rows.values() if not spec.key.startswith("judge"))
+    size = rows["train.group_size"]
+    assert (size.low, size.high, size.default) == (2, 256, 8)
+    config = ProjectConfig(train=TrainConfig(lr=3e-4))
+    assert [(spec.key, value) for spec, value in changed(config)] == [("train.lr", 3e-4)]
+    assert value_at(config, "train.algorithm.advantage.kind") == "group_mean"
+
+
+def test_effort_stops() -> None:
+    assert [stop_of(steps) for _, steps in STOPS] == [0, 1, 2, 3, 4]
+    assert stop_of(61) is None
+
+
+@pytest.mark.parametrize(
+    ("mean", "word"), [(0.1, "warm-up"), (0.5, "sometimes"), (0.9, "harder scenarios")]
+)
+def test_the_baseline_has_one_suggestion(mean: float, word: str) -> None:
+    rate = Interval(mean=mean, low=mean - 0.05, high=mean + 0.05, count=20)
+    assert word in advice(rate, [0.0, 0.4, 0.6, 1.0])
+    assert sum(spread_of([0.0, 0.4, 0.6, 1.0])) == 1
+
+
+def test_a_transcript_carries_its_tokens(made: Simulation) -> None:
+    record = whole(made.made.trajectories[0])
+    items = items_of(record)
+    turns = [item for item in items if isinstance(item, Message) and item.role == "assistant"]
+    assert [len(turn.tokens) for turn in turns] == [len(tokens) for tokens in completions(record)]
+    assert sum(len(turn.tokens) for turn in turns) == record.branches[0].sampled
+    assert all(token.logprob is not None for turn in turns for token in turn.tokens)
+    assert isinstance(items[-1], Outcome)
+    assert any(isinstance(item, ToolCall) for item in items)
+    assert outline_of(items)[0].words == "System"
+    unaligned = record.model_copy(update={"branches": []})
+    assert not any(item.tokens for item in items_of(unaligned) if isinstance(item, Message))
+
+
+def test_unscored_says_why_and_is_never_zero(made: Simulation) -> None:
+    summary = made.made.trajectories[0].model_copy(update={"reward": None, "parts": {}})
+    end = items_of(whole(summary))[-1]
+    assert isinstance(end, Outcome)
+    assert end.title.startswith("Unscored ·")
+    assert end.reward == "–"
+
+
+def test_siblings_part_where_they_differ(made: Simulation) -> None:
+    record = whole(made.made.trajectories[0])
+    other = record.model_copy(update={"index": record.index + 1})
+    told = partings([record, other])
+    assert told[0] == f"The same as {other.index + 1} to the end"
+    group = made.made.groups[0]
+    assert sorted(ranks(group).values())[0] == 1
+
+
+def test_errors_are_seen_in_results() -> None:
+    assert is_error("Error: no email")
+    assert is_error('{"error": "x"}')
+    assert not is_error("No error was found")
+
+
+def test_parts_keep_their_colour() -> None:
+    names = ["judge", "sources", "answer", "turn cost"]
+    assert [part_token(name, names) for name in names] == ["plot-2", "plot-3", "plot-6", "plot-5"]
+
+
+def test_chart_keys_are_unique() -> None:
+    keys = [spec.key for spec in CHARTS]
+    assert len(keys) == len(set(keys)) >= 12

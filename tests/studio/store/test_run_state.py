@@ -1,0 +1,120 @@
+"""A run's state is the same however its events arrive."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.protocol import events as e
+from studio.store.forecast import remaining_seconds, step_seconds, usual_phases, validations_left
+from studio.store.run_state import RunState, SequenceGap
+from tests.studio.simulate import GOLDEN, SMALL, Simulation
+
+LOGS = {
+    path.stem: [e.decode(line) for line in path.read_bytes().splitlines()]
+    for path in sorted(GOLDEN.glob("*.jsonl"))
+}
+MINE = ("finished", "failed", "resumed", "baseline")
+
+
+def folded(events: list) -> RunState:
+    return RunState("r").fold(events)
+
+
+@given(name=st.sampled_from(MINE), cut=st.integers(0, 200))
+def test_any_prefix_then_the_rest_equals_all_at_once(name: str, cut: int) -> None:
+    log = LOGS[name]
+    assert folded(log[:cut]).fold(log[cut:]) == folded(log)
+
+
+@given(name=st.sampled_from(MINE), data=st.data())
+def test_replays_and_duplicates_change_nothing(name: str, data: st.DataObject) -> None:
+    log = LOGS[name]
+    state = RunState("r")
+    place = 0
+    while place < len(log):
+        step = data.draw(st.integers(1, 40))
+        back = data.draw(st.integers(0, 20))
+        state.fold(log[max(0, place - back) : place + step])
+        place += step
+    assert state == folded(log)
+
+
+@given(name=st.sampled_from(MINE), places=st.lists(st.integers(0, 200), max_size=5))
+def test_ticks_change_nothing_that_is_kept(name: str, places: list[int]) -> None:
+    tick = e.ProgressTicked(step=3, phase="rolling_out", done=3, total=8)
+    log = list(LOGS[name])
+    for place in places:
+        log.insert(min(place, len(log)), tick)
+    assert folded(log) == folded(LOGS[name])
+
+
+def test_a_missing_event_is_refused() -> None:
+    log = LOGS["finished"]
+    with pytest.raises(SequenceGap):
+        folded([*log[:10], *log[11:]])
+
+
+def test_unknown_events_are_skipped_but_counted() -> None:
+    state = folded(LOGS["baseline"])
+    seq = state.seq + 1
+    line = f'{{"kind": "moon.risen", "seq": {seq}, "at": 5, "phase": "full"}}'
+    assert state.apply(e.decode(line))
+    assert state.seq == seq
+    assert state.life == "finished"
+
+
+def test_finished_run() -> None:
+    state = folded(LOGS["finished"])
+    assert (state.life, state.done, state.planned) == ("finished", 6, 6)
+    assert [v.step for v in state.validations] == [0, 3, 6]
+    assert [c.step for c in state.checkpoints] == [2, 4, 6]
+    assert state.trajectories == 6 * 3 * 4
+    assert list(state.series["reward/mean"].xs) == [1, 2, 3, 4, 5, 6]
+    assert all(group.summary for group in state.flight.values())
+    assert remaining_seconds(state, state.at) is None
+
+
+def test_failed_run_keeps_its_problem_until_it_is_resumed() -> None:
+    state = folded(LOGS["failed"])
+    assert state.life == "failed"
+    assert state.problem is not None
+    assert state.problem.code == "policy.out_of_memory"
+    assert state.done == 3
+    assert state.step == 4
+    spec = state.spec
+    assert spec is not None
+    state.apply(e.RunStarted(spec=spec, resumed_from=2, seq=state.seq + 1, at=state.at))
+    assert state.life == "running"
+    assert state.problem is None
+    assert state.done == 2
+
+
+def test_resume_rewinds_to_its_checkpoint() -> None:
+    state = folded(LOGS["resumed"])
+    assert state.resumes == [2]
+    assert len(state.restarts) == 1
+    assert state.planned == 8
+    assert [record.step for record in state.steps] == [1, 2, 3, 4, 5]
+    for name, series in state.series.items():
+        assert list(series.xs) == [1, 2, 3, 4, 5], name
+
+
+def test_eta_is_learnt_from_steps_and_counts_validations() -> None:
+    run = Simulation(train=SMALL)
+    run.begin()
+    state = RunState("r").fold(run.made.events)
+    assert remaining_seconds(state, state.at) is None
+    run.step(1)
+    run.step(2)
+    state.fold(run.made.events[state.seq :])
+    usual = step_seconds(state.steps)
+    assert usual is not None
+    assert 100 < usual < 150
+    assert validations_left(state) == 2
+    assert remaining_seconds(state, state.at) == pytest.approx(4 * usual + 2 * 9.0)
+    assert list(usual_phases(state)) == ["rolling_out", "training", "publishing"]
+    list(run.rollouts(3))
+    state.fold(run.made.events[state.seq :])
+    left = remaining_seconds(state, state.at)
+    assert left is not None
+    assert left < 4 * usual + 18 - 70

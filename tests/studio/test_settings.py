@@ -1,0 +1,99 @@
+"""Settings survive restarts, broken files, newer versions and full disks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from studio import keys
+from studio.settings import Settings, SettingsStore, read, settings_path, to_toml, write
+from tests.studio.conftest import Run
+
+
+def test_they_are_where_the_platform_keeps_them(clean_home: Path) -> None:
+    assert settings_path().is_relative_to(clean_home)
+
+
+def test_change_write_read(qapp: Any, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "studio.toml"
+    store = SettingsStore(path)
+    heard: list[Settings] = []
+    store.changed.connect(heard.append)
+    store.update(theme="dark", splitters={"setup/a": [3, 4]})
+    store.update(theme="dark")
+    for number in range(20):
+        store.remember_project(f"/p/{number}")
+    store.forget_project("/p/19")
+    assert read(path) == store.current == heard[-1]
+    assert len(heard) == 22
+    assert store.current.recent_projects[0] == "/p/18"
+    assert [p.name for p in path.parent.iterdir()] == ["studio.toml"]
+    with pytest.raises(ValidationError):
+        store.update(theme="purple")
+
+
+@given(
+    st.builds(
+        Settings,
+        recent_projects=st.lists(st.text(max_size=20), max_size=3),
+        splitters=st.dictionaries(st.text(max_size=9), st.lists(st.integers(0, 9)), max_size=3),
+        engine_python=st.text(max_size=20),
+    )
+)
+def test_toml_round_trip(settings: Settings) -> None:
+    import tomllib
+
+    assert Settings.model_validate(tomllib.loads(to_toml(settings.model_dump()))) == settings
+
+
+def test_what_is_broken_is_its_default(tmp_path: Path) -> None:
+    path = tmp_path / "studio.toml"
+    path.write_text('theme = "purple"\nlast_page = "run"\nfrom_the_future = 1\n')
+    assert read(path) == Settings(last_page="run")
+    path.write_bytes(b"\xff\xfe not toml")
+    assert read(path) == Settings()
+
+
+def test_a_full_disk_is_told(qapp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, settings: Settings) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("studio.settings.write", full)
+    store = SettingsStore(tmp_path / "studio.toml")
+    told: list[str] = []
+    store.write_failed.connect(told.append)
+    store.update(theme="light")
+    assert told
+    assert store.current.theme == "light"
+    assert write is not full
+
+
+def test_no_keyring_is_said_plainly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import keyring
+    import keyring.backends.fail
+
+    monkeypatch.setattr(keyring, "get_keyring", keyring.backends.fail.Keyring)
+
+    async def job() -> None:
+        with pytest.raises(keys.KeyringError) as raised:
+            await keys.get("openai")
+        assert raised.value.problem.code == "keyring.none"
+
+    run(job())
+
+
+def test_a_silent_keyring_has_a_time_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setattr(keys, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(keys, "_answer", lambda question: time.sleep(0.3))
+
+    async def job() -> None:
+        with pytest.raises(keys.KeyringError) as raised:
+            await keys.put("openai", "secret")
+        assert raised.value.problem.code == "keyring.silent"
+
+    run(job())
