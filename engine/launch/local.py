@@ -132,12 +132,12 @@ async def find_or_start(workspace: Path, python: str | None = None) -> Endpoint:
 
 async def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
     assert process.stdout is not None
-    reading = asyncio.to_thread(process.stdout.readline)
-    try:
-        return await asyncio.wait_for(reading, START_TIMEOUT_S)
-    except TimeoutError:
-        process.kill()
-        return b""
+    with process.stdout as said:
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(said.readline), START_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            return b""
 
 
 async def _proves(endpoint: Endpoint) -> bool:

@@ -50,6 +50,8 @@ class Prompt:
     text: str
     asked: list[str]
     parent: Turn | None
+    call: int
+    """Which model call of the rollout this is, from 1."""
 
 
 class Conversation:
@@ -64,7 +66,9 @@ class Conversation:
         self.tools: list[dict[str, Any]] = []
         self.truncated = False
 
-    def prompt(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Prompt:
+    def prompt(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], call: int = 1
+    ) -> Prompt:
         """Turn a request into tokens that extend what is recorded, where they do."""
         asked = [_normal(message) for message in messages]
         shown: list[dict[str, Any]] = []
@@ -83,8 +87,9 @@ class Conversation:
             text = text.replace(SENTINEL.format(number), raw, 1)
         if parent and text.startswith(parent.text):
             known = self._branches[parent.branch].tokens[: parent.length]
-            return Prompt(known + self._chat.encode(text[len(parent.text) :]), text, asked, parent)
-        return Prompt(self._chat.encode(text), text, asked, None)
+            tokens = known + self._chat.encode(text[len(parent.text) :])
+            return Prompt(tokens, text, asked, parent, call)
+        return Prompt(self._chat.encode(text), text, asked, None, call)
 
     def record(
         self,

@@ -72,6 +72,10 @@ class Session:
     def __post_init__(self) -> None:
         self.conversation = Conversation(self.chat)
 
+    def seed_of(self, call: int, index: int) -> int:
+        """For one choice of one call."""
+        return derive(self.seed, "sample", call, index)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -142,7 +146,7 @@ def _admit(session: Session, asked: ChatRequest) -> Prompt:
         )
     tools = [] if asked.tool_choice == "none" else asked.tools or []
     session.conversation.tools = tools or session.conversation.tools
-    prompt = session.conversation.prompt(asked.messages, tools)
+    prompt = session.conversation.prompt(asked.messages, tools, call=session.calls)
     if len(prompt.tokens) >= session.max_context:
         session.conversation.truncated = True
         raise RolloutError.of(
@@ -188,7 +192,8 @@ def _request(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -
     wanted = asked.max_completion_tokens or asked.max_tokens or session.max_tokens
     room = session.max_context - len(prompt.tokens)
     free = session.free
-    own = asked.seed if free and asked.seed is not None else session.seed
+    own = free and asked.seed is not None
+    seed = derive(asked.seed or 0, "sample", index) if own else session.seed_of(prompt.call, index)
     return SampleRequest(
         tokens=prompt.tokens,
         max_tokens=min(wanted, session.max_tokens, room),
@@ -196,7 +201,7 @@ def _request(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -
         if free and asked.temperature is not None
         else session.temperature,
         top_p=asked.top_p if free and asked.top_p is not None else 1.0,
-        seed=derive(own, "sample", session.calls, index),
+        seed=seed,
         top_logprobs=(asked.top_logprobs or 0) if asked.logprobs else 0,
     )
 

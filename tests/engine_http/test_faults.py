@@ -27,7 +27,6 @@ from tests.engine_http.conftest import (
     until,
 )
 
-SLOW = 0.2
 BODY = """
 import asyncio, os, sys, time, threading, subprocess
 import openai
@@ -187,37 +186,61 @@ def test_a_killed_policy_is_restarted_and_nothing_is_lost(engine: Engine, projec
     assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4]
 
 
-KILLS = int(os.environ.get("ATELIER_KILLS", "10"))
+KILLS = int(os.environ.get("ATELIER_KILLS", "12"))
+WORDS = {"studio": "", "engine": "", "policy": "engine.policy.torch", "agent": "host.py"}
 
 
 def test_kill_anything_at_any_moment(workspace: Path, tiny_model: Path) -> None:
-    """SIGKILL engine, policy or agent at random moments until the run is done all the same."""
+    """SIGKILL studio, engine, policy or agent at random moments; the run goes on or resumes."""
     chance = random.Random(7)
     project = make_project(workspace / "letters", tiny_model, AGENT)
     engine = start_engine(workspace)
+    studio = start_studio(workspace)
     run = engine.train(project, **{"train.steps": 4 * KILLS, "train.checkpoint_every": 2})
     acknowledged: dict[int, str] = {}
     for _ in range(KILLS):
         time.sleep(chance.uniform(0.1, 3.0))
         acknowledged |= stored(engine, run.id)
         family = psutil.Process(engine.process.pid).children(recursive=True)
-        victim = chance.choice(["engine", "policy", "agent"])
-        words = {"policy": "engine.policy.torch", "agent": "host.py"}
-        if victim == "engine" or not engine.children(words[victim]):
+        victim = chance.choice(list(WORDS))
+        if victim == "studio":
+            studio.kill()
+            studio.wait()
+            studio = start_studio(workspace)
+        elif victim == "engine" or not engine.children(WORDS[victim]):
+            studio.kill()  # a living one starts the next engine by itself
+            studio.wait()
             engine.kill()
             until(lambda family=family: not any(alive(p) for p in family))  # type: ignore[misc]
             engine = start_engine(workspace)
             engine.call(lambda c: c.project(str(project)))
+            studio = start_studio(workspace)
         else:
-            chance.choice(engine.children(words[victim])).send_signal(signal.SIGKILL)
+            chance.choice(engine.children(WORDS[victim])).send_signal(signal.SIGKILL)
         now = stored(engine, run.id)
         assert acknowledged.items() <= now.items(), "something acknowledged is lost"
         if engine.call(lambda c: c.run(run.id)).state in ("stopped", "failed"):
             engine.call(lambda c: c.command(run.id, Command(action="resume")))
-    engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
-    steps = [e.step for e in engine.wait(run) if isinstance(e, StepFinished)]
+    studio.kill()
+    studio.wait()
+    if engine.call(lambda c: c.run(run.id)).state == "running":
+        engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
+    events = engine.wait(run)
+    steps = [e.step for e in events if isinstance(e, StepFinished)]
     assert steps == sorted(set(steps))
+    assert [e.seq for e in events] == list(range(1, len(events) + 1))
     stop_engine(engine)
+
+
+def start_studio(workspace: Path) -> "subprocess.Popen[bytes]":
+    """A real window on the workspace, offscreen."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "studio", "--workspace", str(workspace)],
+        cwd=ROOT,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def stored(engine: Engine, run_id: str) -> dict[int, str]:

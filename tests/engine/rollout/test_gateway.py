@@ -1,0 +1,189 @@
+"""The endpoint as its users see it: the real openai client over real HTTP, a scripted policy."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from engine.models import check_folder
+from engine.policy.base import SampledToken, SampleRequest
+from engine.rollout.chat import ChatFormat
+from engine.rollout.gateway import Gateway, Session
+
+END = 2
+TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
+ASK: Any = [{"role": "user", "content": "Where is Ada?"}]
+
+
+class Script:
+    """A policy that says what it is told to, token by token, and remembers what it was asked."""
+
+    def __init__(self, chat: ChatFormat) -> None:
+        self.chat = chat
+        self.says = "In the garden."
+        self.asked: list[SampleRequest] = []
+        self.version = 0
+
+    async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+        self.asked.append(request)
+        for token in [*self.chat.encode(self.says), END][: request.max_tokens]:
+            await asyncio.sleep(0)
+            yield [SampledToken(token, -0.25, [(token, -0.25)] * request.top_logprobs)]
+
+
+class Served:
+    """A gateway on a loopback port, with one open session."""
+
+    def __init__(self, chat: ChatFormat) -> None:
+        self.policy = Script(chat)
+        self.gateway = Gateway()
+        self.session = self.open()
+        self.key = self.gateway.open(self.session)
+        self.client = openai.OpenAI(
+            base_url=f"http://127.0.0.1:{self._serve()}/v1", api_key=self.key, max_retries=0
+        )
+
+    def open(self, **changes: Any) -> Session:
+        settings: dict[str, Any] = {
+            "chat": self.policy.chat, "policy": self.policy, "seed": 7, "temperature": 1.0,
+            "free": False, "max_tokens": 200, "max_context": 400, "max_turns": 8,
+        }  # fmt: skip
+        return Session(**{**settings, **changes})
+
+    def ask(self, **options: Any) -> Any:
+        return self.client.chat.completions.create(model="policy", **{"messages": ASK, **options})
+
+    def close(self) -> None:
+        self.client.close()
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _serve(self) -> int:
+        listening = socket.create_server(("127.0.0.1", 0))
+        app = Starlette(routes=self.gateway.routes())
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]})
+        self._thread.start()
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture
+def served(tiny_model: Path) -> Iterator[Served]:
+    served = Served(ChatFormat(check_folder(tiny_model, "tiny")))
+    yield served
+    served.close()
+
+
+def test_an_answer_with_usage_and_logprobs(served: Served) -> None:
+    answer = served.ask(logprobs=True, top_logprobs=2)
+    (choice,) = answer.choices
+    assert choice.message.content == "In the garden."
+    assert choice.finish_reason == "stop"
+    assert answer.usage.completion_tokens == len("In the garden.") + 1
+    assert len(choice.logprobs.content) == answer.usage.completion_tokens
+    assert len(choice.logprobs.content[0].top_logprobs) == 2
+    assert served.session.conversation.branches()[0].sampled == answer.usage.completion_tokens
+
+
+def test_limits_cut_and_say_so(served: Served) -> None:
+    answer = served.ask(max_completion_tokens=4)
+    assert answer.choices[0].message.content == "In t"
+    assert answer.choices[0].finish_reason == "length"
+    assert served.session.conversation.truncated
+
+
+def test_stop_strings_cut_the_text_and_end_the_sampling(served: Served) -> None:
+    answer = served.ask(stop=[" gard", "zzz"])
+    assert answer.choices[0].message.content == "In the"
+    assert answer.choices[0].finish_reason == "stop"
+    assert served.session.conversation.branches()[0].sampled == len("In the gard")
+
+
+def test_several_answers_are_branches_with_their_own_seeds(served: Served) -> None:
+    answer = served.ask(n=3)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert len({request.seed for request in served.policy.asked}) == 3
+    assert len(served.session.conversation.branches()) == 3
+
+
+def test_streaming_gives_the_same_text(served: Served) -> None:
+    served.policy.says = "Ja – im Gärtchen 🙂."
+    said, finish = "", None
+    for chunk in served.ask(stream=True):
+        said += chunk.choices[0].delta.content or ""
+        finish = chunk.choices[0].finish_reason or finish
+    assert said == "Ja – im Gärtchen 🙂."
+    assert finish == "stop"
+
+
+def test_streaming_never_shows_what_a_stop_string_cuts(served: Served) -> None:
+    chunks = served.ask(stream=True, stop="garden")
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == "In the "
+
+
+def test_tool_calls_there_and_back_stay_one_branch(served: Served) -> None:
+    served.policy.says = '<tool_call>\n{"name": "find", "arguments": {"q": "Ada"}}\n</tool_call>'
+    first = served.ask(tools=[TOOL]).choices[0]
+    assert first.finish_reason == "tool_calls"
+    call = first.message.tool_calls[0]
+    assert json.loads(call.function.arguments) == {"q": "Ada"}
+    result = {"role": "tool", "tool_call_id": call.id, "content": "garden"}
+    served.policy.says = "In the garden."
+    served.ask(tools=[TOOL], messages=[*ASK, first.message.model_dump(), result])
+    (branch,) = served.session.conversation.branches()
+    assert len(branch.spans) == 2
+    assert served.session.conversation.messages[-1]["content"] == "In the garden."
+
+
+def test_a_streamed_tool_call_comes_whole(served: Served) -> None:
+    served.policy.says = '<tool_call>{"name": "find", "arguments": {}}</tool_call>'
+    chunks = [c.choices[0] for c in served.ask(tools=[TOOL], stream=True)]
+    calls = [c.delta.tool_calls for c in chunks if c.delta.tool_calls]
+    assert calls[0][0].function.name == "find"
+    assert chunks[-1].finish_reason == "tool_calls"
+
+
+def test_training_samples_from_the_policy_whatever_the_agent_asks(served: Served) -> None:
+    served.ask(temperature=0, top_p=0.1, seed=5)
+    assert (served.policy.asked[0].temperature, served.policy.asked[0].top_p) == (1.0, 1.0)
+    free = served.gateway.open(served.open(free=True))
+    served.client.api_key = free
+    served.ask(temperature=0, top_p=0.1, seed=5)
+    served.ask(temperature=0, top_p=0.1, seed=5)
+    asked = served.policy.asked[1]
+    assert (asked.temperature, asked.top_p) == (0, 0.1)
+    assert asked.seed == served.policy.asked[2].seed
+
+
+def test_too_many_turns_and_a_full_context_are_the_agents_to_handle(served: Served) -> None:
+    long = [{"role": "user", "content": "x" * 500}]
+    with pytest.raises(openai.BadRequestError, match=r"model\.max_context is 400"):
+        served.ask(messages=long)
+    for _ in range(7):
+        served.ask()
+    with pytest.raises(openai.BadRequestError, match="8 model calls"):
+        served.ask()
+    assert served.session.failure is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": []},
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        {"temperature": 9},
+        {"n": 0},
+    ],
+)
+def test_nonsense_is_a_400_with_words(served: Served, body: dict[str, Any]) -> None:
+    with pytest.raises(openai.BadRequestError) as raised:
+        served.ask(**body)
+    assert len(str(raised.value)) > 20
