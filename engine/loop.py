@@ -64,6 +64,8 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
             step += 1
             clock = Clock()
             chosen = choose(scenarios, run.config.train.seed, step, run.config.train.groups)
+            if step not in history:
+                await announce_step(run, step, chosen)
             groups = await roll_out_step(run, stage, step, chosen, clock)
             learned = await learn(run, policy, groups, step, clock)
             metrics = describe(groups, learned, clock)
@@ -199,15 +201,19 @@ def choose(scenarios: list[Scenario], seed: int, step: int, count: int) -> list[
     return chosen
 
 
-async def roll_out_step(
-    run: Run, stage: Stage, step: int, chosen: list[Scenario], clock: "Clock"
-) -> list[list[Trajectory]]:
+async def announce_step(run: Run, step: int, chosen: list[Scenario]) -> None:
     size = run.config.train.group_size
     planned = [
         PlannedGroup(group=number, scenario_id=s.id, title=s.title, size=size)
         for number, s in enumerate(chosen)
     ]
     await run.say(StepStarted(step=step, groups=planned))
+
+
+async def roll_out_step(
+    run: Run, stage: Stage, step: int, chosen: list[Scenario], clock: "Clock"
+) -> list[list[Trajectory]]:
+    size = run.config.train.group_size
     async with clock.phase(run, step, "rolling_out"):
         return await roll_out_groups(run, stage, "train", step, chosen, size)
 

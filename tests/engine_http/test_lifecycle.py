@@ -13,10 +13,12 @@ from engine.protocol.events import (
     RunFinished,
     RunStopped,
     StepFinished,
+    StepStarted,
     TrajectoryRecorded,
     ValidationFinished,
 )
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.run import is_locked
 from engine.server.library import summarise
 from tests.engine_http.conftest import Engine, until
 
@@ -143,6 +145,7 @@ def test_replaying_stored_trajectories_gives_the_same_bytes(
     engine.wait(run)
     last = Path("checkpoints/step-000005/adapter/adapter_model.safetensors")
     straight = (Path(run.path) / last).read_bytes()
+    until(lambda: not is_locked(Path(run.path)))
     db = apsw.Connection(str(Path(run.path) / "run.db"))
     db.execute("DELETE FROM checkpoints WHERE step > 2")
     db.execute("DELETE FROM events WHERE kind = 'run.finished'")
@@ -151,8 +154,9 @@ def test_replaying_stored_trajectories_gives_the_same_bytes(
     for name in ("step-000004", "step-000005"):
         shutil.rmtree(Path(run.path) / "checkpoints" / name)
     engine.call(lambda c: c.command(run.id, Command(action="resume")))
-    engine.wait(run)
+    events = engine.wait(run)
     assert (Path(run.path) / last).read_bytes() == straight
+    assert [e.step for e in events if isinstance(e, StepStarted)] == [1, 2, 3, 4, 5]
     assert engine.call(lambda c: c.run(run.id)).trajectories == rows
 
 
