@@ -213,7 +213,14 @@ class StepStrip(KeyboardFocus, QWidget):
     def _paint_marks(self, painter: QPainter, slot: Slot, steps: set[int]) -> None:
         x, y = slot.x + slot.width / 2, _TOP + _CELL + 7
         painter.setPen(Qt.PenStyle.NoPen)
-        if self._marks.get("validation", frozenset()) & steps:
+        validated = bool(self._marks.get("validation", frozenset()) & steps)
+        kept = bool(self._marks.get("checkpoint", frozenset()) & steps)
+        if kept:
+            bar = x - 10 if validated else x - 3  # beside the diamond, where both belong to a step
+            painter.setBrush(theme().color("accent"))
+            painter.drawRoundedRect(QRectF(bar, y - 1.5, 6, 3), 1, 1)
+        if validated:
+            x = x + 2 if kept else x
             painter.setBrush(theme().color("text"))
             diamond = [
                 QPointF(x, y - 3),
@@ -222,9 +229,6 @@ class StepStrip(KeyboardFocus, QWidget):
                 QPointF(x - 3, y),
             ]
             painter.drawPolygon(QPolygonF(diamond))
-        elif self._marks.get("checkpoint", frozenset()) & steps:
-            painter.setBrush(theme().color("accent"))
-            painter.drawRoundedRect(QRectF(x - 3, y - 1.5, 6, 3), 1, 1)
         if self._marks.get("branch", frozenset()) & steps:
             paint.icon(painter, QPointF(x + 4, y - 5), "git-branch", "muted", 10)
 
