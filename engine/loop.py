@@ -165,6 +165,7 @@ async def warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> None:
             run.tick(0, "warming_up", done, total, f"epoch {epoch + 1} of {warmup.epochs}")
         losses.append(weighted / tokens)
     policy.on_progress = quiet
+    await policy.optim_reset()
     seconds = time.monotonic() - begun
     await run.say(WarmupFinished(examples=len(items), losses=losses, seconds=seconds))
 

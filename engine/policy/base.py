@@ -100,6 +100,10 @@ class Policy(Protocol):
         """Clip, update, clear. Returns `grad_norm`."""
         ...
 
+    async def optim_reset(self) -> None:
+        """Forget the optimizer's moments: a new objective starts without those of the old one."""
+        ...
+
     async def publish(self, version: int) -> dict[str, float]:
         """Make the trained adapter what `sample` uses, verified on a probe (`publish_gap`)."""
         ...

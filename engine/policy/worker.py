@@ -29,7 +29,11 @@ class TorchPolicy:
     @classmethod
     async def start(cls, log: Path, base_name: str) -> "TorchPolicy":
         argv = [sys.executable, "-m", "engine.policy.torch.serve"]
-        environment = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        environment = {
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads starve agents, engine and studio
+        }
         root = Path(__file__).parents[2]
         child = await Child.spawn("policy", argv, cwd=root, log=log, environment=environment)
         return cls(child, base_name)
@@ -55,6 +59,9 @@ class TorchPolicy:
 
     async def optim_step(self, lr: float) -> dict[str, float]:
         return await self._child.ask("optim_step", lr=lr)
+
+    async def optim_reset(self) -> None:
+        await self._child.ask("optim_reset")
 
     async def publish(self, version: int) -> dict[str, float]:
         answer = await self._child.ask("publish")

@@ -167,7 +167,7 @@ class TrainConfig(Section):
     """Attempts per validation scenario."""
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
     """Steps between checkpoints; the last step is always kept."""
-    batch_tokens: Annotated[int, Field(ge=64)] = 8192
+    batch_tokens: Annotated[int, Field(ge=64)] = 2048
     """Tokens that go through the trainer at once; smaller needs less memory, same result."""
     algorithm: Algorithm = Algorithm()
     """The update rule."""

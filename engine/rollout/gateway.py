@@ -218,8 +218,9 @@ def _close(
     ids = [token.token for token in sampled]
     spoken = ids[:-1] if ids and chat.is_special(ids[-1]) else ids
     raw = chat.decode(spoken)
-    cuts = [raw.index(stop) for stop in asked.stops if stop in raw]
-    completion = read_completion(raw[: min(cuts)] if cuts else raw, tools)
+    said = chat.decode([token for token in spoken if not chat.is_special(token)])
+    cuts = [said.index(stop) for stop in asked.stops if stop in said]
+    completion = read_completion(said[: min(cuts)] if cuts else said, tools)
     session.conversation.truncated |= finish == "length"
     message = session.conversation.record(prompt, asked.messages, sampled, raw, completion)
     if completion.tool_calls:

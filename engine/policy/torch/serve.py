@@ -114,6 +114,11 @@ class PolicyServer:
         self._loaded()
         return {"grad_norm": self._optimizer.step(message["lr"])}
 
+    def _op_optim_reset(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        spec = self._spec
+        self._optimizer = AdapterOptimizer(self._loaded().adapter, spec.lr, spec.max_grad_norm)
+        return {}
+
     def _op_publish(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model = self._loaded()
         gap = model.publish_gap()

@@ -93,6 +93,15 @@ def test_an_answer_with_usage_and_logprobs(served: Served) -> None:
     assert served.session.conversation.branches()[0].sampled == answer.usage.completion_tokens
 
 
+def test_control_tokens_are_trained_and_not_said(served: Served) -> None:
+    served.policy.says = "down<|im_start|>"
+    answer = served.ask()
+    assert answer.choices[0].message.content == "down"
+    assert served.session.conversation.branches()[0].sampled == len("down") + 2
+    served.ask(messages=[*ASK, answer.choices[0].message.model_dump(), *ASK])
+    assert len(served.session.conversation.branches()) == 1
+
+
 def test_limits_cut_and_say_so(served: Served) -> None:
     answer = served.ask(max_completion_tokens=4)
     assert answer.choices[0].message.content == "In t"

@@ -1,0 +1,200 @@
+"""The sample game_2048: honest rules, an agent that plays them, scenarios that stay apart."""
+
+import asyncio
+import importlib.util
+import json
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "resources" / "samples" / "game_2048"
+
+
+def module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec
+    assert spec.loader
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def game() -> ModuleType:
+    return module("agent")
+
+
+@pytest.fixture
+def maker(game: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setitem(sys.modules, "agent", game)
+    return module("make_data")
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / name).read_text().splitlines()]
+
+
+# The rules
+
+
+@pytest.mark.parametrize(
+    ("line", "after", "points"),
+    [
+        ([0, 0, 0], [0, 0, 0], 0),
+        ([0, 2, 0], [2, 0, 0], 0),
+        ([2, 0, 2], [4, 0, 0], 4),
+        ([2, 2, 2], [4, 2, 0], 4),
+        ([2, 2, 4], [4, 4, 0], 4),
+        ([2, 2, 4, 4], [4, 8, 0, 0], 12),
+        ([4, 2, 2], [4, 4, 0], 4),
+    ],
+)
+def test_tiles_merge_once_a_move(
+    game: ModuleType, line: list[int], after: list[int], points: int
+) -> None:
+    assert game.merge(line) == (after, points)
+
+
+def test_slides_in_four_directions(game: ModuleType) -> None:
+    board = [[2, 0, 2], [0, 4, 0], [2, 4, 0]]
+    assert game.slide(board, "left") == ([[4, 0, 0], [4, 0, 0], [2, 4, 0]], 4)
+    assert game.slide(board, "right") == ([[0, 0, 4], [0, 0, 4], [0, 2, 4]], 4)
+    assert game.slide(board, "up") == ([[4, 8, 2], [0, 0, 0], [0, 0, 0]], 12)
+    assert game.slide(board, "down") == ([[0, 0, 0], [0, 0, 0], [4, 8, 2]], 12)
+
+
+def test_a_tile_appears_after_a_move_and_only_then(game: ModuleType) -> None:
+    board = [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert game.play(board, "left", 7, 0) == (board, 0, False)
+    assert game.play(board, "jump", 7, 0) == (board, 0, False)
+    new, points, moved = game.play(board, "right", 7, 0)
+    assert (points, moved, new[0][2]) == (0, True, 2)
+    assert sorted(tile for row in new for tile in row)[-2:] in ([2, 2], [2, 4])
+    assert game.play(board, "right", 7, 0) == (new, points, moved)
+    assert board == [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
+
+
+def test_one_tile_in_ten_is_a_four(game: ModuleType) -> None:
+    luck = random.Random(0)
+    drawn = [max(max(row) for row in game.spawn([[0, 0], [0, 0]], luck)) for _ in range(2000)]
+    assert set(drawn) == {2, 4}
+    assert 140 < drawn.count(4) < 260
+
+
+def test_a_cell_is_one_digit(game: ModuleType) -> None:
+    assert game.show([[0, 2, 4], [8, 16, 0], [0, 0, 512]]) == "012\n340\n009"
+
+
+# The data
+
+
+def test_scenarios_are_apart_and_the_best_score_is_right(
+    game: ModuleType, maker: ModuleType
+) -> None:
+    train, held_out = lines("scenarios/train.jsonl"), lines("scenarios/validation.jsonl")
+    assert len(train) >= 64
+    assert len(held_out) >= 48
+    everyone = train + held_out
+    assert len({json.dumps(scenario["board"]) for scenario in everyone}) == len(everyone)
+    assert len({scenario["id"] for scenario in everyone}) == len(everyone)
+    shown = {line["messages"][1]["content"] for line in lines("demonstrations.jsonl")}
+    assert shown.isdisjoint(game.show(scenario["board"]) for scenario in everyone)
+    for scenario in everyone[::16]:
+        assert maker.best_score(scenario["board"], scenario["seed"], 0) == scenario["best"]
+
+
+def test_the_data_is_what_the_script_writes(
+    maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maker, "HERE", tmp_path)
+    maker.main()
+    for name in ("scenarios/train.jsonl", "scenarios/validation.jsonl", "demonstrations.jsonl"):
+        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+# The agent
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Chat completions from a list of words; keeps what was asked."""
+
+    words: list[str]
+    asked: list[list[dict[str, str]]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append(body["messages"])
+        message = {"role": "assistant", "content": self.words[len(self.asked) - 1]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        answer = {"id": "x", "object": "chat.completion", "created": 0, "model": "policy"}
+        data = json.dumps({**answer, "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def scripted() -> Iterator[tuple[type[Scripted], SimpleNamespace]]:
+    class Model(Scripted):
+        words, asked = [], []
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    yield Model, SimpleNamespace(base_url=address, api_key="key", name="policy")
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_agent_plays_a_game(
+    game: ModuleType, scripted: tuple[type[Scripted], SimpleNamespace]
+) -> None:
+    model, address = scripted
+    model.words = ["left", "Hello!", " Right\n", "right"]
+    scenario = {"board": [[2, 2, 4], [0, 0, 0], [0, 0, 0]], "seed": 3, "moves": 4, "best": 16}
+    result = asyncio.run(game.rollout(scenario, address))
+
+    board, score, legal = scenario["board"], 0, 0
+    for turn, move in enumerate(["left", "hello!", "right", "right"]):
+        board, points, moved = game.play(board, move, 3, turn)
+        score, legal = score + points, legal + moved
+    assert score >= 12
+    assert result["reward"] == score / 16
+    assert result["metrics"] == {"score": score, "legal_moves": legal / 4}
+    assert [len(messages) for messages in model.asked] == [2, 4, 6, 8]
+    assert model.asked[-1][1]["content"] == "112\n000\n000"
+    assert model.asked[-1][4]["content"] == "Hello!"
+    assert model.asked[-1][3]["content"] == model.asked[-1][5]["content"]
+
+
+def test_a_perfect_game_is_worth_one(
+    game: ModuleType, maker: ModuleType, scripted: tuple[type[Scripted], SimpleNamespace]
+) -> None:
+    model, address = scripted
+    scenario = lines("scenarios/validation.jsonl")[0]
+    board = scenario["board"]
+    for turn in range(scenario["moves"]):
+        results = {move: game.play(board, move, scenario["seed"], turn) for move in game.MOVES}
+        move = max(
+            (m for m in results if results[m][2]),
+            key=lambda m: (
+                results[m][1] + maker.best_score(results[m][0], scenario["seed"], turn + 1)
+            ),
+        )
+        model.words.append(move)
+        board = results[move][0]
+    assert asyncio.run(game.rollout(scenario, address))["reward"] == 1.0
