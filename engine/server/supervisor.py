@@ -138,6 +138,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """End all runs after what is acknowledged; they can be resumed."""
+        await self._settle()
         tasks = [living.task for living in self._living.values()]
         for task in tasks:
             task.cancel(self.stop_reason)
