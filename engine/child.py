@@ -219,12 +219,13 @@ def end_processes(processes: list[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=5)
 
 
-def reap_orphans(known: set[int]) -> int:
-    """Kill adopted grandchildren: direct children that we did not start. Returns their number."""
-    ours = psutil.Process().children()
-    strays = [child for child in ours if child.pid not in known]
-    family = [f for stray in strays for f in [stray, *_descendants(stray.pid)]]
-    end_processes(family)
+def reap_orphans() -> int:
+    """Kill the grandchildren that came back to us, to be called while no child of ours is left.
+
+    Returns how many children there were.
+    """
+    strays = psutil.Process().children(recursive=True)
+    end_processes(strays)
     return len(strays)
 
 

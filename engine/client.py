@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from engine.protocol.config import ProjectConfig
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.problems import LaunchError, Problem, Refused
 from engine.protocol.records import (
@@ -109,9 +108,6 @@ class EngineClient:
         """What would be wrong with these dotted values; nothing is written."""
         response = await self._send("POST", "/config/check", json={"values": values})
         return TypeAdapter(list[Problem]).validate_json(response.content)
-
-    async def config_schema(self) -> dict[str, Any]:
-        return ProjectConfig.model_json_schema()
 
     async def scenarios(
         self, path: str, split: Split, offset: int = 0, limit: int = 200

@@ -5,7 +5,7 @@ data it speaks of. `ProgressTicked` has none and is never stored. Unknown kinds 
 skipped, so an old studio reads a new run.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -245,7 +245,3 @@ def decode(line: str | bytes) -> Event | UnknownEvent:
         if event.kind in _KINDS:
             raise
         return event
-
-
-def event_schema() -> dict[str, Any]:
-    return _ADAPTER.json_schema()

@@ -66,9 +66,6 @@ class AgentPool:
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.child.close() for worker in workers))
 
-    def pids(self) -> list[int]:
-        return [worker.child.pid for worker in self._workers]
-
     async def run(self, attempt: Attempt) -> AgentResult:
         """Raises RolloutError: the attempt has no result, and says why."""
         async with self._places:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine import __version__, loop
-from engine.child import ChildDied
+from engine.child import ChildDied, reap_orphans
 from engine.hardware import device_words, free_disk, step_disk_need
 from engine.identity import run_name, ulid
 from engine.launch.local import runtime_dir
@@ -132,10 +132,6 @@ class Supervisor:
         state = "stopping" if stopping else summary.state
         return summary.model_copy(update={"state": state, "steps": orders.steps})
 
-    def open_run(self, run_id: str) -> Run | None:
-        living = self._living.get(run_id)
-        return living.run if living else None
-
     async def close(self) -> None:
         """End all runs after what is acknowledged; they can be resumed."""
         await self._settle()
@@ -248,6 +244,8 @@ class Supervisor:
             yield policy, Stage(run.config, chat, policy, self._gateway, base_url, pool)
         finally:
             await asyncio.shield(asyncio.gather(pool.close(), policy.close()))
+            # One run at a time: whatever child is left now was orphaned by a worker that died.
+            await asyncio.to_thread(reap_orphans)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import re
 import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from engine.protocol.events import Event, UnknownEvent, decode
@@ -51,9 +50,6 @@ class RunReader:
         marks = ", ".join("?" * len(kinds))
         sql = f"SELECT body FROM events WHERE kind IN ({marks}) ORDER BY seq"
         return [decode(str(row[0])) for row in self._rows(sql, kinds)]
-
-    def last_seq(self) -> int:
-        return int(self._value("SELECT coalesce(max(seq), 0) FROM events"))
 
     def counts(self) -> tuple[int, int]:
         """(trajectories, of them unscored)."""
@@ -122,18 +118,6 @@ class RunReader:
         if not rows:
             raise Refused.of("run.no_trajectory", f"There is no trajectory {trajectory_id}.")
         return _trajectory(*rows[0])
-
-    def all_trajectories(self) -> Iterator[Trajectory]:
-        """Every trajectory in order of arrival, a page at a time."""
-        number = 0
-        sql = (
-            "SELECT number, body, advantage FROM trajectories "
-            "WHERE number > ? ORDER BY number LIMIT 100"
-        )
-        while rows := self._rows(sql, (number,)):
-            for row in rows:
-                yield _trajectory(*row[1:])
-            number = int(str(rows[-1][0]))
 
     def checkpoints(self) -> list[Checkpoint]:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())

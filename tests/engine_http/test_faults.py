@@ -80,11 +80,12 @@ def test_a_failing_attempt_is_unscored_and_blamed(
     assert page.total == len(failed)
 
 
+@pytest.mark.parametrize("then", ["pass", "os.kill(os.getpid(), 9)"])
 def test_what_the_agent_starts_does_not_outlive_it(
-    workspace: Path, tiny_model: Path, engine: Engine
+    workspace: Path, tiny_model: Path, engine: Engine, then: str
 ) -> None:
     shell = "setsid sleep 987 & exec sleep 987"
-    fault = f"subprocess.Popen(['sh', '-c', {shell!r}], start_new_session=True)"
+    fault = f"subprocess.Popen(['sh', '-c', {shell!r}], start_new_session=True); {then}"
     project = make_project(workspace / "forks", tiny_model, BODY.format(fault=fault))
     run = engine.train(project, **{"train.steps": 1})
     engine.wait(run)
