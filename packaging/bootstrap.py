@@ -114,7 +114,8 @@ def command_test(arguments: argparse.Namespace) -> int:
         ]
     )
     failed = []
-    for check in [*checks, ["pytest", *chosen]]:
+    everything = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "worksteal"]
+    for check in [*checks, ["pytest", *(chosen or everything)]]:
         say(f"$ {' '.join(check)}")
         program = str(BIN / check[0])
         if subprocess.call(

@@ -84,18 +84,20 @@ def test_a_failing_attempt_is_unscored_and_blamed(
 def test_what_the_agent_starts_does_not_outlive_it(
     workspace: Path, tiny_model: Path, engine: Engine, then: str
 ) -> None:
-    shell = "setsid sleep 987 & exec sleep 987"
-    fault = f"subprocess.Popen(['sh', '-c', {shell!r}], start_new_session=True); {then}"
+    marker = workspace / "started"
+    shell = f"setsid sleep 987 & echo started >>{marker}; exec sleep 987"
+    fault = f"""subprocess.Popen(["sh", "-c", {shell!r}], start_new_session=True)
+        while not os.path.exists({str(marker)!r}): time.sleep(0.01)
+        {then}"""
     project = make_project(workspace / "forks", tiny_model, BODY.format(fault=fault))
-    run = engine.train(project, **{"train.steps": 1})
+    run = engine.train(project, **{"train.steps": 3})
     engine.wait(run)
-
-    def sleepers() -> list[psutil.Process]:
-        return [
-            p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]
-        ]
-
+    assert marker.read_text().startswith("started")
     until(lambda: not sleepers())
+
+
+def sleepers() -> list[psutil.Process]:
+    return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]]
 
 
 def test_a_command_agent_in_another_language(
