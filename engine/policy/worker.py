@@ -32,7 +32,7 @@ class TorchPolicy:
         environment = {
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
-            "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads starve agents, engine and studio
+            "GOMP_SPINCOUNT": "2000",  # for ever starves agents and engine, never halves the speed
         }
         root = Path(__file__).parents[2]
         child = await Child.spawn("policy", argv, cwd=root, log=log, environment=environment)

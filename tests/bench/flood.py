@@ -34,12 +34,12 @@ async def flood(seconds: float, rate: int, app, folder: Path) -> None:  # type: 
         watch = StallWatch()
         watch.start()
         begun = time.monotonic()
-        flood = engine.flood(simulation.run_id, rate, seconds)
+        flood = engine.flood(simulation.made.spec.id, rate, seconds)
         await asyncio.sleep(seconds + 0.5)
         worst = watch.stop()
         flood.join()
         state = studio.session.run.state
-        sent = len(engine.runs[simulation.run_id].events)
+        sent = len(engine.runs[simulation.made.spec.id].events)
         await wait_for(lambda: state.seq == sent, 30)
         taken = time.monotonic() - begun
     engine.stop()

@@ -11,6 +11,9 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
 from engine.policy.base import PolicySpec
+from engine.policy.torch import attention
+from engine.policy.torch.adapter import LoraLinear
+from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.loss import SelectedLogProb
 from engine.protocol.config import ModelConfig
 from engine.protocol.problems import ModelError
@@ -54,11 +57,6 @@ class LoraModel:
         self.eos_tokens = _eos_tokens(base)
 
     @property
-    def sampler(self) -> PreTrainedModel:
-        """The model as `Sampler` calls it: with the adapter, without gradients."""
-        return self.trained.get_base_model()  # type: ignore[return-value]
-
-    @property
     def adapter(self) -> dict[str, nn.Parameter]:
         return {n: p for n, p in self.trained.named_parameters() if p.requires_grad}
 
@@ -70,6 +68,17 @@ class LoraModel:
         base = self.trained.get_base_model()
         return base.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state
 
+    def extend(self, plan: ExtensionPlan) -> Tensor:
+        """Final hidden states [S, H] of a plan's tokens; their keys and values join its cache."""
+        decoder = self.trained.get_base_model().get_decoder()
+        return decoder(
+            input_ids=plan.tokens_1S, position_ids=plan.positions_1S, use_cache=False, plan=plan
+        ).last_hidden_state[0]
+
+    def logits(self, hidden_BH: Tensor) -> Tensor:
+        """[B, vocabulary]."""
+        return self.trained.get_base_model().get_output_embeddings()(hidden_BH)
+
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
@@ -79,19 +88,29 @@ class LoraModel:
 
     @torch.inference_mode()
     def publish_gap(self) -> float:
-        """Mean |Δ log-prob| between the trainer's scoring and cached decoding of a fixed probe."""
+        """Mean |Δ log-prob| of a fixed probe between the trainer's scoring and the sampler's way:
+        pieces that extend a cache, and a last token alone."""
         generator = torch.Generator().manual_seed(0)
-        vocabulary = self.sampler.config.get_text_config().vocab_size
-        probe_BT = torch.randint(vocabulary, (1, PROBE_TOKENS), generator=generator).to(self.device)
+        vocabulary = self.trained.config.get_text_config().vocab_size
+        probe = torch.randint(vocabulary, (PROBE_TOKENS,), generator=generator).tolist()
         half = PROBE_TOKENS // 2
-        prefix = self.sampler(input_ids=probe_BT[:, :half], use_cache=True)
-        rest = self.sampler(input_ids=probe_BT[:, half:], past_key_values=prefix.past_key_values)
-        decoded_TV = rest.logits[0, :-1].float().log_softmax(-1)
-        targets_T = probe_BT[0, half + 1 :]
-        decoded_T = decoded_TV.gather(-1, targets_T[:, None]).squeeze(-1)
-        hidden_TH = self.hidden(probe_BT)[0, half:-1]
-        scored_T, _ = self.selected_logprobs(hidden_TH, targets_T, 1.0)
-        return (decoded_T - scored_T).abs().mean().item()
+        cache = KeyValueCache(most_slots=1, budget_tokens=PROBE_TOKENS)
+        found = cache.acquire(probe, PROBE_TOKENS)
+        assert found is not None
+        slot, _ = found
+        hidden = []
+        for piece in (probe[:half], probe[half:-2], probe[-2:-1]):
+            plan = ExtensionPlan(cache, [Extension(slot, piece)], self.device)
+            hidden.append(self.extend(plan))
+            slot.tokens += piece
+        targets_T = torch.tensor(probe[half + 1 :], device=self.device)
+        sampled_TH = torch.cat(hidden)[half:]
+        scored_TH = self.hidden(torch.tensor([probe], device=self.device))[0, half:-1]
+        sampled_T, scored_T = (
+            self.selected_logprobs(hidden_TH, targets_T, 1.0)[0]
+            for hidden_TH in (sampled_TH, scored_TH)
+        )
+        return (sampled_T - scored_T).abs().mean().item()
 
     def save_adapter(self, folder: Path, base_name: str) -> None:
         """A plain PEFT folder, loadable by peft, transformers and vLLM."""
@@ -155,7 +174,7 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
-            attn_implementation="sdpa",
+            attn_implementation=attention.NAME,
         ).eval()
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError.of(
@@ -180,13 +199,15 @@ def _refuse_unusual_head(model: PreTrainedModel) -> None:
 
 
 def _lora_config(model: ModelConfig) -> LoraConfig:
-    return LoraConfig(
+    config = LoraConfig(
         r=model.rank,
         lora_alpha=model.alpha,  # type: ignore[arg-type]
         lora_dropout=0.0,
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
+    config._register_custom_module({nn.Linear: LoraLinear})
+    return config
 
 
 def _eos_tokens(model: PreTrainedModel) -> list[int]:

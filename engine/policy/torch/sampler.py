@@ -1,9 +1,11 @@
-"""Batched sampling with exact token ids and log-probabilities.
+"""Continuous batching with exact token ids and log-probabilities.
 
-Requests that arrive together form a *cohort*: one prefill (each distinct prompt once, so a group
-shares its prompt), then one decode step after another; finished rows leave. Cohorts take turns, so
-a late request waits for nobody's last token. Every request has its own random stream, whatever it
-is batched with.
+Every step runs one forward pass over whatever there is to do: one more token of every running
+sequence and the prompts of those that join. A sequence keeps its keys and values after its end, so
+the next turn of a conversation computes only what is new, and siblings compute their prompt once.
+Finished rows leave at once; an agent that waits for a tool holds nobody up. Every request has its
+own random stream, whatever it is batched with: in float32 its tokens are the same alone and in any
+batch (ties of the logits within rounding aside); bfloat16 rounds differently in other batches.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,13 +13,17 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
 
 from engine.policy.base import SampledToken, SampleRequest
+from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache, Slot, shared
+from engine.policy.torch.model import LoraModel
 
 MAX_ROWS = 64
-COMPACT_SHARE = 0.75
-"""A cohort drops its finished rows when fewer than this share of its rows is alive."""
+MOST_SLOTS = 128
+PREFILL_TOKENS = 2048
+"""Most prompt tokens of one forward pass; at least one prompt joins, however long."""
+WORTH_WAITING = 16
+"""A prompt that shares this many tokens with one being computed waits a step and copies them."""
 
 Deliver = Callable[[int, SampledToken, str | None], None]
 """(request number, token, finish reason or None)."""
@@ -29,8 +35,10 @@ class Row:
     request: SampleRequest
     stops: frozenset[int]
     generator: torch.Generator = field(init=False)
+    slot: Slot | None = None
+    pending: list[int] = field(default_factory=list)
+    """Tokens that the next forward pass takes in."""
     produced: int = 0
-    alive: bool = True
 
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.request.seed)
@@ -39,16 +47,27 @@ class Row:
 class Sampler:
     """Give it requests, call `step` while `busy`, receive tokens through `deliver`."""
 
-    def __init__(self, model: PreTrainedModel, eos_tokens: Iterable[int], deliver: Deliver) -> None:
+    def __init__(
+        self,
+        model: LoraModel,
+        eos_tokens: Iterable[int],
+        deliver: Deliver,
+        budget_tokens: int = 65_536,
+    ) -> None:
         self._model = model
         self._eos = frozenset(eos_tokens)
         self._deliver = deliver
+        self._cache = KeyValueCache(MOST_SLOTS, budget_tokens)
         self._waiting: list[Row] = []
-        self._cohorts: list[Cohort] = []
+        self._running: list[Row] = []
+        self.computed_tokens = 0
+        """Prompt tokens that went through the model."""
+        self.reused_tokens = 0
+        """Prompt tokens whose keys and values were there already."""
 
     @property
     def busy(self) -> bool:
-        return bool(self._waiting or self._cohorts)
+        return bool(self._waiting or self._running)
 
     def add(self, number: int, request: SampleRequest) -> None:
         stops = self._eos | frozenset(request.stop_tokens)
@@ -56,87 +75,69 @@ class Sampler:
 
     def cancel(self, number: int) -> None:
         self._waiting = [row for row in self._waiting if row.number != number]
-        for cohort in self._cohorts:
-            for row in cohort.rows:
-                row.alive = row.alive and row.number != number
+        for row in [row for row in self._running if row.number == number]:
+            self._leave(row)
+
+    def forget(self) -> None:
+        """To be called when the weights have changed."""
+        self._cache.forget()
 
     @torch.inference_mode()
     def step(self) -> None:
-        """One token for every row of one cohort; waiting requests get theirs first."""
-        if self._waiting:
-            rows, self._waiting = self._waiting[:MAX_ROWS], self._waiting[MAX_ROWS:]
-            cohort = Cohort(self._model, rows)
-            self._draw(cohort)
-        else:
-            cohort = self._cohorts.pop(0)
-            cohort.forward()
-            self._draw(cohort)
-        if cohort.compact():
-            self._cohorts.append(cohort)
-
-    def _draw(self, cohort: "Cohort") -> None:
-        for row, token in zip(cohort.rows, draw(cohort.logits_BV, cohort.rows), strict=True):
-            if not row.alive:
-                continue
+        """One more token for every running row, and the first for those that join."""
+        self._admit()
+        extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
+        plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
+        logits_BV = self._model.logits(self._model.extend(plan)[plan.lasts_B])
+        places = {id(extension): place for place, extension in enumerate(plan.order)}
+        rows = sorted(self._running, key=lambda row: places[id(extensions[id(row)])])
+        for row, token in zip(rows, draw(logits_BV, rows), strict=True):
+            _slot(row).tokens += row.pending
+            row.pending = [token.token]
             row.produced += 1
             stopped = token.token in row.stops
             full = row.produced >= row.request.max_tokens
-            row.alive = not (stopped or full)
+            if stopped or full:
+                self._leave(row)
             self._deliver(row.number, token, "stop" if stopped else "length" if full else None)
-            cohort.last_tokens[row.number] = token.token
+
+    def _admit(self) -> None:
+        joining: list[Row] = []
+        later: list[Row] = []
+        tokens = 0
+        for row in self._waiting:
+            prompt = row.request.tokens
+            full = len(self._running) + len(joining) >= MAX_ROWS or tokens >= PREFILL_TOKENS
+            if full or any(_worth_waiting(prompt, other) for other in joining):
+                later.append(row)
+                continue
+            found = self._cache.acquire(prompt, len(prompt) + row.request.max_tokens)
+            if found is None:
+                later.append(row)
+                continue
+            row.slot, known = found
+            row.pending = prompt[known:]
+            tokens += len(row.pending)
+            self.computed_tokens += len(row.pending)
+            self.reused_tokens += known
+            joining.append(row)
+        self._waiting = later
+        self._running += joining
+
+    def _leave(self, row: Row) -> None:
+        self._running.remove(row)
+        self._cache.release(_slot(row))
 
 
-class Cohort:
-    """Rows that decode in step, left-padded to one length, over one key-value cache."""
+def _slot(row: Row) -> Slot:
+    assert row.slot is not None
+    return row.slot
 
-    def __init__(self, model: PreTrainedModel, rows: list[Row]) -> None:
-        self._model = model
-        self.rows = rows
-        self.last_tokens: dict[int, int] = {}
-        prompts = list(dict.fromkeys(tuple(row.request.tokens) for row in rows))
-        places = {prompt: place for place, prompt in enumerate(prompts)}
-        tokens_UT, self._mask_BT = _left_pad(prompts, model.device)
-        positions_UT = (self._mask_BT.cumsum(-1) - 1).clamp(min=0)
-        output = model(
-            input_ids=tokens_UT,
-            attention_mask=self._mask_BT,
-            position_ids=positions_UT,
-            use_cache=True,
-            past_key_values=DynamicCache(config=model.config),
-            logits_to_keep=1,
-        )
-        self._cache = output.past_key_values
-        spread = [places[tuple(row.request.tokens)] for row in rows]
-        self.logits_BV = output.logits[:, -1]
-        if spread != list(range(len(prompts))):
-            self._select(torch.tensor(spread, device=model.device))
 
-    def forward(self) -> None:
-        """Feed each row's last token."""
-        device = self._model.device
-        tokens_B1 = torch.tensor([[self.last_tokens[r.number]] for r in self.rows], device=device)
-        self._mask_BT = torch.cat([self._mask_BT, torch.ones_like(tokens_B1)], -1)
-        output = self._model(
-            input_ids=tokens_B1,
-            attention_mask=self._mask_BT,
-            position_ids=self._mask_BT.sum(-1, keepdim=True) - 1,
-            use_cache=True,
-            past_key_values=self._cache,
-        )
-        self.logits_BV = output.logits[:, -1]
-
-    def compact(self) -> bool:
-        """Drop finished rows where it pays. False when none is alive."""
-        alive = [place for place, row in enumerate(self.rows) if row.alive]
-        if alive and len(alive) < COMPACT_SHARE * len(self.rows):
-            self._select(torch.tensor(alive, device=self._model.device))
-            self.rows = [self.rows[place] for place in alive]
-        return bool(alive)
-
-    def _select(self, index: Tensor) -> None:
-        self._cache.batch_select_indices(index)
-        self._mask_BT = self._mask_BT[index]
-        self.logits_BV = self.logits_BV[index]
+def _worth_waiting(prompt: list[int], other: Row) -> bool:
+    """Whether `other` computes tokens now that this prompt could copy a step later."""
+    known = len(other.request.tokens) - len(other.pending)
+    return shared(prompt, other.request.tokens) >= known + WORTH_WAITING
 
 
 def draw(logits_BV: Tensor, rows: list[Row]) -> list[SampledToken]:
@@ -174,13 +175,3 @@ def _top(logprobs_V: Tensor, count: int) -> list[tuple[int, float]]:
         return []
     best = logprobs_V.topk(count)
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-
-
-def _left_pad(prompts: list[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor]:
-    length = max(map(len, prompts))
-    tokens = torch.zeros((len(prompts), length), dtype=torch.long)
-    mask = torch.zeros_like(tokens)
-    for place, prompt in enumerate(prompts):
-        tokens[place, length - len(prompt) :] = torch.tensor(prompt)
-        mask[place, length - len(prompt) :] = 1
-    return tokens.to(device), mask.to(device)

@@ -84,7 +84,7 @@ class PolicyServer:
         self._spec = spec
         self._model = model = LoraModel(spec)
         self._optimizer = AdapterOptimizer(model.adapter, spec.lr, spec.max_grad_norm)
-        self._sampler = Sampler(model.sampler, model.eos_tokens, self._deliver)
+        self._sampler = Sampler(model, model.eos_tokens, self._deliver)
         return PolicyInfo(
             parameters=model.parameters(),
             trainable=sum(p.numel() for p in model.adapter.values()),
@@ -121,6 +121,7 @@ class PolicyServer:
 
     def _op_publish(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model = self._loaded()
+        self._sampler.forget()
         gap = model.publish_gap()
         if not gap <= PUBLISH_TOLERANCE[model.dtype]:
             raise PolicyError.of(
@@ -140,6 +141,7 @@ class PolicyServer:
     def _op_restore(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, folder = self._loaded(), Path(message["folder"])
         model.load_adapter(folder / "adapter")
+        self._sampler.forget()
         self._optimizer.clear()
         self._optimizer.load(folder / "trainer" / "optimizer.safetensors")
         return {}

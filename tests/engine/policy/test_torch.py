@@ -29,7 +29,7 @@ def model(tiny_model: Path) -> LoraModel:
 
 def sample(model: LoraModel, requests: list[SampleRequest]) -> dict[int, list[SampledToken]]:
     drawn: dict[int, list[SampledToken]] = {number: [] for number in range(len(requests))}
-    sampler = Sampler(model.sampler, [2], lambda number, token, _: drawn[number].append(token))
+    sampler = Sampler(model, [2], lambda number, token, _: drawn[number].append(token))
     for number, request in enumerate(requests):
         sampler.add(number, request)
     while sampler.busy:

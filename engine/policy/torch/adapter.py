@@ -1,0 +1,74 @@
+"""LoRA layers that compute in the precision of the frozen weights.
+
+The adapter's own weights stay in float32 for the optimizer and are cast once per update; peft
+makes, names, saves and loads them, we only run them: y = x Wᵀ + b + s (x Aᵀ) Bᵀ (LoRA, 2106.09685),
+with the backward in closed form, so that a layer keeps its input and the r-wide product, no more.
+"""
+
+from typing import Any
+
+import torch
+from peft.tuners import lora
+from torch import Tensor
+from torch.nn.functional import linear
+
+
+class LoraLinear(lora.Linear):
+    """One adapter, no dropout, not merged. Input [..., in] → [..., out]."""
+
+    _cast: tuple[tuple[int, int], Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.disable_adapters:
+            return self.base_layer(x)  # type: ignore[no-any-return]
+        base = self.get_base_layer()
+        down, up = self.lora_A["default"].weight, self.lora_B["default"].weight
+        return Adapted.apply(x, base.weight, base.bias, down, up, *self._casts(x.dtype, down, up))  # type: ignore[no-any-return]
+
+    def _casts(self, dtype: torch.dtype, down: Tensor, up: Tensor) -> tuple[Tensor, Tensor, float]:
+        """A and s·B in `dtype`, renewed when the optimizer has changed them."""
+        versions = (down._version, up._version)
+        scale = self.scaling["default"]
+        if self._cast is None or self._cast[0] != versions:
+            with torch.inference_mode(False), torch.no_grad():
+                self._cast = (versions, down.to(dtype), (up * scale).to(dtype))
+        return self._cast[1], self._cast[2], scale
+
+
+class Adapted(torch.autograd.Function):
+    """x [..., I], weight [O, I] (frozen), bias [O] or None, A [r, I], B [O, r] → [..., O].
+
+    `down` and `up` are A and s·B as they compute; the gradients go to A and B, in float32.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        _a: Tensor,
+        _b: Tensor,
+        down: Tensor,
+        up: Tensor,
+        scale: float,
+    ) -> Tensor:
+        x_SI = x.reshape(-1, x.shape[-1])
+        low_Sr = x_SI @ down.T
+        y_SO = linear(x_SI, weight, bias).addmm_(low_Sr, up.T)
+        ctx.save_for_backward(x_SI, weight, down, up, low_Sr)
+        ctx.scale = scale
+        return y_SO.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x_SI, weight, down, up, low_Sr = ctx.saved_tensors
+        slope = gradients[0]
+        slope_SO = slope.reshape(-1, slope.shape[-1])
+        slope_Sr = slope_SO @ up
+        slope_x = None
+        if ctx.needs_input_grad[0]:
+            slope_x = (slope_SO @ weight).addmm_(slope_Sr, down).view(*slope.shape[:-1], -1)
+        slope_a = (slope_Sr.T @ x_SI).float()
+        slope_b = (slope_SO.T @ low_Sr).float() * ctx.scale
+        return slope_x, None, None, slope_a, slope_b, None, None, None

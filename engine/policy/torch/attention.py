@@ -1,0 +1,93 @@
+"""Attention by segments, through transformers' attention interface.
+
+A forward pass carries one flat row of tokens [1, S] and a *plan*: which earlier keys and values
+each stretch of the row may see. Whatever the plan, a token sees exactly its own path from the root,
+and no S × S mask is made. Without a plan, rows are plain causal ones.
+
+Shapes: B rows, S tokens of the row, T of a segment, L of its path; Q query heads, K key-value
+heads, D per head. `window`: how many positions back a layer looks, itself included; None for all.
+"""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+from engine.protocol.problems import ModelError
+
+NAME = "atelier_segments"
+
+
+class Plan(Protocol):
+    """What a forward pass may see."""
+
+    def attend(
+        self,
+        layer: int,
+        query_QSD: Tensor,
+        key_KSD: Tensor,
+        value_KSD: Tensor,
+        scale: float,
+        window: int | None,
+    ) -> Tensor:
+        """The attended values [S, Q, D]."""
+        ...
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    plan: Plan | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """What a layer of the model calls; query [B, Q, S, D] → [B, S, Q, D]."""
+    if unknown := [name for name in ("softcap", "s_aux", "position_bias") if others.get(name)]:
+        raise ModelError.of(
+            "model.unusual_attention",
+            f"This model changes its attention ({', '.join(unknown)}), which is not computed here.",
+            "Take a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+        )
+    if attention_mask is not None or dropout:
+        raise AssertionError("segments have neither masks nor dropout")
+    if plan is None:
+        rows = [
+            causal(q, k, v, scaling, sliding_window)
+            for q, k, v in zip(query, key, value, strict=True)
+        ]
+        return torch.stack(rows).transpose(1, 2), None
+    attended = plan.attend(module.layer_idx, query[0], key[0], value[0], scaling, sliding_window)
+    return attended[None], None
+
+
+AttentionInterface.register(NAME, attend)
+
+
+def causal(
+    query_BQTD: Tensor, key_BKLD: Tensor, value_BKLD: Tensor, scale: float, window: int | None
+) -> Tensor:
+    """The last T of L positions attend to their past: [B, Q, T, D]."""
+    length, past = query_BQTD.shape[2], key_BKLD.shape[2] - query_BQTD.shape[2]
+    mask = None
+    if past or (window and window < length):
+        mask = band(length, past, window, query_BQTD.device)
+    if (groups := query_BQTD.shape[1] // key_BKLD.shape[1]) > 1:
+        key_BKLD = key_BKLD.repeat_interleave(groups, 1)
+        value_BKLD = value_BKLD.repeat_interleave(groups, 1)
+    return scaled_dot_product_attention(
+        query_BQTD, key_BKLD, value_BKLD, attn_mask=mask, is_causal=mask is None, scale=scale
+    )
+
+
+def band(length: int, past: int, window: int | None, device: torch.device) -> Tensor:
+    """True where a key is seen: [T, L], the diagonal at the bottom right."""
+    full = torch.ones(length, past + length, dtype=torch.bool, device=device)
+    seen = full.tril(past)
+    return seen & full.triu(past - window + 1) if window else seen
