@@ -58,11 +58,7 @@ def attend(
     if attention_mask is not None or dropout:
         raise AssertionError("segments have neither masks nor dropout")
     if plan is None:
-        rows = [
-            causal(q, k, v, scaling, sliding_window)
-            for q, k, v in zip(query, key, value, strict=True)
-        ]
-        return torch.stack(rows).transpose(1, 2), None
+        return causal(query, key, value, scaling, sliding_window).transpose(1, 2), None
     attended = plan.attend(module.layer_idx, query[0], key[0], value[0], scaling, sliding_window)
     return attended[None], None
 
