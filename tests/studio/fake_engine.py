@@ -47,6 +47,12 @@ SAMPLES = [
         duration="2 min · CPU",
     ),
     Sample(
+        name="find_the_flag",
+        title="Find the flag",
+        words="Several turns: each answer changes what comes next.",
+        duration="5 min · CPU",
+    ),
+    Sample(
         name="game_2048",
         title="2048",
         words="A board and many turns. Rules score it, no judge.",

@@ -315,7 +315,7 @@ class ChoicesForm(QWidget):
 
     def _show_reward(self, config: ProjectConfig) -> None:
         weights = config.reward.weights
-        words = ", ".join(f"{n} × {w:g}" for n, w in weights.items()) or "as the agent returns them"
+        words = ", ".join(f"{n} × {w:g}" for n, w in weights.items()) or "from the agent"
         self._rules.set_values("on", words)
         count = len(config.reward.constraints)
         self._fourth.say(

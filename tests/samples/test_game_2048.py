@@ -1,44 +1,33 @@
 """The sample game_2048: honest rules, an agent that plays them, scenarios that stay apart."""
 
 import asyncio
-import importlib.util
 import json
 import random
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "resources" / "samples" / "game_2048"
+from tests.samples.conftest import SAMPLES, Scripted, lines_of, module
 
-
-def module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert spec
-    assert spec.loader
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+FOLDER = SAMPLES / "game_2048"
 
 
 @pytest.fixture(scope="module")
 def game() -> ModuleType:
-    return module("agent")
+    return module(FOLDER, "agent")
 
 
 @pytest.fixture
 def maker(game: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "agent", game)
-    return module("make_data")
+    return module(FOLDER, "make_data")
 
 
 def lines(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / name).read_text().splitlines()]
+    return lines_of(FOLDER, name)
 
 
 # The rules
@@ -120,44 +109,6 @@ def test_the_data_is_what_the_script_writes(
 
 
 # The agent
-
-
-class Scripted(BaseHTTPRequestHandler):
-    """Chat completions from a list of words; keeps what was asked."""
-
-    words: list[str]
-    asked: list[list[dict[str, str]]]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.asked.append(body["messages"])
-        message = {"role": "assistant", "content": self.words[len(self.asked) - 1]}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        answer = {"id": "x", "object": "chat.completion", "created": 0, "model": "policy"}
-        data = json.dumps({**answer, "choices": [choice]}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def scripted() -> Iterator[tuple[type[Scripted], SimpleNamespace]]:
-    class Model(Scripted):
-        words, asked = [], []
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    address = f"http://127.0.0.1:{server.server_port}/v1"
-    yield Model, SimpleNamespace(base_url=address, api_key="key", name="policy")
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 def test_the_agent_plays_a_game(

@@ -1,0 +1,65 @@
+"""A sample's files as modules and lines, and a model that says what a test wants it to say."""
+
+import importlib.util
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
+
+
+def module(folder: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    assert spec
+    assert spec.loader
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Chat completions from a list of words; keeps what was asked."""
+
+    words: list[str]
+    asked: list[list[dict[str, str]]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append(body["messages"])
+        message = {"role": "assistant", "content": self.words[len(self.asked) - 1]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        answer = {"id": "x", "object": "chat.completion", "created": 0, "model": "policy"}
+        data = json.dumps({**answer, "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def scripted() -> Iterator[tuple[type[Scripted], SimpleNamespace]]:
+    class Model(Scripted):
+        words, asked = [], []
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    yield Model, SimpleNamespace(base_url=address, api_key="key", name="policy")
+    server.shutdown()
+    server.server_close()
+    thread.join()
