@@ -23,6 +23,9 @@ NAME = "atelier_segments"
 class Plan(Protocol):
     """What a forward pass may see."""
 
+    tokens_1S: Tensor
+    positions_1S: Tensor
+
     def attend(
         self,
         layer: int,

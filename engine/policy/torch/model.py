@@ -13,8 +13,10 @@ from transformers.utils import logging
 from engine.policy.base import PolicySpec
 from engine.policy.torch import attention
 from engine.policy.torch.adapter import LoraLinear
+from engine.policy.torch.attention import Plan
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.loss import SelectedLogProb
+from engine.policy.torch.tree import TreePlan, grow
 from engine.protocol.config import ModelConfig
 from engine.protocol.problems import ModelError
 
@@ -63,13 +65,8 @@ class LoraModel:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.trained.parameters())
 
-    def hidden(self, tokens_BT: Tensor) -> Tensor:
-        """Final hidden states [B, T, H] of right-padded rows, with the adapter and gradients."""
-        base = self.trained.get_base_model()
-        return base.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state
-
-    def extend(self, plan: ExtensionPlan) -> Tensor:
-        """Final hidden states [S, H] of a plan's tokens; their keys and values join its cache."""
+    def hidden(self, plan: Plan) -> Tensor:
+        """Final hidden states [S, H] of a plan's tokens, with the adapter."""
         decoder = self.trained.get_base_model().get_decoder()
         return decoder(
             input_ids=plan.tokens_1S, position_ids=plan.positions_1S, use_cache=False, plan=plan
@@ -101,11 +98,11 @@ class LoraModel:
         hidden = []
         for piece in (probe[:half], probe[half:-2], probe[-2:-1]):
             plan = ExtensionPlan(cache, [Extension(slot, piece)], self.device)
-            hidden.append(self.extend(plan))
+            hidden.append(self.hidden(plan))
             slot.tokens += piece
         targets_T = torch.tensor(probe[half + 1 :], device=self.device)
         sampled_TH = torch.cat(hidden)[half:]
-        scored_TH = self.hidden(torch.tensor([probe], device=self.device))[0, half:-1]
+        scored_TH = self.hidden(TreePlan(grow([probe]), self.device))[half:-1]
         sampled_T, scored_T = (
             self.selected_logprobs(hidden_TH, targets_T, 1.0)[0]
             for hidden_TH in (sampled_TH, scored_TH)

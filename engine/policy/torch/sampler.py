@@ -88,7 +88,7 @@ class Sampler:
         self._admit()
         extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
         plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
-        logits_BV = self._model.logits(self._model.extend(plan)[plan.lasts_B])
+        logits_BV = self._model.logits(self._model.hidden(plan)[plan.lasts_B])
         places = {id(extension): place for place, extension in enumerate(plan.order)}
         rows = sorted(self._running, key=lambda row: places[id(extensions[id(row)])])
         for row, token in zip(rows, draw(logits_BV, rows), strict=True):

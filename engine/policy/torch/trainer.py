@@ -1,4 +1,4 @@
-"""Gradients of one batch: right-padded micro-batches, the head on trained tokens only."""
+"""Gradients of one batch: prefix trees without padding, the head on trained tokens only."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -7,18 +7,22 @@ import torch
 from torch import Tensor
 
 from engine.policy.base import TrainBatch, TrainItem
+from engine.policy.torch.cache import shared
 from engine.policy.torch.loss import policy_gradient, ratio_metrics, supervised
 from engine.policy.torch.model import LoraModel
+from engine.policy.torch.tree import Forest, TreePlan, grow
 
 Progress = Callable[[int, int], None]
 
 
 class Scored(NamedTuple):
-    """The trained tokens of a micro-batch, flattened in order: each tensor is [M]."""
+    """The M trained tokens of a micro-batch; N of them differ in place or token."""
 
-    rows_M: Tensor
-    positions_M: Tensor
-    targets_M: Tensor
+    places_N: Tensor
+    """In the flat row: each token is predicted from the place before it on its path."""
+    targets_N: Tensor
+    which_M: Tensor
+    """Into N: siblings that said the same share its log-prob."""
     sampler_logprobs_M: Tensor
     advantages_M: Tensor
 
@@ -28,18 +32,19 @@ def forward_backward(
 ) -> dict[str, float]:
     """Accumulate d loss / d adapter, with loss = Σ token losses / `normaliser`.
 
-    The split into micro-batches changes memory and nothing else. Returns metrics over the batch.
+    The split into micro-batches changes memory and nothing else. Returns metrics over the batch;
+    `tokens/forwarded` are those that went through the model, each shared one once.
     """
-    done = 0
+    done = forwarded = 0
     losses, entropies, logprobs, sampled = [], [], [], []
     for items in micro_batches(batch.items, batch_tokens):
-        tokens_BT = _right_pad(items).to(model.device)
-        scored = _scored(items, batch.objective == "supervised", model.device)
-        hidden_BTH = model.hidden(tokens_BT)
-        hidden_MH = hidden_BTH[scored.rows_M, scored.positions_M]
-        logprobs_M, entropy_M = model.selected_logprobs(
-            hidden_MH, scored.targets_M, batch.temperature
+        forest = grow([seen(item) for item in items])
+        scored = _scored(items, forest, batch.objective == "supervised", model.device)
+        hidden_SH = model.hidden(TreePlan(forest, model.device))
+        logprobs_N, entropy_N = model.selected_logprobs(
+            hidden_SH[scored.places_N], scored.targets_N, batch.temperature
         )
+        logprobs_M = logprobs_N[scored.which_M]
         losses_M = (
             supervised(logprobs_M)
             if batch.objective == "supervised"
@@ -49,59 +54,59 @@ def forward_backward(
         )
         (losses_M.sum() / batch.normaliser).backward()  # type: ignore[no-untyped-call]
         losses.append(losses_M.detach().sum())
-        entropies.append(entropy_M.sum())
+        entropies.append(entropy_N[scored.which_M].sum())
         logprobs.append(logprobs_M.detach())
         sampled.append(scored.sampler_logprobs_M)
         done += len(items)
+        forwarded += forest.tokens
         progress(done, len(batch.items))
     metrics = {
         "loss": (torch.stack(losses).sum() / batch.normaliser).item(),
         "entropy": (torch.stack(entropies).sum() / sum(map(len, logprobs))).item(),
+        "tokens/forwarded": float(forwarded),
     }
     if batch.objective == "policy_gradient":
         metrics |= ratio_metrics(torch.cat(logprobs), torch.cat(sampled), batch.algorithm)
     return metrics
 
 
+def seen(item: TrainItem) -> list[int]:
+    """What the model must see of a sequence: all before its last trained token."""
+    return item.tokens[: item.spans[-1][1] - 1]
+
+
 def micro_batches(items: list[TrainItem], batch_tokens: int) -> Iterator[list[TrainItem]]:
-    """Rows of like length together, at most `batch_tokens` padded tokens at once."""
+    """Like beginnings together, at most `batch_tokens` different tokens at once (or one item)."""
     chosen: list[TrainItem] = []
-    longest = 0
-    for item in sorted(items, key=lambda item: len(item.tokens)):
-        longest = max(longest, len(item.tokens))
-        if chosen and longest * (len(chosen) + 1) > batch_tokens:
+    total = 0
+    for item in sorted(items, key=lambda item: item.tokens):
+        tokens = seen(item)
+        new = len(tokens) - (shared(seen(chosen[-1]), tokens) if chosen else 0)
+        if chosen and total + new > batch_tokens:
             yield chosen
-            chosen, longest = [], len(item.tokens)
+            chosen, total, new = [], 0, len(tokens)
         chosen.append(item)
+        total += new
     if chosen:
         yield chosen
 
 
-def _right_pad(items: list[TrainItem]) -> Tensor:
-    """Token ids [B, T]; padding follows the row, so a causal model never sees it from inside."""
-    tokens_BT = torch.zeros((len(items), max(len(i.tokens) for i in items)), dtype=torch.long)
-    for row, item in enumerate(items):
-        tokens_BT[row, : len(item.tokens)] = torch.tensor(item.tokens)
-    return tokens_BT
-
-
-def _scored(items: list[TrainItem], unsampled: bool, device: torch.device) -> Scored:
-    rows: list[int] = []
-    positions: list[int] = []
-    targets: list[int] = []
+def _scored(
+    items: list[TrainItem], forest: Forest, unsampled: bool, device: torch.device
+) -> Scored:
+    pairs: list[tuple[int, int]] = []
     logprobs: list[float] = []
     advantages: list[float] = []
-    for row, item in enumerate(items):
-        places = [place for start, end in item.spans for place in range(start, end)]
-        rows += [row] * len(places)
-        positions += [place - 1 for place in places]
-        targets += [item.tokens[place] for place in places]
-        logprobs += [0.0] * len(places) if unsampled else item.logprobs
-        advantages += [item.advantage] * len(places)
+    for item, places in zip(items, forest.places, strict=True):
+        trained = [place for start, end in item.spans for place in range(start, end)]
+        pairs += [(places[place - 1], item.tokens[place]) for place in trained]
+        logprobs += [0.0] * len(trained) if unsampled else item.logprobs
+        advantages += [item.advantage] * len(trained)
+    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
     return Scored(
-        torch.tensor(rows, device=device),
-        torch.tensor(positions, device=device),
-        torch.tensor(targets, device=device),
+        torch.tensor([place for place, _ in numbers], device=device),
+        torch.tensor([target for _, target in numbers], device=device),
+        torch.tensor([numbers[pair] for pair in pairs], device=device),
         torch.tensor(logprobs, device=device),
         torch.tensor(advantages, device=device),
     )

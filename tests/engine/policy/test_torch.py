@@ -9,7 +9,8 @@ from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBat
 from engine.policy.torch.loss import SelectedLogProb, policy_gradient
 from engine.policy.torch.model import AdapterOptimizer, LoraModel
 from engine.policy.torch.sampler import Sampler
-from engine.policy.torch.trainer import forward_backward, micro_batches
+from engine.policy.torch.trainer import forward_backward, micro_batches, seen
+from engine.policy.torch.tree import grow
 from engine.protocol.config import Algorithm, ModelConfig
 
 
@@ -196,7 +197,10 @@ def test_save_and_restore_bring_back_adapter_and_moments(model: LoraModel, tmp_p
 
 
 def test_micro_batches_keep_every_item_within_the_budget() -> None:
-    batch = [TrainItem(tokens=[1] * n, spans=[(1, n)]) for n in (3, 90, 5, 40, 41, 7, 120)]
+    batch = [TrainItem(tokens=[n] * n, spans=[(1, n)]) for n in (3, 90, 5, 40, 41, 7, 120)]
+    batch += [TrainItem(tokens=[*[9] * 60, n, n], spans=[(60, 62)]) for n in range(20)]
     parts = list(micro_batches(batch, 100))
-    assert sorted(len(i.tokens) for p in parts for i in p) == [3, 5, 7, 40, 41, 90, 120]
-    assert all(len(p) == 1 or max(len(i.tokens) for i in p) * len(p) <= 100 for p in parts)
+    everyone = [item for part in parts for item in part]
+    assert sorted(map(id, everyone)) == sorted(map(id, batch))
+    assert all(len(p) == 1 or grow([seen(i) for i in p]).tokens <= 100 for p in parts)
+    assert len(parts) < 8
