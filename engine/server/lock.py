@@ -3,20 +3,27 @@
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from engine.protocol.problems import Refused
 
+PATIENCE_S = 20.0
+"""A run needs this long at most to end its workers."""
+
 
 @contextlib.contextmanager
-def workspace_lock(workspace: Path) -> Iterator[None]:
-    """Raises Refused, naming the holder, where another engine holds the workspace."""
+def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
+    """Raises Refused, naming the holder, where another engine holds the workspace.
+
+    A holder without a discovery file is on its way out (or in), and is waited for a while.
+    """
     folder = workspace / ".atelier"
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(descriptor, discovery)
     except BlockingIOError:
         holder = os.read(descriptor, 32).decode(errors="replace").strip()
         os.close(descriptor)
@@ -32,3 +39,14 @@ def workspace_lock(workspace: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, discovery: Path) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if discovery.exists() or time.monotonic() > end:
+                raise
+        time.sleep(0.1)

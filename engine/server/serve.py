@@ -29,7 +29,8 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
     os.umask(0o077)
     become_subreaper()
     workspace.mkdir(parents=True, exist_ok=True)
-    with workspace_lock(workspace), _loopback() as listening:
+    discovery = discovery_file(workspace)
+    with workspace_lock(workspace, discovery), _loopback() as listening:
         port = listening.getsockname()[1]
         application = Application(workspace, secrets.token_urlsafe(32))
         config = uvicorn.Config(
@@ -44,7 +45,6 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         server = uvicorn.Server(config)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, application.stop.set)
-        discovery = discovery_file(workspace)
         handshake = _announce(discovery, port, application)
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
         serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -52,11 +52,11 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         try:
             await _until_stopped(application, serving)
         finally:
+            discovery.unlink(missing_ok=True)  # whoever comes now starts another one
             await application.supervisor.close()
             application.broadcast.close()
             server.should_exit = True
             await serving
-            discovery.unlink(missing_ok=True)
 
 
 async def _until_stopped(application: Application, serving: "asyncio.Task[None]") -> None:

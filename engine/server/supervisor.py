@@ -62,6 +62,7 @@ class Supervisor:
         self._broadcast = broadcast
         self._gateway = gateway
         self._living: dict[str, Living] = {}
+        self._leaving = False
         self._keys: dict[str, str] = {}
         self.base_url = ""
         self.stop_reason = "The engine was stopped."
@@ -133,7 +134,8 @@ class Supervisor:
         return summary.model_copy(update={"state": state, "steps": orders.steps})
 
     async def close(self) -> None:
-        """End all runs after what is acknowledged; they can be resumed."""
+        """End all runs after what is acknowledged, and take no more; they can be resumed."""
+        self._leaving = True
         await self._settle()
         tasks = [living.task for living in self._living.values()]
         for task in tasks:
@@ -184,6 +186,10 @@ class Supervisor:
             await asyncio.wait(ended)
 
     def _refuse_second(self) -> None:
+        if self._leaving:
+            raise Refused.of(
+                "engine.leaving", "This engine is being stopped.", "Start again in a moment."
+            )
         for living in self._living.values():
             raise Refused.of(
                 "run.busy",

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.launch.local import find
+from engine.launch.local import discovery_file, find
 from engine.protocol.events import RunFailed, RunFinished, StepFinished, TrajectoryRecorded
 from engine.protocol.problems import Refused
 from engine.protocol.requests import Command, TrajectoryQuery
@@ -166,6 +166,19 @@ def test_a_second_engine_is_refused_and_a_dead_lock_is_not(engine: Engine, works
     engine.kill()
     assert asyncio.run(find(workspace)) is None  # the stale discovery file is not believed
     again = start_engine(workspace)
+    stop_engine(again)
+
+
+def test_an_engine_that_leaves_takes_no_run_and_the_next_one_waits(
+    engine: Engine, workspace: Path, project: Path
+) -> None:
+    run = engine.train(project, **{"train.steps": 500})
+    engine.wait_for(run, "step.finished")
+    engine.process.terminate()
+    until(lambda: not discovery_file(workspace).exists())
+    again = start_engine(workspace)
+    assert engine.process.wait(20) == 0
+    assert again.call(lambda c: c.run(run.id)).state == "stopped"
     stop_engine(again)
 
 
