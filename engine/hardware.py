@@ -119,15 +119,12 @@ def model_shape(model: Path) -> dict[str, int]:
 
 
 def _activations(config: ProjectConfig, shape: dict[str, int], width: int) -> int:
-    """Kept for the backward pass: about 12 hidden and 4 intermediate vectors a token and layer,
-    and, where the weights are narrower, the adapter's inputs and outputs in float32.
-    """
+    """Kept for the backward pass: about 24 hidden and 4 intermediate vectors a token and layer."""
     rows = config.train.groups * config.train.group_size
     tokens = min(config.train.batch_tokens, rows * config.model.max_context)
-    per_layer = 12 * shape["hidden"] + 4 * shape["intermediate"]
+    per_layer = 24 * shape["hidden"] + 4 * shape["intermediate"]
     logits = 512 * shape["vocabulary"] * 4 * 3
-    casts = 4 * shape["lora_sides"] if width < 4 else 0
-    return tokens * (shape["layers"] * per_layer * width + casts) + logits
+    return tokens * shape["layers"] * per_layer * width + logits
 
 
 def _header(file: Path) -> dict[str, Any]:

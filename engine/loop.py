@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 
 from engine import checkpoint, diagnosis
 from engine.advantage import mean_and_std
+from engine.batch import normaliser, train_items, trained_tokens
 from engine.evaluate import validate
-from engine.policy.base import PolicySpec, TrainBatch, TrainItem
+from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios
 from engine.protocol.events import (
@@ -231,7 +232,7 @@ async def learn(
         items=items,
         algorithm=train.algorithm,
         temperature=train.temperature,
-        normaliser=sum(t.sampled_tokens for group in groups for t in group if t.reward is not None),
+        normaliser=normaliser(groups, train),
     )
     async with clock.phase(run, step, "training"):
         metrics = await policy.forward_backward(batch)
@@ -302,27 +303,6 @@ class Clock:
     def metrics(self) -> dict[str, float]:
         total = time.monotonic() - self.begun
         return {f"time_s/{k}": v for k, v in self.phases.items()} | {"time_s/step": total}
-
-
-def train_items(groups: list[list[Trajectory]]) -> list[TrainItem]:
-    """Every branch of every trajectory with an advantage; groups without signal cost nothing."""
-    return [
-        TrainItem(
-            tokens=branch.tokens,
-            spans=branch.spans,
-            logprobs=branch.logprobs,
-            advantage=trajectory.advantage,
-        )
-        for group in groups
-        for trajectory in group
-        if trajectory.advantage
-        for branch in trajectory.branches
-        if branch.spans
-    ]
-
-
-def trained_tokens(item: TrainItem) -> int:
-    return sum(end - start for start, end in item.spans)
 
 
 def describe(

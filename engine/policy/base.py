@@ -77,7 +77,7 @@ class TrainBatch(Value):
     temperature: float = 1.0
     """The one that the tokens were sampled at."""
     normaliser: int
-    """Trained tokens of the whole step: the loss is their mean, however the step is split."""
+    """What the summed losses of the whole step are divided by, however the step is split."""
 
 
 class Policy(Protocol):

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from engine.protocol.config import ProjectConfig
+from engine.protocol.config import Clipped, ProjectConfig, TokenCap
 
 
 def sections(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
@@ -35,8 +35,8 @@ def test_every_setting_is_documented() -> None:
 def test_defaults_are_those_of_the_design() -> None:
     train = ProjectConfig().train
     assert train.algorithm.advantage.kind == "group_mean"
-    assert (train.algorithm.clip_low, train.algorithm.clip_high) == (0.2, 0.28)
-    assert train.algorithm.importance_cap == 2
+    assert train.algorithm.loss == Clipped(low=0.2, high=0.28)
+    assert train.algorithm.correction == TokenCap(cap=2)
     assert (train.lr, train.max_grad_norm, train.group_size) == (1e-5, 1.0, 8)
     model = ProjectConfig().model
     assert (model.rank, model.alpha) == (16, 32)

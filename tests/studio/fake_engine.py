@@ -44,7 +44,7 @@ SAMPLES = [
         name="hello",
         title="Yes, no, maybe",
         words="Learns to say the rewarded word, on any laptop.",
-        duration="2 min · CPU",
+        duration="1 min · CPU",
     ),
     Sample(
         name="find_the_flag",

@@ -8,7 +8,14 @@ from torch import Tensor
 
 from engine.policy.base import TrainBatch, TrainItem
 from engine.policy.torch.cache import shared
-from engine.policy.torch.loss import policy_gradient, ratio_metrics, supervised
+from engine.policy.torch.loss import (
+    Tokens,
+    k3,
+    policy_gradient,
+    ratio_metrics,
+    share,
+    supervised,
+)
 from engine.policy.torch.model import LoraModel
 from engine.policy.torch.tree import Forest, TreePlan, grow
 
@@ -25,6 +32,7 @@ class Scored(NamedTuple):
     """Into N: siblings that said the same share its log-prob."""
     sampler_logprobs_M: Tensor
     advantages_M: Tensor
+    sequences_M: Tensor
 
 
 def forward_backward(
@@ -36,27 +44,39 @@ def forward_backward(
     `tokens/forwarded` are those that went through the model, each shared one once.
     """
     done = forwarded = 0
-    losses, entropies, logprobs, sampled = [], [], [], []
+    algorithm = batch.algorithm
+    losses, entropies, divergences = [], [], []
+    logprobs, sampled, sequences = [], [], []
     for items in micro_batches(batch.items, batch_tokens):
         forest = grow([seen(item) for item in items])
         scored = _scored(items, forest, batch.objective == "supervised", model.device)
-        hidden_SH = model.hidden(TreePlan(forest, model.device))
+        plan = TreePlan(forest, model.device)
+        hidden_SH = model.hidden(plan)
         logprobs_N, entropy_N = model.selected_logprobs(
             hidden_SH[scored.places_N], scored.targets_N, batch.temperature
         )
-        logprobs_M = logprobs_N[scored.which_M]
-        losses_M = (
-            supervised(logprobs_M)
-            if batch.objective == "supervised"
-            else policy_gradient(
-                logprobs_M, scored.sampler_logprobs_M, scored.advantages_M, batch.algorithm
+        logprobs_M, entropy_M = logprobs_N[scored.which_M], entropy_N[scored.which_M]
+        if batch.objective == "supervised":
+            losses_M = supervised(logprobs_M)
+        else:
+            tokens = Tokens(
+                logprobs_M, scored.sampler_logprobs_M, scored.advantages_M, scored.sequences_M
             )
-        )
+            losses_M = policy_gradient(tokens, algorithm)
+            if algorithm.kl:
+                reference_N = _reference(model, plan, scored, batch.temperature)
+                kl_M = k3(logprobs_M, reference_N[scored.which_M])
+                losses_M = losses_M + algorithm.kl * kl_M
+                divergences.append(kl_M.detach())
+            if algorithm.entropy:
+                losses_M = losses_M - algorithm.entropy * entropy_M
+            losses_M = losses_M * share(scored.sequences_M, algorithm.average)
         (losses_M.sum() / batch.normaliser).backward()  # type: ignore[no-untyped-call]
         losses.append(losses_M.detach().sum())
-        entropies.append(entropy_N[scored.which_M].sum())
+        entropies.append(entropy_M.detach().sum())
         logprobs.append(logprobs_M.detach())
         sampled.append(scored.sampler_logprobs_M)
+        sequences.append(scored.sequences_M + done)
         done += len(items)
         forwarded += forest.tokens
         progress(done, len(batch.items))
@@ -66,8 +86,20 @@ def forward_backward(
         "tokens/forwarded": float(forwarded),
     }
     if batch.objective == "policy_gradient":
-        metrics |= ratio_metrics(torch.cat(logprobs), torch.cat(sampled), batch.algorithm)
+        metrics |= ratio_metrics(
+            torch.cat(logprobs), torch.cat(sampled), torch.cat(sequences), algorithm
+        )
+    if divergences:
+        metrics["kl"] = torch.cat(divergences).mean().item()
     return metrics
+
+
+@torch.no_grad()
+def _reference(model: LoraModel, plan: TreePlan, scored: "Scored", temperature: float) -> Tensor:
+    """Log-probs [N] of the untrained model, over the same trees."""
+    with model.trained.disable_adapter():
+        hidden_SH = model.hidden(plan)
+    return model.selected_logprobs(hidden_SH[scored.places_N], scored.targets_N, temperature)[0]
 
 
 def seen(item: TrainItem) -> list[int]:
@@ -97,11 +129,13 @@ def _scored(
     pairs: list[tuple[int, int]] = []
     logprobs: list[float] = []
     advantages: list[float] = []
-    for item, places in zip(items, forest.places, strict=True):
+    sequences: list[int] = []
+    for number, (item, places) in enumerate(zip(items, forest.places, strict=True)):
         trained = [place for start, end in item.spans for place in range(start, end)]
         pairs += [(places[place - 1], item.tokens[place]) for place in trained]
         logprobs += [0.0] * len(trained) if unsampled else item.logprobs
         advantages += [item.advantage] * len(trained)
+        sequences += [number] * len(trained)
     numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
     return Scored(
         torch.tensor([place for place, _ in numbers], device=device),
@@ -109,4 +143,5 @@ def _scored(
         torch.tensor([numbers[pair] for pair in pairs], device=device),
         torch.tensor(logprobs, device=device),
         torch.tensor(advantages, device=device),
+        torch.tensor(sequences, device=device),
     )

@@ -9,7 +9,12 @@ from engine.protocol.records import Sample
 from studio.widgets.sample_card import SampleCard
 from studio.widgets.text import Text
 
-DRAWINGS = {"hello": "yes-no-maybe", "find_the_flag": "find-the-flag", "game_2048": "2048", "tic_tac_toe": "tic-tac-toe"}
+DRAWINGS = {
+    "hello": "yes-no-maybe",
+    "find_the_flag": "find-the-flag",
+    "game_2048": "2048",
+    "tic_tac_toe": "tic-tac-toe",
+}
 BEGIN_WITH = "hello"
 
 

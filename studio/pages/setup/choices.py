@@ -378,7 +378,7 @@ def _follows(config: ProjectConfig) -> list[tuple[str, str]]:
     train, model = config.train, config.model
     advantage = train.algorithm.advantage.kind.replace("_", " ")
     return [
-        ("Loss", "clipped, token mean"),
+        ("Loss", f"{train.algorithm.loss.kind}, mean of {train.algorithm.average}"),
         ("Advantage", advantage),
         ("Learning rate", f"{train.lr:g}"),
         ("Adapter", f"rank {model.rank}, α {model.alpha:g}"),

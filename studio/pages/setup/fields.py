@@ -33,7 +33,18 @@ VARIANTS = {
         ("group_mean", "minus the mean of the group"),
         ("group_std", "… divided by its spread"),
         ("leave_one_out", "minus the mean of its siblings"),
-    )
+    ),
+    "train.algorithm.loss": (
+        ("clipped", "clipped: the default, PPO and GRPO"),
+        ("cispo", "CISPO: for stale attempts, no token is lost"),
+        ("gspo", "GSPO: one ratio a sequence"),
+    ),
+    "train.algorithm.correction": (
+        ("token_cap", "capped by token"),
+        ("token_mask", "outliers masked by token (IcePop)"),
+        ("sequence_mask", "outliers masked by sequence"),
+        ("none", "none"),
+    ),
 }
 
 
