@@ -56,7 +56,7 @@ SAMPLES = [
         name="game_2048",
         title="2048",
         words="A board and many turns. Rules score it, no judge.",
-        duration="15 min · CPU",
+        duration="4 min · CPU",
     ),
 ]
 TOML = """\
