@@ -65,6 +65,14 @@ class LoraModel:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.trained.parameters())
 
+    def bytes_per_cached_token(self) -> int:
+        """Keys and values of one token over all layers."""
+        config = self.trained.config.get_text_config()
+        heads = config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // heads
+        numbers = 2 * config.num_hidden_layers * (config.num_key_value_heads or heads) * size
+        return numbers * self.dtype.itemsize
+
     def hidden(self, plan: Plan) -> Tensor:
         """Final hidden states [S, H] of a plan's tokens, with the adapter."""
         decoder = self.trained.get_base_model().get_decoder()

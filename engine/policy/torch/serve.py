@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from engine.policy.base import PolicyInfo, PolicySpec, SampledToken, SampleRequest, TrainBatch
@@ -24,6 +25,11 @@ from engine.protocol.problems import AtelierError, PolicyError, Problem
 
 GATHER_S = 0.004
 """After a first request, how long the line must be quiet before its cohort starts."""
+
+CACHE_SHARE = 0.3
+"""Of the free memory after loading, what keys and values may take."""
+MOST_CACHED = 131_072
+"""Tokens; 64 attempts of 2 000."""
 
 PUBLISH_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.15, torch.float16: 0.05}
 """Mean |Δ log-prob| allowed between trainer and sampler on the probe, by precision."""
@@ -84,7 +90,8 @@ class PolicyServer:
         self._spec = spec
         self._model = model = LoraModel(spec)
         self._optimizer = AdapterOptimizer(model.adapter, spec.lr, spec.max_grad_norm)
-        self._sampler = Sampler(model, model.eos_tokens, self._deliver)
+        budget = int(CACHE_SHARE * _free_bytes(model.device) / model.bytes_per_cached_token())
+        self._sampler = Sampler(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
         return PolicyInfo(
             parameters=model.parameters(),
             trainable=sum(p.numel() for p in model.adapter.values()),
@@ -172,6 +179,12 @@ def _out_of_memory(op: str, error: BaseException) -> Problem:
         hint="Halve train.batch_tokens, then model.max_context or train.groups, and resume.",
         detail=str(error)[:2000],
     )
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
 
 
 def _device_words(device: torch.device) -> str:
