@@ -50,6 +50,10 @@ WINDOW_LIBRARIES = [
 TEST_LIBRARIES = ["xvfb", "xauth", "xdotool"]
 
 
+BESIDE = {"bench": "engine-cpu"}
+"""Environments in the user's cache that lie on top of .venv, and the set that they need there."""
+
+
 class Failed(Exception):
     """Said to the person as it is; exit 1."""
 
@@ -72,6 +76,11 @@ def main() -> int:
     test.set_defaults(command=command_test)
     setup = commands.add_parser("setup", help="install only")
     setup.set_defaults(command=command_setup)
+    environment = commands.add_parser(
+        "environment", help="install an environment of its own; the last line is its Python"
+    )
+    environment.add_argument("name", choices=sorted(BESIDE))
+    environment.set_defaults(command=command_environment)
     arguments, rest = parser.parse_known_args()
     arguments.rest = rest
     try:
@@ -125,6 +134,33 @@ def command_test(arguments: argparse.Namespace) -> int:
     if failed:
         raise Failed(f"Failed: {', '.join(failed)}.")
     return 0
+
+
+def command_environment(arguments: argparse.Namespace) -> int:
+    ensure_environment()
+    ensure_packages([BESIDE[arguments.name]])
+    say(str(ensure_beside(arguments.name)))
+    return 0
+
+
+def ensure_beside(name: str) -> Path:
+    """The Python of an environment keyed by its lock and by the one below, which it reads."""
+    packages = next(VENV.glob("lib/python*/site-packages"), VENV / "Lib" / "site-packages")
+    locks = [LOCKS / f"{part}.txt" for part in (name, BESIDE[name], "torch")]
+    key = hashlib.sha256("".join([str(packages), *map(sha256, locks)]).encode()).hexdigest()[:12]
+    code = "import platformdirs; print(platformdirs.user_cache_dir('atelier'))"
+    cache = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True, check=True)
+    home = Path(cache.stdout.strip()) / "environments" / f"{name}-{key}"
+    python = home / PYTHON.relative_to(VENV)
+    if (home / "ready").exists():
+        return python
+    shutil.rmtree(home, ignore_errors=True)
+    subprocess.run([str(PYTHON), "-m", "venv", "--without-pip", str(home)], check=True)
+    own = home / packages.relative_to(VENV)
+    (own / "below.pth").write_text(f"{packages}\n")
+    install(name, LOCKS / f"{name}.txt", into=python)
+    (home / "ready").touch()
+    return python
 
 
 def set_up(locks: list[str], libraries: list[str]) -> None:
@@ -187,11 +223,12 @@ def ensure_packages(locks: list[str]) -> None:
         ensure_torch()
 
 
-def install(name: str, lock: Path, quiet: bool = False) -> None:
+def install(name: str, lock: Path, quiet: bool = False, into: Path | None = None) -> None:
     count = sum("==" in line and line[0] != " " for line in lock.read_text().splitlines())
     if not quiet:
         say(f"Installing {name}: {count} packages")
-    pip_or_fail(["install", "--no-deps", "--require-hashes", "-r", str(lock)], name)
+    place = ["--python", str(into)] if into else []
+    pip_or_fail([*place, "install", "--no-deps", "--require-hashes", "-r", str(lock)], name)
 
 
 def ensure_torch() -> None:

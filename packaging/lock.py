@@ -17,7 +17,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "packaging" / "locks"
-SETS = {"engine-cpu": ["engine", "policy"], "studio": ["studio"], "test": ["test"]}
+SETS = {
+    "engine-cpu": ["engine", "policy"],
+    "studio": ["studio"],
+    "test": ["test"],
+    "bench": ["bench"],
+}
+UNRESOLVED = {"bench": "openpipe-art==0.5.18"}
+"""Taken without what they depend on: only single functions of theirs are called."""
+BESIDE = {"bench": "engine-cpu"}
+"""Sets that lie on top of another one's environment, and bring only what is not there."""
 LEFT_OUT = ("nvidia-", "cuda-", "triton==")
 PIP = "pip==26.3"
 
@@ -35,41 +44,29 @@ def main() -> None:
         for name, extras in SETS.items():
             chosen = [argument for e in extras for argument in ("--extra", e)]
             lock = LOCKS / f"{name}.txt"
-            compile_lock(["pyproject.toml", *chosen, "--constraint", str(everything)], lock)
+            project = ["pyproject.toml", *chosen, "--constraint", str(everything)]
+            compile_lock(project, lock)
             blocks = split(lock.read_text())
+            if name in UNRESOLVED:
+                compile_lock(["-", "--no-deps"], lock, UNRESOLVED[name])
+                blocks += split(lock.read_text())
+            if name in BESIDE:
+                there = split((LOCKS / f"{BESIDE[name]}.txt").read_text())
+                names = {block.split("==")[0] for block in there}
+                blocks = [block for block in blocks if block.split("==")[0] not in names]
             lock.write_text("".join(b for b in blocks if not b.startswith((*LEFT_OUT, "torch=="))))
             torch = next((b for b in blocks if b.startswith("torch==")), None)
             if torch:
                 (LOCKS / "torch.txt").write_text(with_hashes(torch, extra))
-        pip = Path(scratch) / "pip.in"
-        pip.write_text(PIP + "\n")
-        compile_lock([str(pip)], LOCKS / "pip.txt")
+        compile_lock(["-"], LOCKS / "pip.txt", PIP)
 
 
-def compile_lock(arguments: list[str], output: Path) -> None:
-    options = [
-        "--universal",
-        "--python-version",
-        "3.11",
-        "--generate-hashes",
-        "--no-emit-index-url",
-    ]
-    subprocess.run(
-        [
-            "uv",
-            "pip",
-            "compile",
-            *arguments,
-            *options,
-            "--no-header",
-            "--no-annotate",
-            "--quiet",
-            "--output-file",
-            str(output),
-        ],
-        cwd=ROOT,
-        check=True,
-    )
+def compile_lock(arguments: list[str], output: Path, requirements: str = "") -> None:
+    """`requirements` are those of the argument `-`."""
+    options = ["--universal", "--python-version=3.11", "--generate-hashes", "--no-emit-index-url"]
+    options += ["--no-header", "--no-annotate", "--quiet", f"--output-file={output}"]
+    command = ["uv", "pip", "compile", *arguments, *options]
+    subprocess.run(command, cwd=ROOT, check=True, input=requirements, text=True)
 
 
 def split(text: str) -> list[str]:

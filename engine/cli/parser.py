@@ -13,6 +13,7 @@ COMMANDS = {
     "models": "list, pull or find models",
     "new": "make a project, from a sample or empty",
     "doctor": "check this machine",
+    "bench": "measure training and sampling, beside TRL where asked",
 }
 
 
@@ -114,6 +115,30 @@ def _new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", help="copy this sample (hello, …)")
 
 
+def _bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--against",
+        choices=["trl"],
+        help="run TRL's GRPOTrainer in turn with ours, in an environment of its own",
+    )
+    parser.add_argument(
+        "--shape",
+        action="append",
+        metavar="P,C,G,Q",
+        help="tokens of prompt and completion, attempts of a group, groups; repeatable "
+        "(default 256,64,8,2 and 1024,64,8,1)",
+    )
+    parser.add_argument("--model", default="smollm2-135m-instruct", help="name, id or folder")
+    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
+    parser.add_argument(
+        "--repeats", type=_positive, default=5, help="measured steps each (default 5)"
+    )
+    parser.add_argument(
+        "--no-growth", action="store_true", help="leave out how the cost grows, and multi-turn"
+    )
+    _json(parser)
+
+
 def _positive(text: str) -> int:
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
@@ -128,4 +153,5 @@ OPTIONS = {
     "models": _models,
     "new": _new,
     "doctor": _json,
+    "bench": _bench,
 }

@@ -46,6 +46,8 @@ class SampleRequest(Value):
     """0 takes the likeliest token; its log-prob is then that of temperature 1."""
     top_p: float = 1.0
     stop_tokens: list[int] = Field(default_factory=list)
+    ignore_eos: bool = False
+    """Goes on behind the end of sequence: forced lengths, for measurements."""
     seed: int
     top_logprobs: int = 0
 

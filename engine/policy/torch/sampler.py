@@ -70,7 +70,8 @@ class Sampler:
         return bool(self._waiting or self._running)
 
     def add(self, number: int, request: SampleRequest) -> None:
-        stops = self._eos | frozenset(request.stop_tokens)
+        eos: frozenset[int] = frozenset() if request.ignore_eos else self._eos
+        stops = eos | frozenset(request.stop_tokens)
         self._waiting.append(Row(number, request, stops))
 
     def cancel(self, number: int) -> None:

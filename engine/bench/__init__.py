@@ -1,0 +1,1 @@
+"""Measurements against the field: the same work, the same machine, in turn."""

@@ -1,0 +1,177 @@
+"""Atelier as a contender: the policy process as a run uses it, one optimizer step at a time."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from engine.advantage import advantages
+from engine.bench.work import Attempt, Shape
+from engine.policy.base import PolicyInfo, PolicySpec, SampleRequest, TrainBatch, TrainItem
+from engine.policy.worker import TorchPolicy
+from engine.protocol.config import Algorithm, ModelConfig, NoCorrection
+
+LR = 1e-5
+UNCLIPPED = 1e9
+"""So large that no gradient is scaled: gradients are compared as they are."""
+
+
+@dataclass
+class Lap:
+    """One step of one contender."""
+
+    seconds: float
+    sample_s: float
+    update_s: float
+    peak_bytes: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class Atelier:
+    """Owns a policy process. Make it with `start`, end it with `close`."""
+
+    def __init__(self, policy: TorchPolicy, info: PolicyInfo) -> None:
+        self.policy = policy
+        self.info = info
+
+    @classmethod
+    async def start(
+        cls, model: Path, scratch: Path, dtype: str, batch_tokens: int = 2048
+    ) -> "Atelier":
+        policy = await TorchPolicy.start(scratch / "atelier.log", str(model))
+        spec = PolicySpec(
+            model_path=str(model),
+            model=ModelConfig(name=str(model), dtype=dtype),  # type: ignore[arg-type]
+            seed=0,
+            lr=LR,
+            max_grad_norm=UNCLIPPED,
+            batch_tokens=batch_tokens,
+        )
+        info = await policy.load(spec)
+        await policy.publish(0)
+        return cls(policy, info)
+
+    async def close(self) -> None:
+        await self.policy.close()
+
+    async def record(
+        self, prompts: list[list[int]], shape: Shape, rewards: list[float]
+    ) -> list[Attempt]:
+        """Sample every prompt `shape.group` times, to exactly `shape.completion` tokens."""
+        ordered = [prompt for prompt in prompts for _ in range(shape.group)]
+        sampled = await asyncio.gather(
+            *(self._sample(p, shape.completion, n) for n, p in enumerate(ordered))
+        )
+        return [
+            Attempt(
+                prompt=prompt,
+                completion=[token for token, _ in drawn],
+                mask=[1] * len(drawn),
+                logprobs=[logprob for _, logprob in drawn],
+                reward=reward,
+                group=number // shape.group,
+            )
+            for number, (prompt, drawn, reward) in enumerate(
+                zip(ordered, sampled, rewards, strict=True)
+            )
+        ]
+
+    async def replay(self, attempts: list[Attempt]) -> Lap:
+        """One update on stored attempts, with the ratio that TRL uses: exactly 1."""
+        begun = time.perf_counter()
+        metrics = await self._learn(attempts, Algorithm(correction=NoCorrection()))
+        seconds = time.perf_counter() - begun
+        return Lap(seconds, 0.0, seconds, self._peak_bytes(), metrics)
+
+    async def live(self, prompts: list[list[int]], shape: Shape, rewards: list[float]) -> Lap:
+        """Sample, update, publish."""
+        begun = time.perf_counter()
+        attempts = await self.record(prompts, shape, rewards)
+        sampled = time.perf_counter()
+        metrics = await self._learn(attempts, Algorithm())
+        await self.policy.publish(self.policy.version + 1)
+        ended = time.perf_counter()
+        return Lap(ended - begun, sampled - begun, ended - sampled, self._peak_bytes(), metrics)
+
+    async def _learn(self, attempts: list[Attempt], algorithm: Algorithm) -> dict[str, float]:
+        batch = TrainBatch(
+            items=items_of(attempts),
+            algorithm=algorithm,
+            normaliser=sum(sum(a.mask) for a in attempts),
+        )
+        metrics = await self.policy.forward_backward(batch)
+        return {**metrics, **await self.policy.optim_step(LR)}
+
+    async def _sample(self, prompt: list[int], count: int, seed: int) -> list[tuple[int, float]]:
+        request = SampleRequest(tokens=prompt, max_tokens=count, seed=seed, ignore_eos=True)
+        return [
+            (token.token, token.logprob)
+            async for part in self.policy.sample(request)
+            for token in part
+        ]
+
+    def _peak_bytes(self) -> int:
+        """Highest resident memory of the policy process so far."""
+        status = Path(f"/proc/{self.policy.pid}/status")
+        if status.exists():
+            line = next(line for line in status.read_text().splitlines() if "VmHWM" in line)
+            return int(line.split()[1]) * 1024
+        memory: Any = psutil.Process(self.policy.pid).memory_info()
+        return int(getattr(memory, "peak_wset", memory.rss))
+
+
+def items_of(attempts: Sequence[Attempt]) -> list[TrainItem]:
+    """Attempts of whole groups with the advantages that training would give them."""
+    items = []
+    for group in sorted({attempt.group for attempt in attempts}):
+        siblings = [attempt for attempt in attempts if attempt.group == group]
+        worth = advantages(Algorithm().advantage, [sibling.reward for sibling in siblings])
+        for attempt, advantage in zip(siblings, worth, strict=True):
+            assert advantage is not None
+            items.append(
+                TrainItem(
+                    tokens=[*attempt.prompt, *attempt.completion],
+                    spans=_spans(attempt),
+                    logprobs=[
+                        p for p, own in zip(attempt.logprobs, attempt.mask, strict=True) if own
+                    ],
+                    advantage=advantage,
+                )
+            )
+    return items
+
+
+def per_turn(attempts: Sequence[Attempt]) -> list[TrainItem]:
+    """The same attempts as one row a turn, each with its whole history: what sharing saves."""
+    rows = []
+    for item in items_of(attempts):
+        done = 0
+        for start, end in item.spans:
+            logprobs = item.logprobs[done : done + end - start]
+            rows.append(
+                TrainItem(
+                    tokens=item.tokens[:end],
+                    spans=[(start, end)],
+                    logprobs=logprobs,
+                    advantage=item.advantage,
+                )
+            )
+            done += end - start
+    return rows
+
+
+def _spans(attempt: Attempt) -> list[tuple[int, int]]:
+    """Half-open ranges of sampled tokens."""
+    offset = len(attempt.prompt)
+    edges = [
+        offset + place
+        for place, (before, own) in enumerate(
+            zip([0, *attempt.mask], [*attempt.mask, 0], strict=True)
+        )
+        if before != own
+    ]
+    return list(zip(edges[::2], edges[1::2], strict=True))

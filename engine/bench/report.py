@@ -1,0 +1,43 @@
+"""What was measured, as one object."""
+
+from pydantic import BaseModel, ConfigDict
+
+from engine.bench.compare import Comparison
+
+
+class Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Growth(Value):
+    """Seconds while one side of the work grows (P/C/G/Q)."""
+
+    name: str
+    shapes: list[str]
+    sample_s: list[float]
+    update_s: list[float]
+
+
+class MultiTurn(Value):
+    """One tree against one row per turn, each row with its whole history and nothing shared."""
+
+    turns: int
+    prompt: int
+    answer: int
+    observation: int
+    group: int
+    tree_s: float
+    rows_s: float
+    ratio: float
+
+
+class Report(Value):
+    model: str
+    device: str
+    dtype: str
+    repeats: int
+    replay: dict[str, Comparison]
+    """By shape, P/C/G/Q."""
+    live: dict[str, Comparison]
+    growth: list[Growth]
+    multi_turn: MultiTurn | None

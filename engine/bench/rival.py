@@ -1,0 +1,112 @@
+"""Another trainer as a contender: its own process, in its own environment, held between steps."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from engine.bench.atelier import Lap
+from engine.child import allowed_environment
+from engine.protocol.problems import AtelierError
+
+ROOT = Path(__file__).parents[2]
+BOOTSTRAP = ROOT / "packaging" / "bootstrap.py"
+CONTENDER = Path(__file__).with_name("trl_contender.py")
+LINE_LIMIT = 2**24
+
+
+class BenchError(AtelierError):
+    """A contender could not be installed, or ended before its work was done."""
+
+
+def environment() -> Path:
+    """The Python that has TRL; installed on the first call, into the user's cache."""
+    if not BOOTSTRAP.exists():
+        raise BenchError.of(
+            "bench.no_environment",
+            "TRL is measured from a source checkout only: packaging/bootstrap.py is not here.",
+            "Clone the repository and run the command there.",
+        )
+    command = [sys.executable, str(BOOTSTRAP), "environment", "bench"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise BenchError.of(
+            "bench.no_environment",
+            "The environment of the benchmark could not be installed (see above).",
+            "Run the same command again: it goes on where it stopped.",
+        )
+    return Path(done.stdout.strip().splitlines()[-1])
+
+
+class Rival:
+    """TRL's trainer. Make it with `start`, end it with `close`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(cls, python: Path, job: dict[str, Any], log: Path) -> "Rival":
+        quiet = {
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "TRL_EXPERIMENTAL_SILENCE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        with log.open("ab") as errors:
+            process = await asyncio.create_subprocess_exec(
+                str(python),
+                str(CONTENDER),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                env=allowed_environment(quiet),
+                limit=LINE_LIMIT,
+            )
+        rival = cls(process, log)
+        rival._write(json.dumps(job))
+        await rival._answer()
+        return rival
+
+    async def step(self) -> Lap:
+        self._write("go")
+        answer = await self._answer()
+        return Lap(
+            answer["seconds"], answer["sample_s"], answer["update_s"], answer["peak_bytes"], answer
+        )
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), 5)
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+
+    async def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            code = await self._process.wait()
+            last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise BenchError.of(
+                "bench.contender_ended",
+                f"TRL's process ended (exit {code}): {''.join(last)[:300]}",
+                "Its whole output is in the log.",
+                where=str(self._log),
+            )
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def threads() -> int:
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)

@@ -1,0 +1,127 @@
+"""All that `bench` measures, in the order in which it is printed."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.bench.atelier import Atelier, per_turn
+from engine.bench.compare import Bench, Say
+from engine.bench.report import Growth, MultiTurn, Report
+from engine.bench.work import Shape, multi_turn, prompts, rewards
+from engine.models import read_json
+from engine.policy.base import TrainBatch, TrainItem
+from engine.protocol.config import Algorithm, NoCorrection
+from engine.rollout.chat import ChatFormat
+
+GROWTH = {
+    "group size": [Shape(256, 32, size, 1) for size in (2, 4, 8, 16)],
+    "prompt": [Shape(length, 32, 8, 1) for length in (128, 256, 512, 1024)],
+    "completion": [Shape(128, length, 8, 1) for length in (16, 32, 64, 128)],
+}
+TURNS, BASE, ANSWER, OBSERVATION, SIBLINGS = 8, 375, 38, 100, 2
+"""A quarter of the field's usual 1 500-token prompt, 150-token answers, 400-token observations."""
+
+
+async def measure(
+    *,
+    model: Path,
+    shapes: Sequence[Shape],
+    dtype: str,
+    repeats: int,
+    trl: Path | None,
+    growth: bool,
+    scratch: Path,
+    say: Say,
+) -> Report:
+    bench = Bench(model, dtype, scratch, repeats, say)
+    words = plain_tokens(model)
+    say("loading the model")
+    ours = await Atelier.start(model, scratch, dtype)
+    try:
+        replay, live = {}, {}
+        for shape in shapes:
+            asked = prompts(shape, words, 0)
+            replay[shape.words] = await bench.compare(ours, shape, "replay", asked, trl)
+            live[shape.words] = await bench.compare(ours, shape, "live", asked, trl)
+        grown = [await _grow(ours, name, row, words, say) for name, row in GROWTH.items() if growth]
+        turns = await _turns(ours, bench) if growth else None
+    finally:
+        await ours.close()
+    return Report(
+        model=read_json(model / "config.json").get("_name_or_path") or model.name,
+        device=ours.info.device,
+        dtype=ours.info.dtype,
+        repeats=repeats,
+        replay=replay,
+        live=live,
+        growth=grown,
+        multi_turn=turns,
+    )
+
+
+def plain_tokens(model: Path) -> list[int]:
+    """Whole words with their space (letters where there are none): texts of them are tokenised
+    again as they were made."""
+    chat = ChatFormat(model)
+    pieces = {n: chat.decode([n]) for n in range(read_json(model / "config.json")["vocab_size"])}
+    letters = [n for n, piece in pieces.items() if piece.isascii() and piece.strip().isalpha()]
+    words = [n for n in letters if pieces[n].startswith(" ") and len(pieces[n]) > 3]
+    kept = (words or letters)[:4000]
+    return [n for n in kept if chat.encode(chat.decode([n, n])) == [n, n]]
+
+
+async def _grow(
+    ours: Atelier, name: str, shapes: Sequence[Shape], words: list[int], say: Say
+) -> Growth:
+    """Seconds of sampling and of the update while one side of the work grows."""
+    laps = []
+    for shape in shapes:
+        say(f"growth with {name}: {shape.words}")
+        laps.append(await ours.live(prompts(shape, words, 1), shape, rewards(shape, 1)))
+    return Growth(
+        name=name,
+        shapes=[shape.words for shape in shapes],
+        sample_s=[lap.sample_s for lap in laps],
+        update_s=[lap.update_s for lap in laps],
+    )
+
+
+async def _turns(ours: Atelier, bench: Bench) -> MultiTurn:
+    """One tree of a group of conversations against one row per turn, nothing shared."""
+    vocabulary = read_json(bench.model / "config.json")["vocab_size"]
+    attempts = multi_turn(vocabulary, BASE, TURNS, ANSWER, OBSERVATION, SIBLINGS, 0)
+    rows = per_turn(attempts)
+    bench.say("multi-turn: one row per turn")
+    alone = await Atelier.start(bench.model, bench.scratch, bench.dtype, batch_tokens=64)
+    ratios, tree_s, rows_s = [], [], []
+    try:
+        await alone.replay(attempts[:1])
+        for repeat in range(min(bench.repeats, 2)):
+            bench.say(f"multi-turn {repeat + 1}")
+            tree_s.append((await ours.replay(attempts)).seconds)
+            rows_s.append(await _update(alone, rows))
+            ratios.append(rows_s[-1] / tree_s[-1])
+    finally:
+        await alone.close()
+    return MultiTurn(
+        turns=TURNS,
+        prompt=BASE,
+        answer=ANSWER,
+        observation=OBSERVATION,
+        group=SIBLINGS,
+        tree_s=sorted(tree_s)[len(tree_s) // 2],
+        rows_s=sorted(rows_s)[len(rows_s) // 2],
+        ratio=sorted(ratios)[len(ratios) // 2],
+    )
+
+
+async def _update(ours: Atelier, items: list[TrainItem]) -> float:
+    begun = time.perf_counter()
+    batch = TrainBatch(
+        items=items,
+        algorithm=Algorithm(correction=NoCorrection()),
+        normaliser=sum(end - start for item in items for start, end in item.spans),
+    )
+    await ours.policy.forward_backward(batch)
+    await ours.policy.optim_step(1e-5)
+    return time.perf_counter() - begun

@@ -1,0 +1,94 @@
+"""The work that every contender gets: fixed prompts, forced lengths, one set of stored attempts.
+
+Pure: everything follows from the shape, the vocabulary and a seed.
+"""
+
+import random
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Shape(NamedTuple):
+    """Tokens of a prompt and of a completion, attempts of a group, groups of a step."""
+
+    prompt: int
+    completion: int
+    group: int
+    groups: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.prompt}/{self.completion}/{self.group}/{self.groups}"
+
+    @property
+    def attempts(self) -> int:
+        return self.group * self.groups
+
+
+class Attempt(BaseModel):
+    """A stored attempt: its tokens, which of them the policy sampled, and what it was worth."""
+
+    model_config = ConfigDict(frozen=True)
+
+    prompt: list[int]
+    completion: list[int]
+    mask: list[int]
+    """1 where the policy sampled, 0 where the world answered; as long as the completion."""
+    logprobs: list[float]
+    """The sampler's, as long as the completion; 0.0 where the world answered."""
+    reward: float
+    group: int
+
+
+def parse_shape(text: str) -> Shape:
+    """`P,C,G,Q` → shape. Raises ValueError with one sentence."""
+    parts = text.split(",")
+    if len(parts) != 4 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise ValueError(
+            f"{text!r} is not a shape: write prompt, completion, group size and groups as in "
+            "256,64,8,2"
+        )
+    shape = Shape(*map(int, parts))
+    if shape.group < 2:
+        raise ValueError(f"{text!r} has groups of one attempt: nothing to compare; write 2 or more")
+    return shape
+
+
+def prompts(shape: Shape, plain_tokens: list[int], seed: int) -> list[list[int]]:
+    """One prompt a group, of tokens that stay themselves when their text is tokenised again."""
+    chance = random.Random(seed)
+    return [chance.choices(plain_tokens, k=shape.prompt) for _ in range(shape.groups)]
+
+
+def rewards(shape: Shape, seed: int) -> list[float]:
+    """One per attempt; every group has siblings that differ."""
+    chance = random.Random(seed + 1)
+    return [chance.random() for _ in range(shape.attempts)]
+
+
+def multi_turn(
+    vocabulary: int, base: int, turns: int, answer: int, observation: int, group: int, seed: int
+) -> list[Attempt]:
+    """A group whose conversations grow turn by turn, the log-probs yet to be measured."""
+    chance = random.Random(seed)
+    prompt = [chance.randrange(vocabulary) for _ in range(base)]
+    attempts = []
+    for _ in range(group):
+        completion: list[int] = []
+        mask: list[int] = []
+        for turn in range(turns):
+            told = observation if turn < turns - 1 else 0
+            completion += [chance.randrange(vocabulary) for _ in range(answer + told)]
+            mask += [1] * answer + [0] * told
+        attempts.append(
+            Attempt(
+                prompt=prompt,
+                completion=completion,
+                mask=mask,
+                logprobs=[0.0] * len(completion),
+                reward=chance.random(),
+                group=0,
+            )
+        )
+    return attempts

@@ -1,0 +1,117 @@
+"""TRL's and ART's own losses on given tensors. Run by the Python of the benchmark environment.
+
+stdin: one JSON list of cases; stdout: one of answers, the loss and its gradient by log-prob.
+"""
+
+import importlib.metadata
+import json
+import sys
+import types
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def main() -> None:
+    answers = []
+    for case in json.loads(sys.stdin.read()):
+        tensors = {name: torch.tensor(value) for name, value in case["tensors"].items()}
+        tensors["logprobs"] = tensors["logprobs"].double().requires_grad_()
+        loss = {"trl": trl_loss, "art": art_loss}[case["library"]](tensors, case["settings"])
+        loss.backward()
+        gradient = tensors["logprobs"].grad
+        assert gradient is not None
+        answers.append({"loss": loss.item(), "gradient": gradient.tolist()})
+    print(json.dumps(answers))
+
+
+def trl_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:
+    """`GRPOTrainer._compute_loss` with everything around the formula set to one process."""
+    from trl import GRPOTrainer
+
+    mask = tensors["mask"]
+    logprobs = tensors["logprobs"]
+
+    class Trainer:
+        _compute_loss = GRPOTrainer._compute_loss
+        get_off_policy_mask = staticmethod(GRPOTrainer.get_off_policy_mask)
+
+        def _get_per_token_logps_and_entropies(self, *_: Any, **__: Any) -> Any:
+            return logprobs, torch.zeros_like(logprobs), None
+
+    trainer = Trainer()
+    defaults = {
+        "beta": 0.0,
+        "epsilon_low": 0.2,
+        "epsilon_high": 0.28,
+        "importance_sampling_level": "token",
+        "loss_type": "dapo",
+        "off_policy_mask_threshold": None,
+        "top_entropy_quantile": 1.0,
+        "use_vllm": "correction" in tensors,
+        "vllm_importance_sampling_correction": True,
+        "aux_loss_enabled": False,
+        "_entropy_bonus_enabled": False,
+        "current_gradient_accumulation_steps": 1,
+        "max_completion_length": settings.get("max_completion_length", 16),
+    }
+    vars(trainer).update(defaults | settings)
+    trainer.args = types.SimpleNamespace(  # type: ignore[attr-defined]
+        delta=None, use_bias_correction_kl=False, steps_per_generation=1
+    )
+    trainer.model = types.SimpleNamespace(training=True)  # type: ignore[attr-defined]
+    trainer.accelerator = types.SimpleNamespace(  # type: ignore[attr-defined]
+        num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x
+    )
+    trainer._metrics = defaultdict(lambda: defaultdict(list))  # type: ignore[attr-defined]
+    empty = torch.zeros(len(mask), 0, dtype=torch.long)
+    inputs = {
+        "prompt_ids": empty,
+        "prompt_mask": empty,
+        "completion_ids": torch.zeros_like(mask, dtype=torch.long),
+        "completion_mask": mask.double(),
+        "advantages": tensors["advantages"].double(),
+        "old_per_token_logps": tensors["old"].double(),
+        "ref_per_token_logps": tensors["reference"].double(),
+        "num_items_in_batch": mask.sum(),
+    }
+    if "correction" in tensors:
+        inputs["importance_sampling_ratio"] = tensors["correction"].double()
+    loss: Tensor = trainer._compute_loss(None, inputs)
+    return loss
+
+
+def art_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:
+    """`art.loss.loss_fn` on one packed row; its module alone is loaded."""
+    files = importlib.metadata.files("openpipe-art") or []
+    init = next(file for file in files if str(file) == "art/__init__.py")
+    package = types.ModuleType("art")
+    package.__path__ = [str(Path(str(init.locate())).parent)]
+    sys.modules["art"] = package
+    from art.loss import loss_fn  # type: ignore[import-not-found]
+
+    def before(row: Tensor, pad: float) -> Tensor:
+        """ART reads what belongs to a token one place later."""
+        first = torch.full((1, 1), pad, dtype=row.dtype)
+        return torch.cat([first, row], 1)
+
+    logprobs = torch.cat([tensors["logprobs"], torch.zeros(1, 1, dtype=torch.double)], 1)
+    inputs = {
+        "logprobs": before(tensors["old"].double(), float("nan")),
+        "advantages": before(tensors["advantages"].double(), 0.0),
+        "assistant_mask": before(tensors["mask"], 0).bool(),
+        "weights": before(tensors["weights"].double(), 0.0),
+        "group_ids": before(tensors["sequences"], 0),
+    }
+    reference = None
+    if "reference" in tensors:
+        reference = torch.cat([tensors["reference"].double(), torch.zeros(1, 1)], 1)
+    loss: Tensor = loss_fn(inputs, logprobs, reference, None, settings).policy_loss
+    return loss
+
+
+if __name__ == "__main__":
+    main()

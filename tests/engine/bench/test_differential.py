@@ -1,0 +1,151 @@
+"""Our losses beside TRL's and ART's own functions, on random tensors, in their own environment."""
+
+import json
+import math
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.bench.rival import environment
+from engine.policy.torch.loss import Tokens, k3, policy_gradient, share
+from engine.protocol.config import Algorithm, Cispo, Clipped, Gspo, NoCorrection
+
+TOLERANCE = 1e-6
+REFERENCE = Path(__file__).with_name("reference.py")
+LONGEST = 16
+
+
+@pytest.fixture(scope="module")
+def reference():
+    python = environment()
+
+    def ask(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        done = subprocess.run(
+            [str(python), str(REFERENCE)],
+            input=json.dumps(cases),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        answers: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        return answers
+
+    return ask
+
+
+def rows(seed: int, count: int = 6) -> dict[str, Any]:
+    """Sequences of several lengths with holes, ties and an empty one among the masks."""
+    chance = random.Random(seed)
+
+    def numbers(low: float, high: float) -> list[list[float]]:
+        return [[chance.uniform(low, high) for _ in range(LONGEST)] for _ in range(count)]
+
+    logprobs = numbers(-4, 0)
+    masks = [[int(chance.random() < 0.8) for _ in range(LONGEST)] for _ in range(count)]
+    masks[0] = [1] + [0] * (LONGEST - 1)
+    advantages = [chance.uniform(-1, 1) for _ in range(count)]
+    advantages[1] = advantages[2]
+    advantages[3] = 0.0
+    return {
+        "logprobs": logprobs,
+        "old": [[x + chance.gauss(0, 0.3) for x in row] for row in logprobs],
+        "reference": [[x + chance.gauss(0, 0.5) for x in row] for row in logprobs],
+        "mask": masks,
+        "advantages": advantages,
+    }
+
+
+def ours(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> dict[str, Any]:
+    """The same work through our functions, as the trainer calls them."""
+    mask = torch.tensor(tensors["mask"]).bool()
+    logprobs = torch.tensor(tensors["logprobs"], dtype=torch.double, requires_grad=True)
+    sequences = torch.arange(len(mask))[:, None].expand(mask.shape)[mask]
+    advantages = torch.tensor(tensors["advantages"], dtype=torch.double)
+    if advantages.dim() == 1:
+        advantages = advantages[:, None].expand(mask.shape)
+    tokens = Tokens(
+        logprobs[mask],
+        torch.tensor(tensors["old"], dtype=torch.double)[mask],
+        advantages[mask],
+        sequences,
+    )
+    losses = policy_gradient(tokens, algorithm)
+    if algorithm.kl:
+        asked = torch.tensor(tensors["reference"], dtype=torch.double)[mask]
+        losses = losses + algorithm.kl * k3(tokens.logprobs_M, asked)
+    loss = (losses * share(sequences, algorithm.average).double()).sum() / normaliser
+    loss.backward()
+    assert logprobs.grad is not None
+    return {"loss": loss.item(), "gradient": logprobs.grad.tolist()}
+
+
+def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
+    gradients = torch.tensor(one["gradient"]) - torch.tensor(other["gradient"])
+    return max(abs(one["loss"] - other["loss"]), gradients.abs().max().item())
+
+
+def against_sampler(**settings: Any) -> Algorithm:
+    return Algorithm(ratio_to="sampler", correction=NoCorrection(), **settings)
+
+
+TRL = {
+    "dapo": ({"loss_type": "dapo"}, against_sampler()),
+    "grpo": (
+        {"loss_type": "grpo", "epsilon_high": 0.2},
+        against_sampler(average="sequences", loss=Clipped(low=0.2, high=0.2)),
+    ),
+    "dr_grpo": (
+        {"loss_type": "dr_grpo", "max_completion_length": LONGEST},
+        against_sampler(average="constant"),
+    ),
+    "cispo": (
+        {"loss_type": "cispo", "epsilon_high": 5.0},
+        against_sampler(loss=Cispo(low=1.0, high=4.0)),
+    ),
+    "gspo": (
+        {
+            "loss_type": "grpo",
+            "importance_sampling_level": "sequence",
+            "epsilon_low": 0.05,
+            "epsilon_high": 0.07,
+        },
+        against_sampler(average="sequences", loss=Gspo(low=0.05, high=0.07)),
+    ),
+    "kl": ({"loss_type": "dapo", "beta": 0.04}, against_sampler(kl=0.04)),
+}
+
+
+def normaliser(masks: list[list[int]], average: str) -> float:
+    if average == "tokens":
+        return sum(map(sum, masks))
+    return len(masks) * (LONGEST if average == "constant" else 1)
+
+
+def test_losses_and_gradients_are_those_of_trl(reference):
+    cases, expected = [], []
+    for name, (settings, algorithm) in TRL.items():
+        for seed in range(8):
+            tensors = rows(seed)
+            cases.append({"library": "trl", "settings": settings, "tensors": tensors})
+            divisor = normaliser(tensors["mask"], algorithm.average)
+            expected.append((f"{name} {seed}", ours(tensors, algorithm, divisor)))
+    for (name, own), theirs in zip(expected, reference(cases), strict=True):
+        assert apart(own, theirs) <= TOLERANCE, name
+
+
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("whose", ["logprobs", "old"])
+def test_numbers_that_are_none_weigh_nothing_and_leave_the_others_alone(odd, whose):
+    tensors = rows(0)
+    place = tensors["mask"][4].index(1)
+    tensors[whose][4][place] = odd
+    without = {**tensors, "mask": [list(row) for row in tensors["mask"]]}
+    without["mask"][4][place] = 0
+    for _, algorithm in TRL.values():
+        if algorithm.kl or isinstance(algorithm.loss, Gspo) or algorithm.average == "sequences":
+            continue
+        assert apart(ours(tensors, algorithm, 50), ours(without, algorithm, 50)) == 0
