@@ -85,6 +85,76 @@ def causal(
     )
 
 
+class PathAttention(torch.autograd.Function):
+    """Siblings attend to the path that they share and, causally, to themselves.
+
+    query [B, Q, T, D], own key and value [B, K, T, D], those of the path [K, L, D] → [B, Q, T, D].
+    The path's keys are read once for all siblings and without a mask. The two parts are merged by
+    their log-sum-exp (FlashAttention, 2205.14135); with the merged output and log-sum-exp, the
+    kernel's backward of each part is exactly that part's share of the whole one.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        above: Tensor,
+        told: Tensor,
+        scale: float,
+    ) -> Tensor:
+        groups = query.shape[1] // key.shape[1]
+        wide = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        own, own_lse = _flash(query, *wide, 0.0, True, scale=scale)
+        path, path_lse = _flash(_fold(query, groups), above[None], told[None], 0.0, scale=scale)
+        path, path_lse = _unfold(path, query), _unfold(path_lse[..., None], query)[..., 0]
+        lse = torch.logaddexp(own_lse, path_lse)
+        share = torch.sigmoid(own_lse - path_lse)[..., None]
+        out = torch.lerp(path.to(share.dtype), own.to(share.dtype), share).to(query.dtype)
+        ctx.save_for_backward(query, key, value, above, told, out, lse)
+        ctx.scale, ctx.groups = scale, groups
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, above, told, out, lse = ctx.saved_tensors
+        groups, slope = ctx.groups, gradients[0]
+        wide = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        own = _flash_backward(slope, query, *wide, out, lse, 0.0, True, scale=ctx.scale)
+        path = _flash_backward(
+            _fold(slope, groups),
+            _fold(query, groups),
+            above[None],
+            told[None],
+            _fold(out, groups),
+            _fold(lse[..., None], groups)[..., 0],
+            0.0,
+            False,
+            scale=ctx.scale,
+        )
+        own_key, own_value = (part.unflatten(1, (-1, groups)).sum(2) for part in own[1:])
+        slope_query = own[0] + _unfold(path[0], query)
+        return slope_query, own_key, own_value, path[1][0], path[2][0], None
+
+
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def _fold(values_BQTX: Tensor, groups: int) -> Tensor:
+    """All siblings and the heads that share keys as one length: [1, K, B · g · T, X]."""
+    return values_BQTX.unflatten(1, (-1, groups)).transpose(0, 1).flatten(1, 3)[None].contiguous()
+
+
+def _unfold(values_1KSX: Tensor, like_BQTD: Tensor) -> Tensor:
+    """Back to [B, Q, T, X]."""
+    count, heads, length, _ = like_BQTD.shape
+    key_heads = values_1KSX.shape[1]
+    split = values_1KSX[0].unflatten(1, (count, heads // key_heads, length))
+    return split.transpose(0, 1).flatten(1, 2)
+
+
 def band(length: int, past: int, window: int | None, device: torch.device) -> Tensor:
     """True where a key is seen: [T, L], the diagonal at the bottom right."""
     full = torch.ones(length, past + length, dtype=torch.bool, device=device)

@@ -5,7 +5,7 @@ the difference between trainer and sampler; exponents stay within ±20, and a to
 not finite weighs nothing.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -128,55 +128,6 @@ def ratio_metrics(
         "logprob_gap/mean": gap_M.abs().mean().item(),
         "ess": (ratio_M.sum().square() / (ratio_M.square().sum() * len(ratio_M))).item(),
     }
-
-
-class SelectedLogProb(torch.autograd.Function):
-    """log softmax(hidden · weightᵀ / T)[target] and the entropy, without keeping the logits.
-
-    hidden [M, H], weight [V, H] (frozen), targets [M] → log-probs [M] and entropies [M], float32.
-    The backward is closed, recomputed chunk by chunk, so memory is that of one chunk of logits
-    whatever M is: d log p[target] = (onehot − p) / T, d entropy = −p (log p + entropy) / T.
-    """
-
-    CHUNK = 512
-
-    @staticmethod
-    def forward(
-        ctx: Any, hidden_MH: Tensor, weight_VH: Tensor, targets_M: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor]:
-        pieces = []
-        for hidden, targets in _chunks(hidden_MH, targets_M):
-            logits = (hidden @ weight_VH.T).float() / temperature
-            lse = logits.logsumexp(-1)
-            chosen = logits.gather(-1, targets[:, None]).squeeze(-1) - lse
-            logprobs = logits - lse[:, None]
-            entropy = -(logprobs.exp() * logprobs).sum(-1)
-            pieces.append((chosen, entropy, lse))
-        chosen_M, entropy_M, lse_M = (torch.cat(part) for part in zip(*pieces, strict=True))
-        ctx.save_for_backward(hidden_MH, weight_VH, targets_M, lse_M, entropy_M)
-        ctx.temperature = temperature
-        return chosen_M, entropy_M
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        hidden_MH, *known = ctx.saved_tensors
-        weight_VH = known.pop(0)
-        pieces = []
-        for hidden, targets, lse, entropy, of_chosen, of_entropy in _chunks(
-            hidden_MH, *known, *gradients
-        ):
-            logprobs = (hidden @ weight_VH.T).float() / ctx.temperature - lse[:, None]
-            chances = logprobs.exp()
-            slope = -chances * of_chosen[:, None]
-            slope[torch.arange(len(targets), device=slope.device), targets] += of_chosen
-            if of_entropy.any():
-                slope -= chances * (logprobs + entropy[:, None]) * of_entropy[:, None]
-            pieces.append((slope / ctx.temperature).to(hidden.dtype) @ weight_VH)
-        return torch.cat(pieces), None, None, None
-
-
-def _chunks(*tensors: Tensor) -> Any:
-    return zip(*(tensor.split(SelectedLogProb.CHUNK) for tensor in tensors), strict=True)
 
 
 def _exp(exponent: Tensor) -> Tensor:

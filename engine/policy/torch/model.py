@@ -15,7 +15,7 @@ from engine.policy.torch import attention
 from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.attention import Plan
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
-from engine.policy.torch.loss import SelectedLogProb
+from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.tree import TreePlan, grow
 from engine.protocol.config import ModelConfig
 from engine.protocol.problems import ModelError
@@ -85,11 +85,11 @@ class LoraModel:
         return self.trained.get_base_model().get_output_embeddings()(hidden_BH)
 
     def selected_logprobs(
-        self, hidden_MH: Tensor, targets_M: Tensor, temperature: float
+        self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies [M] of the targets."""
+        """Log-probs and entropies [M] of the targets; the latter's gradient where asked."""
         head = self.trained.get_base_model().get_output_embeddings().weight
-        return SelectedLogProb.apply(hidden_MH, head, targets_M, temperature)  # type: ignore[no-any-return]
+        return SelectedLogProb.apply(hidden_MH, head, targets_M, temperature, entropy_slope)  # type: ignore[no-any-return]
 
     @torch.inference_mode()
     def publish_gap(self) -> float:

@@ -53,7 +53,10 @@ def forward_backward(
         plan = TreePlan(forest, model.device)
         hidden_SH = model.hidden(plan)
         logprobs_N, entropy_N = model.selected_logprobs(
-            hidden_SH[scored.places_N], scored.targets_N, batch.temperature
+            hidden_SH[scored.places_N],
+            scored.targets_N,
+            batch.temperature,
+            entropy_slope=bool(algorithm.entropy),
         )
         logprobs_M, entropy_M = logprobs_N[scored.which_M], entropy_N[scored.which_M]
         if batch.objective == "supervised":

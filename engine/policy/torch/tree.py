@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from engine.policy.torch.attention import band
+from engine.policy.torch.attention import PathAttention, band
 from engine.policy.torch.cache import shared
 
 FULL_ENOUGH = 0.6
@@ -145,11 +145,18 @@ class TreePlan:
             longest = max(self._lengths[segment.number] for segment in batch)
             above = batch[0].parent.path() if batch[0].parent else []
             query = _stack([queries[s.number] for s in batch], longest)
-            key = _below([keys[s.number] for s in above], [keys[s.number] for s in batch], longest)
-            value = _below(
-                [values[s.number] for s in above], [values[s.number] for s in batch], longest
-            )
-            together = self._siblings(query, key, value, scale, window)
+            own = _stack([keys[s.number] for s in batch], longest)
+            told = _stack([values[s.number] for s in batch], longest)
+            if not above:
+                together = self._siblings(query, own, told, scale, window)
+            elif _merges(query) and (not window or batch[0].end <= window):
+                path = _joined([keys[s.number] for s in above])
+                known = _joined([values[s.number] for s in above])
+                together = PathAttention.apply(query, own, told, path, known, scale).transpose(1, 2)
+            else:
+                own = _below([keys[s.number] for s in above], own)
+                told = _below([values[s.number] for s in above], told)
+                together = self._siblings(query, own, told, scale, window)
             for segment, result in zip(batch, together, strict=True):
                 attended[segment.number] = result[: self._lengths[segment.number]]
         return torch.cat([result for result in attended if result is not None])
@@ -203,10 +210,17 @@ def _stack(pieces: list[Tensor], longest: int) -> Tensor:
     return torch.stack([pad(piece, (0, 0, 0, longest - piece.shape[1])) for piece in pieces])
 
 
-def _below(above: list[Tensor], pieces: list[Tensor], longest: int) -> Tensor:
+def _merges(query: Tensor) -> bool:
+    """Where the merged kernel pays: in float32 it saves nothing and rounds once more."""
+    return query.device.type == "cpu" and query.dtype == torch.bfloat16
+
+
+def _below(above: list[Tensor], own_BKTD: Tensor) -> Tensor:
     """[B, K, L, D]: the common path, then each one's own."""
-    own = _stack(pieces, longest)
-    if not above:
-        return own
-    path = torch.cat(above, 1) if len(above) > 1 else above[0]
-    return torch.cat([path.expand(len(pieces), -1, -1, -1), own], 2)
+    path = _joined(above).expand(len(own_BKTD), -1, -1, -1)
+    return torch.cat([path, own_BKTD], 2)
+
+
+def _joined(pieces: list[Tensor]) -> Tensor:
+    """Pieces [K, T, D] of a path in a row."""
+    return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBatch, TrainItem
-from engine.policy.torch.loss import SelectedLogProb
+from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.model import AdapterOptimizer, LoraModel
 from engine.policy.torch.sampler import Sampler
 from engine.policy.torch.trainer import forward_backward, micro_batches, seen
@@ -158,7 +158,7 @@ def test_head_gradient_is_the_autograd_one() -> None:
     torch.manual_seed(0)
     hidden = torch.randn(700, 8, dtype=torch.float64, requires_grad=True)
     weight, targets = torch.randn(33, 8, dtype=torch.float64), torch.randint(33, (700,))
-    chosen, entropy = SelectedLogProb.apply(hidden, weight, targets, 0.7)
+    chosen, entropy = SelectedLogProb.apply(hidden, weight, targets, 0.7, True)
     weights = torch.randn(700)
     (chosen * weights + 0.3 * entropy * weights).sum().backward()
     ours, hidden.grad = hidden.grad, None
