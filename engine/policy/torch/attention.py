@@ -18,6 +18,8 @@ from transformers import AttentionInterface
 from engine.protocol.problems import ModelError
 
 NAME = "atelier_segments"
+SHORT = 160
+"""Tokens; up to this length an own part is computed without the fused kernel."""
 
 
 class Plan(Protocol):
@@ -91,7 +93,8 @@ class PathAttention(torch.autograd.Function):
     query [B, Q, T, D], own key and value [B, K, T, D], those of the path [K, L, D] → [B, Q, T, D].
     The path's keys are read once for all siblings and without a mask. The two parts are merged by
     their log-sum-exp (FlashAttention, 2205.14135); with the merged output and log-sum-exp, the
-    kernel's backward of each part is exactly that part's share of the whole one.
+    backward of each part is exactly that part's share of the whole one. The kernel's backward is
+    slow at short lengths, so a short own part has its chances written out.
     """
 
     @staticmethod
@@ -105,23 +108,33 @@ class PathAttention(torch.autograd.Function):
         scale: float,
     ) -> Tensor:
         groups = query.shape[1] // key.shape[1]
-        wide = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-        own, own_lse = _flash(query, *wide, 0.0, True, scale=scale)
+        chances = None
+        if query.shape[2] <= SHORT:
+            own, own_lse, chances = _short(query, key, value, scale)
+        else:
+            wide = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+            own, own_lse = _flash(query, *wide, 0.0, True, scale=scale)
         path, path_lse = _flash(_fold(query, groups), above[None], told[None], 0.0, scale=scale)
         path, path_lse = _unfold(path, query), _unfold(path_lse[..., None], query)[..., 0]
         lse = torch.logaddexp(own_lse, path_lse)
         share = torch.sigmoid(own_lse - path_lse)[..., None]
         out = torch.lerp(path.to(share.dtype), own.to(share.dtype), share).to(query.dtype)
-        ctx.save_for_backward(query, key, value, above, told, out, lse)
+        if chances is not None:
+            chances *= share.reshape(*chances.shape[:-1], 1)
+        ctx.save_for_backward(query, key, value, above, told, out, lse, chances)
         ctx.scale, ctx.groups = scale, groups
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, above, told, out, lse = ctx.saved_tensors
+        query, key, value, above, told, out, lse, chances = ctx.saved_tensors
         groups, slope = ctx.groups, gradients[0]
-        wide = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-        own = _flash_backward(slope, query, *wide, out, lse, 0.0, True, scale=ctx.scale)
+        if chances is not None:
+            own = _short_backward(slope, query, key, value, out, chances, ctx.scale)
+        else:
+            wide = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+            parts = _flash_backward(slope, query, *wide, out, lse, 0.0, True, scale=ctx.scale)
+            own = parts[0], *(part.unflatten(1, (-1, groups)).sum(2) for part in parts[1:])
         path = _flash_backward(
             _fold(slope, groups),
             _fold(query, groups),
@@ -133,9 +146,54 @@ class PathAttention(torch.autograd.Function):
             False,
             scale=ctx.scale,
         )
-        own_key, own_value = (part.unflatten(1, (-1, groups)).sum(2) for part in own[1:])
-        slope_query = own[0] + _unfold(path[0], query)
-        return slope_query, own_key, own_value, path[1][0], path[2][0], None
+        return own[0] + _unfold(path[0], query), own[1], own[2], path[1][0], path[2][0], None
+
+
+def _short(
+    query_BQTD: Tensor, key_BKTD: Tensor, value_BKTD: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Causal attention [B, Q, T, D], its log-sum-exp [B, Q, T] and chances [B · K, g · T, T]."""
+    length = query_BQTD.shape[2]
+    query, key, value = (
+        _batched(query_BQTD, key_BKTD),
+        key_BKTD.flatten(0, 1),
+        value_BKTD.flatten(0, 1),
+    )
+    exact = torch.promote_types(query.dtype, torch.float32)
+    scores = torch.bmm(query.to(exact), key.to(exact).transpose(1, 2)).mul_(scale)
+    later = torch.ones(length, length, dtype=torch.bool, device=key.device).triu(1)
+    scores.masked_fill_(later.repeat(query.shape[1] // length, 1), -torch.inf)
+    lse = scores.logsumexp(-1, keepdim=True)
+    chances = scores.sub_(lse).exp_().to(query.dtype)
+    return torch.bmm(chances, value).view_as(query_BQTD), lse.view(query_BQTD.shape[:-1]), chances
+
+
+def _short_backward(
+    slope_BQTD: Tensor,
+    query_BQTD: Tensor,
+    key_BKTD: Tensor,
+    value_BKTD: Tensor,
+    out_BQTD: Tensor,
+    chances: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    slope, query = _batched(slope_BQTD, key_BKTD), _batched(query_BQTD, key_BKTD)
+    key, value = key_BKTD.flatten(0, 1), value_BKTD.flatten(0, 1)
+    exact = torch.promote_types(query.dtype, torch.float32)
+    mean = torch.linalg.vecdot(slope_BQTD.to(exact), out_BQTD.to(exact)).view(*slope.shape[:-1], 1)
+    bent = torch.bmm(slope, value.transpose(1, 2)).to(exact).sub_(mean).mul_(chances).mul_(scale)
+    bent = bent.to(query.dtype)
+    return (
+        torch.bmm(bent, key).view_as(query_BQTD),
+        torch.bmm(bent.transpose(1, 2), query).view_as(key_BKTD),
+        torch.bmm(chances.transpose(1, 2), slope).view_as(key_BKTD),
+    )
+
+
+def _batched(values_BQTD: Tensor, like_BKTD: Tensor) -> Tensor:
+    """Heads that share keys as one length: [B · K, g · T, D]."""
+    count, heads, _, size = like_BKTD.shape
+    return values_BQTD.reshape(count * heads, -1, size)
 
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu

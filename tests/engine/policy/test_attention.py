@@ -7,7 +7,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from engine.policy.torch.attention import PathAttention, band
 
 
-@pytest.mark.parametrize(("siblings", "own", "path"), [(1, 1, 1), (3, 5, 7), (8, 63, 300)])
+@pytest.mark.parametrize(
+    ("siblings", "own", "path"), [(1, 1, 1), (3, 5, 7), (8, 63, 300), (2, 170, 30)]
+)
 @pytest.mark.parametrize("shared", [1, 3])
 def test_path_and_own_part_make_the_whole(siblings, own, path, shared):
     torch.manual_seed(0)
