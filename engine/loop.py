@@ -8,20 +8,21 @@ on their stored trajectories, and only what is missing is rolled out, so resumin
 stopped give the same adapter.
 """
 
-import contextlib
 import math
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from engine import checkpoint, diagnosis
 from engine.advantage import mean_and_std
-from engine.batch import normaliser, train_items, trained_tokens
+from engine.batch import trained_tokens
+from engine.clock import Clock
 from engine.evaluate import validate
+from engine.learn import learn
 from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios
+from engine.protocol.algorithm import ValueCredit
 from engine.protocol.events import (
     DiagnosisChanged,
     PlannedGroup,
@@ -35,7 +36,7 @@ from engine.protocol.events import (
     ValidationFinished,
     WarmupFinished,
 )
-from engine.protocol.records import Interval, Phase, Scenario, Trajectory
+from engine.protocol.records import Interval, Scenario, Trajectory
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
@@ -98,6 +99,7 @@ async def measure_baseline(run: Run, policy: TorchPolicy, stage: Stage) -> None:
 async def load(run: Run, policy: TorchPolicy) -> None:
     await run.enter(0, "loading")
     train = run.config.train
+    credit = train.algorithm.credit
     info = await policy.load(
         PolicySpec(
             model_path=run.spec.model_path,
@@ -106,6 +108,7 @@ async def load(run: Run, policy: TorchPolicy) -> None:
             lr=train.lr,
             max_grad_norm=train.max_grad_norm,
             batch_tokens=train.batch_tokens,
+            value_lr=credit.lr if isinstance(credit, ValueCredit) else None,
         )
     )
     await run.say(
@@ -213,34 +216,11 @@ async def announce_step(run: Run, step: int, chosen: list[Scenario]) -> None:
 
 
 async def roll_out_step(
-    run: Run, stage: Stage, step: int, chosen: list[Scenario], clock: "Clock"
+    run: Run, stage: Stage, step: int, chosen: list[Scenario], clock: Clock
 ) -> list[list[Trajectory]]:
     size = run.config.train.group_size
     async with clock.phase(run, step, "rolling_out"):
         return await roll_out_groups(run, stage, "train", step, chosen, size)
-
-
-async def learn(
-    run: Run, policy: TorchPolicy, groups: list[list[Trajectory]], step: int, clock: "Clock"
-) -> dict[str, float]:
-    """One update from all groups with signal; empty when there is none, and nothing has changed."""
-    items = train_items(groups)
-    if not items:
-        return {}
-    train = run.config.train
-    batch = TrainBatch(
-        items=items,
-        algorithm=train.algorithm,
-        temperature=train.temperature,
-        normaliser=normaliser(groups, train),
-    )
-    async with clock.phase(run, step, "training"):
-        metrics = await policy.forward_backward(batch)
-        metrics |= await policy.optim_step(train.lr)
-    async with clock.phase(run, step, "publishing"):
-        metrics |= await policy.publish(step)
-    trained = sum(trained_tokens(item) for item in items)
-    return {**metrics, "lr": train.lr, "tokens_per_s/train": trained / clock.seconds("training")}
 
 
 async def finish_step(
@@ -281,28 +261,6 @@ async def keep(run: Run, policy: TorchPolicy, step: int, metrics: dict[str, floa
 
 
 # What the stages are made of
-
-
-@dataclass
-class Clock:
-    """Seconds by phase of one step."""
-
-    begun: float = field(default_factory=time.monotonic)
-    phases: dict[str, float] = field(default_factory=dict)
-
-    @contextlib.asynccontextmanager
-    async def phase(self, run: Run, step: int, name: Phase):  # type: ignore[no-untyped-def]
-        begun = time.monotonic()
-        await run.enter(step, name)
-        yield
-        self.phases[name] = time.monotonic() - begun
-
-    def seconds(self, name: str) -> float:
-        return max(self.phases.get(name, 0.0), 1e-9)
-
-    def metrics(self) -> dict[str, float]:
-        total = time.monotonic() - self.begun
-        return {f"time_s/{k}": v for k, v in self.phases.items()} | {"time_s/step": total}
 
 
 def describe(

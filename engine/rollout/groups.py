@@ -103,5 +103,5 @@ def summarise(
         advantages=advantages(kind, rewards),
         mean=mean,
         std=std,
-        signal=has_signal(rewards),
+        signal=has_signal(kind, rewards),
     )

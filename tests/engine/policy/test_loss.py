@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from engine.policy.torch.loss import Tokens, correction, k3, policy_gradient, share
-from engine.protocol.config import (
+from engine.policy.torch.loss import Tokens, correction, k3, policy_gradient
+from engine.protocol.algorithm import (
     Algorithm,
     Cispo,
     Clipped,
@@ -100,13 +100,6 @@ def test_corrections(kind: TokenCap, weights: list[float]) -> None:
     if isinstance(kind, SequenceMask) and kind.high > 1.2:
         weights = [1.0, 1.0, 0.0, 1.0]
     assert correction(gaps, sequences, kind).tolist() == pytest.approx(weights)
-
-
-def test_averages_count_tokens_or_sequences() -> None:
-    sequences = torch.tensor([0, 0, 0, 0, 1])
-    assert share(sequences, "tokens").tolist() == [1.0] * 5
-    assert share(sequences, "constant").tolist() == [1.0] * 5
-    assert share(sequences, "sequences").tolist() == [0.25] * 4 + [1.0]
 
 
 def test_k3_is_zero_at_home_and_never_negative() -> None:
