@@ -8,6 +8,7 @@ from engine.batch import deal, moves, rows, scores_wanted, train_items, trained_
 from engine.clock import Clock
 from engine.policy.base import Policy, ScoreBatch, TrainBatch
 from engine.protocol.records import Trajectory
+from engine.refill import informative
 from engine.run import Run
 
 
@@ -16,6 +17,8 @@ async def learn(
 ) -> dict[str, float]:
     """Updates from all groups with signal; empty when there is none, and nothing has changed."""
     train = run.config.train
+    if train.algorithm.refills:
+        groups = informative(groups, train.algorithm)
     found = rows(groups, train.algorithm)
     wanted = scores_wanted(found, train)
     items = [] if wanted else train_items(found, train.algorithm)
