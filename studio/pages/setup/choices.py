@@ -13,7 +13,16 @@ from engine.protocol.records import ModelInfo, ProjectView
 from studio import figures
 from studio.pages.setup.choice_row import ChoiceRow
 from studio.pages.setup.effort import EffortSlider, stop_of
-from studio.pages.setup.fields import DIALS, changed, make_row, shown, specs, usual_values, value_at
+from studio.pages.setup.fields import (
+    DIALS,
+    changed,
+    make_row,
+    section_of,
+    shown,
+    specs,
+    usual_values,
+    value_at,
+)
 from studio.pages.setup.method import MethodCard
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card, ChoiceCard
@@ -157,11 +166,10 @@ class ChoicesForm(QWidget):
         for spec in specs():
             if spec.key in DIALS:
                 continue
-            first = spec.key.split(".")[0]
-            if first != section:
-                section = first
+            if section_of(spec.key) != section:
+                section = section_of(spec.key)
                 column.addSpacing(8)
-                column.addWidget(Text(section.capitalize(), "label", 600, "muted"))
+                column.addWidget(Text(section, "label", 600, "muted"))
             row = self._rows[spec.key] = make_row(spec)
             row.edited.connect(self.edited)
             column.addWidget(row)

@@ -32,7 +32,7 @@ DIALS = frozenset(
 VARIANTS = {
     "train.algorithm.advantage": (
         ("group_mean", "minus the mean of the group"),
-        ("group_std", "… divided by its spread"),
+        ("group_std", "minus the mean, divided by the spread"),
         ("leave_one_out", "minus the mean of its siblings"),
         ("reward", "the reward itself"),
     ),
@@ -53,6 +53,7 @@ VARIANTS = {
         ("none", "none"),
     ),
 }
+LABELS = {"lr": "Learning rate", "kl": "KL weight", "kl_in": "KL counts in"}
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[
         key = f"{prefix}{name}"
         kind = info.annotation
         if key in VARIANTS:
-            label, first = name.replace("_", " ").capitalize(), VARIANTS[key][0][0]
-            yield FieldSpec(f"{key}.kind", label, info.description or "", VARIANTS[key], first)
+            help, first = info.description or "", VARIANTS[key][0][0]
+            yield FieldSpec(f"{key}.kind", label_of(name), help, VARIANTS[key], first)
         elif isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from specs(kind, f"{key}.")
         elif _editable(kind):
@@ -92,10 +93,20 @@ def _spec(key: str, info: FieldInfo) -> FieldSpec:
         elif isinstance(limit, (annotated_types.Le, annotated_types.Lt)):
             bound = limit.le if isinstance(limit, annotated_types.Le) else limit.lt
             high = float(bound)  # type: ignore[arg-type]
-    label = key.rsplit(".", 1)[-1].replace("_", " ").capitalize()
     return FieldSpec(
-        key, label, info.description or "", _plain(info.annotation), info.default, low, high
+        key, label_of(key), info.description or "", _plain(info.annotation), info.default, low, high
     )
+
+
+def label_of(key: str) -> str:
+    """What a dotted key is called on screen."""
+    name = key.rpartition(".")[2]
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def section_of(key: str) -> str:
+    """The heading a dotted key stands under."""
+    return "Algorithm" if key.startswith("train.algorithm.") else key.split(".")[0].capitalize()
 
 
 def _plain(kind: Any) -> Any:

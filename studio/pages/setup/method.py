@@ -7,6 +7,7 @@ from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import ProjectConfig
 from engine.protocol.presets import PRESETS
 from studio import figures
+from studio.pages.setup.fields import label_of
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card
 from studio.widgets.form_fields import ChoiceField
@@ -25,7 +26,7 @@ class MethodCard(Card):
         super().__init__(padding=12, parent=parent)
         self._choice = ChoiceField("Method", [(n, p.title) for n, p in PRESETS.items()])
         self._choice.editor.setFixedWidth(148)
-        self._choice.edited.connect(self.preset_chosen)
+        self._choice.edited.connect(lambda name: self.preset_chosen.emit(name))
         self._when = Text("", "label", 400, "muted", wrap=True)
         self._differs = Text("", "caption", 400, "info", wrap=True)
         self._back = Button("Put back", "quiet", icon="undo-2", height=24)
@@ -97,5 +98,6 @@ def extra_passes(algorithm: Algorithm) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    words = [name.replace("_", " ") for name in names]
+    words = [label_of(name) for name in names]
+    words = [word if word[:2].isupper() else word.lower() for word in words]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

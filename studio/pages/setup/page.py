@@ -135,8 +135,8 @@ class SetupPage(Page):
         edit = self.session.client.edit_project(path, EditProject(values=values))
 
         def written(view: ProjectView) -> None:
-            self.session.show_project(view)
             self._form.set_problem(key, "")
+            self.session.show_project(view)
 
         def refused(problem: Problem) -> None:
             self._form.set_problem(key, problem.message)

@@ -118,3 +118,15 @@ def test_eta_is_learnt_from_steps_and_counts_validations() -> None:
     left = remaining_seconds(state, state.at)
     assert left is not None
     assert left < 4 * usual + 18 - 70
+
+
+def test_groups_that_come_later_fly_with_the_others() -> None:
+    run = Simulation(train=SMALL)
+    run.begin()
+    rollouts = run.rollouts(1)
+    next(rollouts)
+    more = [e.PlannedGroup(group=3, scenario_id="s9", title="One more", size=4)]
+    run.made.say(e.StepExtended(step=1, groups=more))
+    state = folded(run.made.events)
+    assert sorted(state.flight) == [0, 1, 2, 3]
+    assert state.flight[3].title == "One more"
