@@ -58,51 +58,37 @@ def may_teach(trajectory: Trajectory, algorithm: Algorithm) -> bool:
 def scores_wanted(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
     """What must be asked of the policy before there are advantages."""
     algorithm = train.algorithm
-    reference = algorithm.kl > 0 and algorithm.kl_in != "loss"
     values = isinstance(algorithm.credit, ValueCredit)
-    if not (rows and (reference or values)):
+    if not (rows and (algorithm.shaped or values)):
         return None
-    items = [TrainItem(tokens=row.branch.tokens, spans=row.branch.spans) for row in rows]
-    temperature = train.temperature
-    return ScoreBatch(items=items, temperature=temperature, reference=reference, values=values)
+    return ScoreBatch(
+        items=[TrainItem(tokens=row.branch.tokens, spans=row.branch.spans) for row in rows],
+        temperature=train.temperature,
+        reference=algorithm.shaped,
+        values=values,
+    )
 
 
 def train_items(
     rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores] = ()
 ) -> list[TrainItem | None]:
     """One item a row; None where no token has anything to learn, and the row costs nothing."""
-    joined_BT = _credited(rows, algorithm, scores)
-    advantages_BT = _cut(joined_BT, rows)
-    returns_BT: list[list[float]] = [[] for _ in rows]
-    if isinstance(algorithm.credit, ValueCredit):
-        returns_BT = [
-            [a + v for a, v in zip(advantages_T, said.values, strict=True)]
-            for advantages_T, said in zip(advantages_BT, scores, strict=True)
-        ]
+    given_BT = _cut(_credited(rows, algorithm, scores), rows)
     weights_B = _weights(rows, algorithm)
-    if algorithm.batch_scale == "whiten":
-        advantages_BT = credit.whitened(advantages_BT)
-    elif algorithm.batch_scale == "mean_abs":
-        advantages_BT = credit.to_mean_size_1(advantages_BT, weights_B)
-    if algorithm.kl_in == "advantage":
-        advantages_BT = _leaned(advantages_BT, scores, algorithm.kl)
-    return [
-        TrainItem(
+    advantages_BT = _scaled(given_BT, weights_B, scores, algorithm)
+    items: list[TrainItem | None] = []
+    for number, row in enumerate(rows):
+        item = TrainItem(
             tokens=row.branch.tokens,
             spans=row.branch.spans,
             logprobs=row.branch.logprobs,
-            advantages=advantages_T,
-            weight=weight,
-            old_logprobs=scores[number].logprobs if scores and moves(algorithm) else [],
-            values=scores[number].values if returns_T else [],
-            returns=returns_T,
+            advantages=advantages_BT[number],
+            weight=weights_B[number],
         )
-        if returns_T or any(advantages_T)
-        else None
-        for number, (row, advantages_T, returns_T, weight) in enumerate(
-            zip(rows, advantages_BT, returns_BT, weights_B, strict=True)
-        )
-    ]
+        if scores:
+            item = _with_scores(item, scores[number], given_BT[number], algorithm)
+        items.append(item if item.returns or any(item.advantages) else None)
+    return items
 
 
 def deal(
@@ -131,11 +117,6 @@ def deal(
     return batches
 
 
-def moves(algorithm: Algorithm) -> bool:
-    """Whether updates compare with the trainer before the first of them."""
-    return algorithm.updates > 1 and algorithm.ratio_to == "trainer"
-
-
 def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
     """What the summed losses are divided by: over all that may teach, with signal or without."""
     algorithm = train.algorithm
@@ -162,6 +143,33 @@ def anchors(branches: list[Branch]) -> list[tuple[int, ...]]:
             found.append(tuple(branch.tokens[before:start]))
             before = end
     return found
+
+
+def _with_scores(
+    item: TrainItem, said: Scores, given_T: list[float], algorithm: Algorithm
+) -> TrainItem:
+    """… and what updates compare with: where they began, and the returns A + V."""
+    known: dict[str, list[float]] = {}
+    if algorithm.moving:
+        known["old_logprobs"] = said.logprobs
+    if said.values:
+        known["values"] = said.values
+        known["returns"] = [a + v for a, v in zip(given_T, said.values, strict=True)]
+    return item.model_copy(update=known)
+
+
+def _scaled(
+    given_BT: list[list[float]],
+    weights_B: list[float],
+    scores: Sequence[Scores],
+    algorithm: Algorithm,
+) -> list[list[float]]:
+    """What the whole batch does to its advantages."""
+    if algorithm.batch_scale == "whiten":
+        given_BT = credit.whitened(given_BT)
+    elif algorithm.batch_scale == "mean_abs":
+        given_BT = credit.to_mean_size_1(given_BT, weights_B)
+    return _leaned(given_BT, scores, algorithm.kl) if algorithm.kl_in == "advantage" else given_BT
 
 
 def _credited(rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores]) -> list[list[float]]:

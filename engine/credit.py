@@ -31,7 +31,7 @@ def turn_advantages(
     kind: Advantage, anchors_GK: Sequence[Sequence[Hashable]], returns_GK: Sequence[Sequence[float]]
 ) -> list[list[float]]:
     """Each turn against the turns of the group that started from the same state (GiGPO,
-    2505.10978, eq. 6–7): `kind` over their returns. A turn that has no like gets 0."""
+    2505.10978): `kind` over their returns. A turn that has no like gets 0."""
     alike: dict[Hashable, list[tuple[int, int]]] = {}
     for g, anchors_K in enumerate(anchors_GK):
         for k, anchor in enumerate(anchors_K):

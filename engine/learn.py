@@ -4,7 +4,7 @@ Looks at the policy before it learns (`score`) only where the algorithm needs th
 as advantage or reward, a value head, or several updates compared with where they began.
 """
 
-from engine.batch import deal, moves, rows, scores_wanted, train_items, trained_tokens
+from engine.batch import deal, rows, scores_wanted, train_items, trained_tokens
 from engine.clock import Clock
 from engine.policy.base import Policy, ScoreBatch, TrainBatch
 from engine.protocol.records import Trajectory
@@ -28,7 +28,7 @@ async def learn(
         if wanted:
             items = train_items(found, train.algorithm, await policy.score(wanted))
         batches = deal(groups, found, items, train)
-        if moves(train.algorithm) and len(batches) > 1 and not wanted:
+        if train.algorithm.moving and len(batches) > 1 and not wanted:
             batches = [await with_old_logprobs(policy, batch) for batch in batches]
         metrics = merged([await update(policy, batch, train.lr) for batch in batches])
     if not batches:

@@ -193,6 +193,22 @@ class Algorithm(Section):
     mask_truncated: bool = False
     """Learn nothing from attempts cut by a limit; they still count in their group's mean."""
 
+    @property
+    def shaped(self) -> bool:
+        """Whether the distance to the untrained model is part of the advantages."""
+        return self.kl > 0 and self.kl_in != "loss"
+
+    @property
+    def moving(self) -> bool:
+        """Whether updates compare with the trainer before the first of them."""
+        return self.updates > 1 and self.ratio_to == "trainer"
+
+    @property
+    def extra_passes(self) -> list[str]:
+        """Forward passes over the trained tokens beside the update's own, in words."""
+        before = self.shaped or self.moving or self.credit.kind == "value"
+        return ["before the update"] * before + ["untrained model"] * (self.kl > 0)
+
     @model_validator(mode="before")
     @classmethod
     def _start_from_the_preset(cls, values: Any) -> Any:

@@ -40,6 +40,9 @@ def test_against_the_sources() -> None:
     assert advantages(GroupMean(), values) == pytest.approx([-0.625, 0.375, 0.375, -0.125])
     std = (sum((v - 0.625) ** 2 for v in values) / 4) ** 0.5
     assert advantages(GroupStd(floor=0), values)[1] == pytest.approx(0.375 / std)
+    assert advantages(GroupStd(floor=0, epsilon=0.5), values)[1] == pytest.approx(
+        0.375 / (std + 0.5)
+    )
     others = [v - (sum(values) - v) / 3 for v in values]
     assert advantages(LeaveOneOut(), values) == pytest.approx(others)
 

@@ -79,22 +79,14 @@ def numbers(config: ProjectConfig) -> list[tuple[str, str]]:
     upto = f", up to {figures.count(most)}" if most > attempts else ""
     per_attempt = min(train.max_tokens * config.agent.max_turns, config.model.max_context)
     total = train.steps * algorithm.updates
+    passes = algorithm.extra_passes
     each = f"{algorithm.updates} a step, " if algorithm.updates > 1 else ""
     return [
         ("Attempts a step", f"{figures.count(attempts)}{upto}"),
         ("Trained tokens a step", f"≤ {figures.count(attempts * per_attempt)}"),
         ("Optimizer steps", f"{each}{figures.count(total)} in all"),
-        ("Extra forward passes", extra_passes(algorithm)),
+        ("Extra forward passes", f"{len(passes)}: {', '.join(passes)}" if passes else "none"),
     ]
-
-
-def extra_passes(algorithm: Algorithm) -> str:
-    """What the policy computes beside sampling and the update itself, over all trained tokens."""
-    shaped = algorithm.kl > 0 and algorithm.kl_in != "loss"
-    moves = algorithm.updates > 1 and algorithm.ratio_to == "trainer"
-    before = shaped or moves or algorithm.credit.kind == "value"
-    passes = ["before the update"] * before + ["untrained model"] * (algorithm.kl > 0)
-    return f"{len(passes)}: {', '.join(passes)}" if passes else "none"
 
 
 def _listed(names: list[str]) -> str:

@@ -13,7 +13,7 @@ from studio.pages.run.strip import cells_of, ramp_ends
 from studio.pages.setup.effort import STOPS, stop_of
 from studio.pages.setup.fields import changed, specs, value_at
 from studio.pages.setup.marks import spread_of
-from studio.pages.setup.method import deviations, extra_passes, numbers
+from studio.pages.setup.method import deviations, numbers
 from studio.pages.setup.preflight import advice
 from studio.pages.trajectories.reading import (
     completions,
@@ -100,7 +100,8 @@ def test_only_what_a_preset_does_not_say_is_changed() -> None:
     ],
 )
 def test_what_a_method_costs(preset: Any, passes: str) -> None:
-    assert extra_passes(Algorithm(preset=preset)) == passes
+    config = ProjectConfig(train=TrainConfig(algorithm=Algorithm(preset=preset)))
+    assert dict(numbers(config))["Extra forward passes"] == passes
 
 
 def test_effort_stops() -> None:

@@ -13,7 +13,7 @@ LOGS = {
     path.stem: [e.decode(line) for line in path.read_bytes().splitlines()]
     for path in sorted(GOLDEN.glob("*.jsonl"))
 }
-MINE = ("finished", "failed", "resumed", "baseline")
+MINE = ("finished", "failed", "resumed", "baseline", "extended")
 
 
 def folded(events: list) -> RunState:
@@ -121,12 +121,10 @@ def test_eta_is_learnt_from_steps_and_counts_validations() -> None:
 
 
 def test_groups_that_come_later_fly_with_the_others() -> None:
-    run = Simulation(train=SMALL)
-    run.begin()
-    rollouts = run.rollouts(1)
-    next(rollouts)
-    more = [e.PlannedGroup(group=3, scenario_id="s9", title="One more", size=4)]
-    run.made.say(e.StepExtended(step=1, groups=more))
-    state = folded(run.made.events)
+    state = folded(LOGS["extended"])
     assert sorted(state.flight) == [0, 1, 2, 3]
-    assert state.flight[3].title == "One more"
+    assert state.flight[3].summary
+    begun = [event.kind for event in LOGS["extended"]].index("step.extended") + 1
+    state = folded(LOGS["extended"][:begun])
+    assert state.flight[3].title == "Q3 hotel invoice total"
+    assert not state.flight[3].rewards
