@@ -129,6 +129,12 @@ def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
     return sequences * (train.max_tokens if algorithm.average == "constant" else 1)
 
 
+def distance(scores: Sequence[Scores]) -> float:
+    """Mean k1 to the reference, over all tokens."""
+    k1 = [gap for said in scores for gap in credit.divergence(said.logprobs, said.reference)]
+    return sum(k1) / len(k1)
+
+
 def trained_tokens(item: TrainItem) -> int:
     return sum(end - start for start, end in item.spans)
 

@@ -4,7 +4,7 @@ Looks at the policy before it learns (`score`) only where the algorithm needs th
 as advantage or reward, a value head, or several updates compared with where they began.
 """
 
-from engine.batch import deal, rows, scores_wanted, train_items, trained_tokens
+from engine.batch import deal, distance, rows, scores_wanted, train_items, trained_tokens
 from engine.clock import Clock
 from engine.policy.base import Policy, ScoreBatch, TrainBatch
 from engine.protocol.records import Trajectory
@@ -24,13 +24,16 @@ async def learn(
     items = [] if wanted else train_items(found, train.algorithm)
     if not (wanted or any(items)):
         return {}
+    seen: dict[str, float] = {}
     async with clock.phase(run, step, "training"):
         if wanted:
-            items = train_items(found, train.algorithm, await policy.score(wanted))
+            scores = await policy.score(wanted)
+            items = train_items(found, train.algorithm, scores)
+            seen = {"kl": distance(scores)} if wanted.reference else {}
         batches = deal(groups, found, items, train)
         if train.algorithm.moving and len(batches) > 1 and not wanted:
             batches = [await with_old_logprobs(policy, batch) for batch in batches]
-        metrics = merged([await update(policy, batch, train.lr) for batch in batches])
+        metrics = seen | merged([await update(policy, batch, train.lr) for batch in batches])
     if not batches:
         return {}
     async with clock.phase(run, step, "publishing"):

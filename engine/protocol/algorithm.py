@@ -241,6 +241,11 @@ def _contradiction(a: Algorithm) -> str:
     plain, value = a.advantage.kind == "reward", a.credit.kind == "value"
     if a.kl_in != "loss" and not a.kl:
         return f'has kl_in "{a.kl_in}" with kl 0: give kl a weight, or leave kl_in out'
+    if a.ratio_to == "sampler" and a.correction.kind in ("token_mask", "sequence_mask"):
+        return (
+            f'has correction "{a.correction.kind}" with ratio_to "sampler", which leaves nothing '
+            'to correct: set ratio_to to "trainer", or correction to "none"'
+        )
     if value and not plain:
         return (
             f'has credit "value" with advantage "{a.advantage.kind}": the value head is the '

@@ -33,6 +33,7 @@ def test_every_preset_trains(engine: Engine, project: Path, preset: str) -> None
     assert steps[0].metrics["grad_norm"] > 0
     assert ("value/loss" in steps[0].metrics) == (preset == "ppo")
     assert ("reward/part/overlong" in steps[0].metrics) == (preset == "dapo")
+    assert ("kl" in steps[0].metrics) == (preset in ("grpo", "rloo"))
     assert ("value.safetensors" in files(run, 2)) == (preset == "ppo")
 
 
