@@ -1,14 +1,14 @@
 """Rewards of one group → advantages. Pure: values in, values out.
 
 Unscored siblings (None) leave the statistics and get None; a group without differences gives
-exactly 0 for everyone, whatever the rounding.
+exactly 0 for everyone, whatever the rounding. `credit.py` makes token advantages of them.
 """
 
 import math
 import random
 from collections.abc import Sequence
 
-from engine.protocol.config import Advantage, GroupStd, LeaveOneOut
+from engine.protocol.algorithm import Advantage, GroupStd, LeaveOneOut, PlainReward
 from engine.protocol.records import Interval
 
 TIE = 1e-9
@@ -20,19 +20,30 @@ RESAMPLES = 2000
 def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float | None]:
     """One advantage per sibling, in order.
 
-    `group_mean`: R − mean (Dr. GRPO, 2503.20783). `group_std`: (R − mean) / max(std, floor), with
-    the population's standard deviation (GRPO, 2402.03300). `leave_one_out`: R − mean of the others
-    = n/(n−1) · (R − mean) (RLOO, 2402.14740).
+    `group_mean`: R − mean (Dr. GRPO, 2503.20783). `group_std`: (R − mean) / (max(std, floor) + ε),
+    with the population's standard deviation (GRPO, 2402.03300). `leave_one_out`: R − mean of the
+    others = n/(n−1) · (R − mean) (RLOO, 2402.14740). `reward`: R, ties and all (REINFORCE++,
+    2501.03262).
     """
+    if isinstance(kind, PlainReward):
+        return list(rewards_G)
     scored = [reward for reward in rewards_G if reward is not None]
-    if not has_signal(rewards_G):
+    if not differ(rewards_G):
         return [None if reward is None else 0.0 for reward in rewards_G]
     mean = math.fsum(scored) / len(scored)
     scale = _scale(kind, scored, mean)
     return [None if reward is None else (reward - mean) * scale for reward in rewards_G]
 
 
-def has_signal(rewards_G: Sequence[float | None]) -> bool:
+def has_signal(kind: Advantage, rewards_G: Sequence[float | None]) -> bool:
+    """Whether there is something to learn: from a difference, or from any reward at all where the
+    baseline is not the group's."""
+    if isinstance(kind, PlainReward):
+        return any(reward is not None for reward in rewards_G)
+    return differ(rewards_G)
+
+
+def differ(rewards_G: Sequence[float | None]) -> bool:
     """Whether at least two scored siblings differ."""
     scored = [reward for reward in rewards_G if reward is not None]
     return len(scored) > 1 and max(scored) - min(scored) > TIE
@@ -68,5 +79,5 @@ def _scale(kind: Advantage, scored: list[float], mean: float) -> float:
         return len(scored) / (len(scored) - 1)
     if isinstance(kind, GroupStd):
         variance = math.fsum((reward - mean) ** 2 for reward in scored) / len(scored)
-        return 1 / max(math.sqrt(variance), kind.floor, TIE)
+        return 1 / (max(math.sqrt(variance), kind.floor, TIE) + kind.epsilon)
     return 1.0

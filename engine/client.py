@@ -104,11 +104,6 @@ class EngineClient:
         """Raises Refused with the file's problems when the result would not parse."""
         return await self._ask("PUT", "/project", ProjectView, body=request, params={"path": path})
 
-    async def check_config(self, values: dict[str, Any]) -> list[Problem]:
-        """What would be wrong with these dotted values; nothing is written."""
-        response = await self._send("POST", "/config/check", json={"values": values})
-        return TypeAdapter(list[Problem]).validate_json(response.content)
-
     async def scenarios(
         self, path: str, split: Split, offset: int = 0, limit: int = 200
     ) -> ScenarioPage:

@@ -78,7 +78,8 @@ def step_range(
     read = attempts * min(config.model.max_context, 4 * train.max_tokens + 128)
     rate = FLOPS_PER_CORE[precision] * (os.cpu_count() or 1)
     # sampling runs far below the matrix rate; a LoRA step costs about 3 forwards (4 N + 2 N)
-    seconds = 2 * shape["parameters"] * (8 * sampled + 3 * read) / rate
+    forwards = 3 + len(train.algorithm.extra_passes)
+    seconds = 2 * shape["parameters"] * (8 * sampled + forwards * read) / rate
     return 0.25 * seconds + 1, seconds + 2
 
 

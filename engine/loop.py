@@ -8,23 +8,24 @@ on their stored trajectories, and only what is missing is rolled out, so resumin
 stopped give the same adapter.
 """
 
-import contextlib
 import math
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from engine import checkpoint, diagnosis
-from engine.advantage import mean_and_std
-from engine.batch import normaliser, train_items, trained_tokens
+from engine.advantage import has_signal, mean_and_std
+from engine.batch import trained_tokens
+from engine.choose import choose
+from engine.clock import Clock
 from engine.evaluate import validate
+from engine.learn import learn
 from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios
+from engine.protocol.algorithm import Advantage, ValueCredit
 from engine.protocol.events import (
     DiagnosisChanged,
-    PlannedGroup,
     PolicyLoaded,
     RunContinued,
     RunFinished,
@@ -35,7 +36,8 @@ from engine.protocol.events import (
     ValidationFinished,
     WarmupFinished,
 )
-from engine.protocol.records import Interval, Phase, Scenario, Trajectory
+from engine.protocol.records import Interval, Scenario, Trajectory
+from engine.refill import planned, refill
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
@@ -65,12 +67,13 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
             step += 1
             clock = Clock()
             chosen = choose(scenarios, run.config.train.seed, step, run.config.train.groups)
-            if step not in history:
+            anew = step not in history
+            if anew:
                 await announce_step(run, step, chosen)
-            groups = await roll_out_step(run, stage, step, chosen, clock)
+            groups = await roll_out_step(run, stage, step, scenarios, chosen, clock, anew)
             learned = await learn(run, policy, groups, step, clock)
-            metrics = describe(groups, learned, clock)
-            if step not in history:
+            metrics = describe(groups, run.config.train.algorithm.advantage, learned, clock)
+            if anew:
                 await finish_step(run, step, metrics, learned, history)
             if step % run.config.train.checkpoint_every == 0 or step == run.orders.steps:
                 await keep(run, policy, step, metrics)
@@ -98,6 +101,7 @@ async def measure_baseline(run: Run, policy: TorchPolicy, stage: Stage) -> None:
 async def load(run: Run, policy: TorchPolicy) -> None:
     await run.enter(0, "loading")
     train = run.config.train
+    credit = train.algorithm.credit
     info = await policy.load(
         PolicySpec(
             model_path=run.spec.model_path,
@@ -106,6 +110,7 @@ async def load(run: Run, policy: TorchPolicy) -> None:
             lr=train.lr,
             max_grad_norm=train.max_grad_norm,
             batch_tokens=train.batch_tokens,
+            value_lr=credit.lr if isinstance(credit, ValueCredit) else None,
         )
     )
     await run.say(
@@ -191,56 +196,23 @@ def validation_is_due(run: Run, step: int) -> bool:
     return step == 0 or bool(every and step % every == 0)
 
 
-def choose(scenarios: list[Scenario], seed: int, step: int, count: int) -> list[Scenario]:
-    """The scenarios of a step: a fresh shuffle per epoch, all of it derived from seed and step."""
-    chosen = []
-    for position in range((step - 1) * count, step * count):
-        epoch, place = divmod(position, len(scenarios))
-        order = random.Random(derive(seed, "order", epoch)).sample(
-            range(len(scenarios)), len(scenarios)
-        )
-        chosen.append(scenarios[order[place]])
-    return chosen
-
-
 async def announce_step(run: Run, step: int, chosen: list[Scenario]) -> None:
-    size = run.config.train.group_size
-    planned = [
-        PlannedGroup(group=number, scenario_id=s.id, title=s.title, size=size)
-        for number, s in enumerate(chosen)
-    ]
-    await run.say(StepStarted(step=step, groups=planned))
+    await run.say(StepStarted(step=step, groups=planned(chosen, run.config.train.group_size)))
 
 
 async def roll_out_step(
-    run: Run, stage: Stage, step: int, chosen: list[Scenario], clock: "Clock"
+    run: Run,
+    stage: Stage,
+    step: int,
+    scenarios: list[Scenario],
+    chosen: list[Scenario],
+    clock: Clock,
+    anew: bool,
 ) -> list[list[Trajectory]]:
     size = run.config.train.group_size
     async with clock.phase(run, step, "rolling_out"):
-        return await roll_out_groups(run, stage, "train", step, chosen, size)
-
-
-async def learn(
-    run: Run, policy: TorchPolicy, groups: list[list[Trajectory]], step: int, clock: "Clock"
-) -> dict[str, float]:
-    """One update from all groups with signal; empty when there is none, and nothing has changed."""
-    items = train_items(groups)
-    if not items:
-        return {}
-    train = run.config.train
-    batch = TrainBatch(
-        items=items,
-        algorithm=train.algorithm,
-        temperature=train.temperature,
-        normaliser=normaliser(groups, train),
-    )
-    async with clock.phase(run, step, "training"):
-        metrics = await policy.forward_backward(batch)
-        metrics |= await policy.optim_step(train.lr)
-    async with clock.phase(run, step, "publishing"):
-        metrics |= await policy.publish(step)
-    trained = sum(trained_tokens(item) for item in items)
-    return {**metrics, "lr": train.lr, "tokens_per_s/train": trained / clock.seconds("training")}
+        groups = await roll_out_groups(run, stage, "train", step, chosen, size)
+        return await refill(run, stage, step, scenarios, chosen, groups, anew)
 
 
 async def finish_step(
@@ -283,30 +255,8 @@ async def keep(run: Run, policy: TorchPolicy, step: int, metrics: dict[str, floa
 # What the stages are made of
 
 
-@dataclass
-class Clock:
-    """Seconds by phase of one step."""
-
-    begun: float = field(default_factory=time.monotonic)
-    phases: dict[str, float] = field(default_factory=dict)
-
-    @contextlib.asynccontextmanager
-    async def phase(self, run: Run, step: int, name: Phase):  # type: ignore[no-untyped-def]
-        begun = time.monotonic()
-        await run.enter(step, name)
-        yield
-        self.phases[name] = time.monotonic() - begun
-
-    def seconds(self, name: str) -> float:
-        return max(self.phases.get(name, 0.0), 1e-9)
-
-    def metrics(self) -> dict[str, float]:
-        total = time.monotonic() - self.begun
-        return {f"time_s/{k}": v for k, v in self.phases.items()} | {"time_s/step": total}
-
-
 def describe(
-    groups: list[list[Trajectory]], learned: dict[str, float], clock: Clock
+    groups: list[list[Trajectory]], kind: Advantage, learned: dict[str, float], clock: Clock
 ) -> dict[str, float]:
     """The step's metrics by their documented names; unscored attempts stay out of every mean."""
     everyone = [trajectory for group in groups for trajectory in group]
@@ -325,7 +275,7 @@ def describe(
     known = [spread for spread in spreads if spread is not None]
     if known:
         metrics["groups/std_mean"] = sum(known) / len(known)
-    silent = sum(not any(t.advantage for t in group) for group in groups)
+    silent = sum(not has_signal(kind, [t.reward for t in group]) for group in groups)
     metrics["groups/no_signal"] = silent / len(groups)
     metrics |= lengths(everyone)
     sampled = sum(t.sampled_tokens for t in everyone)

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import tomlkit
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from engine.protocol.algorithm import UNIONS
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records import Sample, Scenario, Split, SplitInfo
@@ -131,7 +133,8 @@ def _no_such(key: str) -> ConfigError:
 
 
 def _config_problem(detail: ErrorDetails, text: str) -> Problem:
-    path = [str(part) for part in detail["loc"] if not _is_variant(str(part))]
+    parts = [str(part) for part in detail["loc"]]
+    path = [part for above, part in pairwise(["", *parts]) if above not in UNIONS]
     line = _line_of(text, path)
     where = f"{FILE}, line {line}" if line else ".".join(path)
     if detail["type"] == "extra_forbidden":
@@ -178,10 +181,6 @@ def _field_words(path: list[str]) -> str:
     model = _model_at(path[:-1])
     field = model.model_fields.get(path[-1]) if model else None
     return (field.description or "").split("\n")[0] if field else ""
-
-
-def _is_variant(part: str) -> bool:
-    return part in {"group_mean", "group_std", "leave_one_out"}
 
 
 def _line_of(text: str, path: list[str]) -> int | None:

@@ -13,7 +13,8 @@ from engine.advantage import advantages
 from engine.bench.work import Attempt, Shape
 from engine.policy.base import PolicyInfo, PolicySpec, SampleRequest, TrainBatch, TrainItem
 from engine.policy.worker import TorchPolicy
-from engine.protocol.config import Algorithm, ModelConfig, NoCorrection
+from engine.protocol.algorithm import Algorithm, NoCorrection
+from engine.protocol.config import ModelConfig
 
 LR = 1e-5
 UNCLIPPED = 1e9
@@ -132,14 +133,13 @@ def items_of(attempts: Sequence[Attempt]) -> list[TrainItem]:
         worth = advantages(Algorithm().advantage, [sibling.reward for sibling in siblings])
         for attempt, advantage in zip(siblings, worth, strict=True):
             assert advantage is not None
+            sampled = [p for p, own in zip(attempt.logprobs, attempt.mask, strict=True) if own]
             items.append(
                 TrainItem(
                     tokens=[*attempt.prompt, *attempt.completion],
                     spans=_spans(attempt),
-                    logprobs=[
-                        p for p, own in zip(attempt.logprobs, attempt.mask, strict=True) if own
-                    ],
-                    advantage=advantage,
+                    logprobs=sampled,
+                    advantages=[advantage] * len(sampled),
                 )
             )
     return items
@@ -151,16 +151,16 @@ def per_turn(attempts: Sequence[Attempt]) -> list[TrainItem]:
     for item in items_of(attempts):
         done = 0
         for start, end in item.spans:
-            logprobs = item.logprobs[done : done + end - start]
+            own = slice(done, done + end - start)
             rows.append(
                 TrainItem(
                     tokens=item.tokens[:end],
                     spans=[(start, end)],
-                    logprobs=logprobs,
-                    advantage=item.advantage,
+                    logprobs=item.logprobs[own],
+                    advantages=item.advantages[own],
                 )
             )
-            done += end - start
+            done = own.stop
     return rows
 
 

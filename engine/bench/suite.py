@@ -10,7 +10,7 @@ from engine.bench.report import Growth, MultiTurn, Report
 from engine.bench.work import Shape, multi_turn, prompts, rewards
 from engine.models import read_json
 from engine.policy.base import TrainBatch, TrainItem
-from engine.protocol.config import Algorithm, NoCorrection
+from engine.protocol.algorithm import Algorithm, NoCorrection
 from engine.rollout.chat import ChatFormat
 
 GROWTH = {

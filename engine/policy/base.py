@@ -1,6 +1,6 @@
-"""The interface of a policy, shaped like Tinker's: load, sample, forward_backward, optim_step,
-publish, save, restore. Token ids go in, token ids and log-probabilities come out; text is not its
-business. `TorchPolicy` (worker.py) is one; a cluster can be another.
+"""The interface of a policy, shaped like Tinker's: load, sample, score, forward_backward,
+optim_step, publish, save, restore. Token ids go in, token ids and log-probabilities come out; text
+is not its business. `TorchPolicy` (worker.py) is one; a cluster can be another.
 """
 
 from collections.abc import AsyncIterator
@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.protocol.config import Algorithm, ModelConfig
+from engine.protocol.algorithm import Algorithm
+from engine.protocol.config import ModelConfig
 
 
 class Value(BaseModel):
@@ -25,6 +26,8 @@ class PolicySpec(Value):
     lr: float
     max_grad_norm: float
     batch_tokens: int
+    value_lr: float | None = None
+    """Learning rate of a value head; without one there is none."""
 
 
 class PolicyInfo(Value):
@@ -66,8 +69,16 @@ class TrainItem(Value):
     spans: list[tuple[int, int]]
     """Half-open ranges of trained tokens; never starts at 0."""
     logprobs: list[float] = Field(default_factory=list)
-    """The sampler's, one per trained token; not needed for `supervised`."""
-    advantage: float = 1.0
+    """The sampler's, one per trained token, as in all lists below; `supervised` needs none."""
+    advantages: list[float] = Field(default_factory=list)
+    weight: float = 1.0
+    """What each of its trained tokens counts, before the division by the normaliser."""
+    old_logprobs: list[float] = Field(default_factory=list)
+    """The trainer's before the first update of the batch; empty where this is the first."""
+    values: list[float] = Field(default_factory=list)
+    """The value head's before the first update; empty where it has nothing to learn."""
+    returns: list[float] = Field(default_factory=list)
+    """What the value head should have said."""
 
 
 class TrainBatch(Value):
@@ -82,6 +93,26 @@ class TrainBatch(Value):
     """What the summed losses of the whole step are divided by, however the step is split."""
 
 
+class ScoreBatch(Value):
+    """Sequences to look at without learning; of the items, tokens and spans count."""
+
+    items: list[TrainItem]
+    temperature: float = 1.0
+    reference: bool = False
+    """Also what the untrained model says: a second forward pass."""
+    values: bool = False
+    """Also what the value head says."""
+
+
+class Scores(Value):
+    """Of one item, one number per trained token."""
+
+    logprobs: list[float]
+    """The trainer's, natural logarithm."""
+    reference: list[float] = Field(default_factory=list)
+    values: list[float] = Field(default_factory=list)
+
+
 class Policy(Protocol):
     """Raises PolicyError for what goes wrong inside, ChildDied when its process is gone."""
 
@@ -92,6 +123,10 @@ class Policy(Protocol):
 
     def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
         """Tokens as they come, in small lists; many requests run at once."""
+        ...
+
+    async def score(self, batch: ScoreBatch) -> list[Scores]:
+        """One a item, in their order. Changes nothing."""
         ...
 
     async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
@@ -111,7 +146,8 @@ class Policy(Protocol):
         ...
 
     async def save(self, folder: Path) -> None:
-        """Write adapter (PEFT layout) and optimizer state as safetensors into an empty folder."""
+        """Write adapter (PEFT layout), value head and optimizer state as safetensors into an empty
+        folder."""
         ...
 
     async def restore(self, folder: Path) -> None: ...

@@ -11,6 +11,8 @@ from engine.policy.base import (
     PolicySpec,
     SampledToken,
     SampleRequest,
+    ScoreBatch,
+    Scores,
     TrainBatch,
 )
 
@@ -50,9 +52,17 @@ class TorchPolicy:
             if "tokens" in part:
                 yield [SampledToken(t, p, [(i, q) for i, q in top]) for t, p, top in part["tokens"]]
 
+    async def score(self, batch: ScoreBatch) -> list[Scores]:
+        answer = await self._work("score", batch)
+        return [Scores.model_validate(scores) for scores in answer["scores"]]
+
     async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+        return await self._work("forward_backward", batch)
+
+    async def _work(self, op: str, batch: ScoreBatch | TrainBatch) -> dict[str, Any]:
+        """A pass over a batch, which says how far it is."""
         answer: dict[str, Any] = {}
-        async for answer in self._child.stream("forward_backward", batch=batch.model_dump()):
+        async for answer in self._child.stream(op, batch=batch.model_dump()):
             if "done" in answer:
                 self.on_progress(answer["done"], answer["total"])
         return answer

@@ -5,13 +5,10 @@ The documentation of a field is its tooltip in the studio; its bounds are the li
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, model_validator
 
-
-class Section(BaseModel):
-    """One table of `project.toml`. Unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+from engine.protocol.algorithm import Algorithm
+from engine.protocol.section import Section
 
 
 class ModelConfig(Section):
@@ -93,122 +90,6 @@ class JudgeConfig(Section):
     """Ask a judge to compare the attempts of each group."""
 
 
-class GroupMean(Section):
-    """Reward minus the mean of its group: no length or difficulty bias (Dr. GRPO, 2503.20783)."""
-
-    kind: Literal["group_mean"] = "group_mean"
-
-
-class GroupStd(Section):
-    """Reward minus the group's mean, divided by its standard deviation (GRPO, 2402.03300)."""
-
-    kind: Literal["group_std"] = "group_std"
-    floor: Annotated[float, Field(ge=0)] = 0.1
-    """Smallest divisor, so that judge noise in a tied group is not blown up."""
-
-
-class LeaveOneOut(Section):
-    """Reward minus the mean of its siblings (RLOO, 2402.14740)."""
-
-    kind: Literal["leave_one_out"] = "leave_one_out"
-
-
-Advantage = Annotated[GroupMean | GroupStd | LeaveOneOut, Field(discriminator="kind")]
-
-
-class Clipped(Section):
-    """min(r·A, clip(r)·A), the ratio r token by token (PPO, 1707.06347; GRPO, 2402.03300)."""
-
-    kind: Literal["clipped"] = "clipped"
-    low: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """The ratio is clipped below 1 − low."""
-    high: Annotated[float, Field(ge=0)] = 0.28
-    """The ratio is clipped above 1 + high (clip-higher of DAPO, 2503.14476)."""
-
-
-class Cispo(Section):
-    """Clip the ratio's value, keep every token's gradient: for stale data (CISPO, 2506.13585)."""
-
-    kind: Literal["cispo"] = "cispo"
-    low: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """The ratio's value is at least 1 − low."""
-    high: Annotated[float, Field(ge=0)] = 4.0
-    """The ratio's value is at most 1 + high."""
-
-
-class Gspo(Section):
-    """Clip one ratio a sequence, the geometric mean of its tokens' (GSPO, 2507.18071)."""
-
-    kind: Literal["gspo"] = "gspo"
-    low: Annotated[float, Field(ge=0, le=1)] = 3e-4
-    """The sequence's ratio is clipped below 1 − low."""
-    high: Annotated[float, Field(ge=0)] = 4e-4
-    """The sequence's ratio is clipped above 1 + high."""
-
-
-Loss = Annotated[Clipped | Cispo | Gspo, Field(discriminator="kind")]
-
-
-class TokenCap(Section):
-    """Weight each token by min(w, cap): truncated importance sampling."""
-
-    kind: Literal["token_cap"] = "token_cap"
-    cap: Annotated[float, Field(ge=1)] = 2.0
-    """Largest weight of a token."""
-
-
-class TokenMask(Section):
-    """Leave out tokens whose weight is out of bounds, weigh the others (IcePop)."""
-
-    kind: Literal["token_mask"] = "token_mask"
-    low: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Smallest weight that stays."""
-    high: Annotated[float, Field(ge=1)] = 2.0
-    """Largest weight that stays."""
-
-
-class SequenceMask(Section):
-    """Leave out sequences whose geometric mean weight is out of bounds."""
-
-    kind: Literal["sequence_mask"] = "sequence_mask"
-    low: Annotated[float, Field(ge=0, le=1)] = 0.99
-    """Smallest mean weight that stays."""
-    high: Annotated[float, Field(ge=1)] = 1.01
-    """Largest mean weight that stays."""
-
-
-class NoCorrection(Section):
-    """Trust the sampler's log-probs to be the trainer's."""
-
-    kind: Literal["none"] = "none"
-
-
-Correction = Annotated[
-    TokenCap | TokenMask | SequenceMask | NoCorrection, Field(discriminator="kind")
-]
-
-
-class Algorithm(Section):
-    """One policy-gradient update per batch."""
-
-    advantage: Advantage = GroupMean()
-    """How rewards inside a group become advantages."""
-    loss: Loss = Clipped()
-    """What is made of ratio and advantage."""
-    ratio_to: Literal["trainer", "sampler"] = "trainer"
-    """Against whom the ratio is taken: the trainer before the update (it is 1, and `correction`
-    makes up for the sampler), or the sampler itself (for stale attempts; then nothing corrects)."""
-    correction: Correction = TokenCap()
-    """How that difference is weighed: w = exp(lp of the trainer − lp of the sampler)."""
-    average: Literal["tokens", "sequences", "constant"] = "tokens"
-    """Mean over all trained tokens (DAPO), over sequences of their means (GRPO), or a sum over
-    sequences × max_tokens (Dr. GRPO)."""
-    kl: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight of the KL estimate k3 to the untrained model in the loss; 0 skips its forward pass."""
-    entropy: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    """Weight of the mean token entropy, subtracted from the loss; 0 leaves it alone."""
-
-
 class WarmupConfig(Section):
     """Supervised epochs on demonstrations before the first step."""
 
@@ -253,6 +134,15 @@ class TrainConfig(Section):
     """The update rule."""
     warmup: WarmupConfig | None = None
     """Optional supervised start."""
+
+    @model_validator(mode="after")
+    def _every_update_has_a_group(self) -> "TrainConfig":
+        if self.algorithm.updates > self.groups:
+            raise ValueError(
+                f"has {self.algorithm.updates} updates for {self.groups} groups: each update takes "
+                "whole groups, so set algorithm.updates to at most train.groups"
+            )
+        return self
 
 
 class ProjectConfig(Section):

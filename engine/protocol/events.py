@@ -76,6 +76,14 @@ class StepStarted(BaseEvent):
     groups: list[PlannedGroup]
 
 
+class StepExtended(BaseEvent):
+    """Groups without signal are made up for by further ones of the same step."""
+
+    kind: Literal["step.extended"] = "step.extended"
+    step: int
+    groups: list[PlannedGroup]
+
+
 class TrajectoryRecorded(BaseEvent):
     """A rollout ended, well or not, and is stored."""
 
@@ -200,6 +208,7 @@ Event = (
     | PhaseChanged
     | WarmupFinished
     | StepStarted
+    | StepExtended
     | TrajectoryRecorded
     | GroupScored
     | StepFinished

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.policy.base import Policy
-from engine.protocol.config import ProjectConfig
+from engine.protocol.config import ProjectConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
 from engine.protocol.records import Message, Scenario, Split, Trajectory
 from engine.reward.blend import blend
+from engine.reward.overlong import PART, overlong
 from engine.rollout.agents import AgentPool, AgentResult, Attempt
 from engine.rollout.chat import ChatFormat, text_of
+from engine.rollout.conversation import Conversation
 from engine.rollout.gateway import MODEL_NAME, Gateway, Session
 from engine.seeds import derive
 
@@ -64,11 +66,12 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
     conversation = session.conversation
     if session.failure:
         raise session.failure
-    reward = None
+    reward, parts = None, result.parts
     problem = problem or _unheard(session)
     if problem is None:
         try:
-            reward = blend(stage.config.reward, result.parts, result.metrics)
+            parts = _with_length(stage.config.train, place.split, parts, conversation)
+            reward = blend(stage.config.reward, parts, result.metrics)
         except RolloutError as error:
             problem = error.problem
     return Trajectory(
@@ -80,7 +83,7 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         scenario_id=scenario.id,
         title=scenario.title,
         reward=reward,
-        parts=result.parts,
+        parts=parts,
         problem=problem,
         turns=len(conversation.turns),
         sampled_tokens=sum(branch.sampled for branch in conversation.branches()),
@@ -108,6 +111,17 @@ def _session(stage: Stage, place: Place, seed: int) -> Session:
         max_context=model.max_context,
         max_turns=stage.config.agent.max_turns,
     )
+
+
+def _with_length(
+    train: TrainConfig, split: Split, parts: dict[str, float], conversation: Conversation
+) -> dict[str, float]:
+    """In training, what the length of the completions adds to what others have scored."""
+    share = train.algorithm.overlong
+    if not (share and parts) or split != "train":
+        return parts
+    lengths = [end - start for b in conversation.branches() for start, end in b.spans]
+    return {**parts, PART: overlong(lengths, train.max_tokens, share)}
 
 
 def _unheard(session: Session) -> Problem | None:

@@ -9,20 +9,29 @@ from engine.run import Run
 
 
 async def roll_out_groups(
-    run: Run, stage: Stage, split: Split, step: int, scenarios: list[Scenario], size: int
+    run: Run,
+    stage: Stage,
+    split: Split,
+    step: int,
+    scenarios: list[Scenario],
+    size: int,
+    first: int = 0,
 ) -> list[list[Trajectory]]:
-    """One group of `size` attempts per scenario. What is stored already is not done again.
+    """One group of `size` attempts per scenario, numbered from `first`. What is stored already is
+    not done again.
 
     Returns the groups in the order of the scenarios, with advantages.
     """
-    stored = {(t.group, t.index): t for t in run.reader.stored(split, step)}
-    progress = Progress(run, split, step, len(scenarios), size, len(stored))
+    numbers = range(first, first + len(scenarios))
+    known = run.reader.stored(split, step)
+    stored = {(t.group, t.index): t for t in known if t.group in numbers}
+    progress = Progress(run, split, step, numbers, size, len(stored))
     async with asyncio.TaskGroup() as tasks:
         groups = [
             tasks.create_task(
                 _group(run, stage, split, step, number, scenario, size, stored, progress)
             )
-            for number, scenario in enumerate(scenarios)
+            for number, scenario in zip(numbers, scenarios, strict=True)
         ]
     return [group.result() for group in groups]
 
@@ -31,13 +40,13 @@ class Progress:
     """Counts attempts and says so."""
 
     def __init__(
-        self, run: Run, split: Split, step: int, groups: int, size: int, done: int
+        self, run: Run, split: Split, step: int, groups: range, size: int, done: int
     ) -> None:
         self._run, self._step = run, step
         self._phase: Phase = "rolling_out" if split == "train" else "validating"
-        self._total, self._done = groups * size, done
+        self._total, self._done = len(groups) * size, done
         self._tokens = 0
-        self._in_flight: dict[int, tuple[int, int]] = dict.fromkeys(range(groups), (0, 0))
+        self._in_flight: dict[int, tuple[int, int]] = dict.fromkeys(groups, (0, 0))
         self._begun = asyncio.get_running_loop().time()
 
     def add(self, trajectory: Trajectory) -> None:
@@ -103,5 +112,5 @@ def summarise(
         advantages=advantages(kind, rewards),
         mean=mean,
         std=std,
-        signal=has_signal(rewards),
+        signal=has_signal(kind, rewards),
     )

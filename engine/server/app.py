@@ -1,7 +1,6 @@
 """Routes → library and supervisor: translation, nothing else."""
 
 import asyncio
-import json
 import os
 import sys
 import time
@@ -23,7 +22,6 @@ from engine.hardware import device_words, forecast
 from engine.launch.local import PROOF_PATH, proof
 from engine.models import find_model, known_models
 from engine.project import (
-    config_problems,
     create_project,
     edit_text,
     load_config,
@@ -91,7 +89,6 @@ class Application:
             ("POST", "/projects", self.create_project),
             ("GET", "/project", self.project),
             ("PUT", "/project", self.edit_project),
-            ("POST", "/config/check", self.check_config),
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
             ("GET", "/forecast", self.forecast),
@@ -178,17 +175,6 @@ class Application:
         text = edit_text(text, asked.values or {})
         await asyncio.to_thread(write_toml, path, text)
         return _json(await self._view(path))
-
-    async def check_config(self, request: Request) -> Response:
-        dotted = json.loads(await request.body())["values"]
-        nested: dict[str, Any] = {}
-        for key, value in dotted.items():
-            *sections, name = key.split(".")
-            place = nested
-            for section in sections:
-                place = place.setdefault(section, {})
-            place[name] = value
-        return _json_list(config_problems(nested))
 
     async def scenarios(self, request: Request) -> Response:
         path, split = _path(request), request.query_params["split"]

@@ -100,6 +100,8 @@ class RunState:
                 self._enter(event)
             case e.StepStarted():
                 self._start_step(event)
+            case e.StepExtended():
+                self.flight |= _planned(event.groups)
             case e.StepFinished():
                 self._finish_step(event)
             case e.ValidationFinished():
@@ -165,9 +167,7 @@ class RunState:
         if event.step <= self.done:
             self._rewind(event.step)
             self.step = event.step
-        self.flight = {
-            g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in event.groups
-        }
+        self.flight = _planned(event.groups)
 
     def _record(self, trajectory: TrajectorySummary) -> None:
         self.trajectories += 1
@@ -215,3 +215,7 @@ class RunState:
         self.life, self.reason = life, reason
         self.phase = None
         self.progress = None
+
+
+def _planned(groups: Iterable[e.PlannedGroup]) -> dict[int, FlightGroup]:
+    return {g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in groups}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.cli.serve import _say_ready
-from engine.protocol.config import Advantage
+from engine.protocol.algorithm import Advantage
 from engine.rollout import groups
 from engine.server.serve import serve
 from tests.bench.hello import shuffle

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.advantage import advantages, has_signal, interval, mean_and_std
-from engine.protocol.config import GroupMean, GroupStd, LeaveOneOut
+from engine.advantage import advantages, differ, interval, mean_and_std
+from engine.protocol.algorithm import GroupMean, GroupStd, LeaveOneOut
 
 KINDS = [GroupMean(), GroupStd(), LeaveOneOut()]
 rewards = st.lists(st.one_of(st.none(), st.floats(-5, 5)), min_size=1, max_size=18)
@@ -40,6 +40,9 @@ def test_against_the_sources() -> None:
     assert advantages(GroupMean(), values) == pytest.approx([-0.625, 0.375, 0.375, -0.125])
     std = (sum((v - 0.625) ** 2 for v in values) / 4) ** 0.5
     assert advantages(GroupStd(floor=0), values)[1] == pytest.approx(0.375 / std)
+    assert advantages(GroupStd(floor=0, epsilon=0.5), values)[1] == pytest.approx(
+        0.375 / (std + 0.5)
+    )
     others = [v - (sum(values) - v) / 3 for v in values]
     assert advantages(LeaveOneOut(), values) == pytest.approx(others)
 
@@ -50,9 +53,9 @@ def test_a_small_spread_is_not_blown_up() -> None:
 
 
 def test_float_residue_is_no_signal() -> None:
-    assert not has_signal([0.1 + 0.2, 0.3, None])
-    assert not has_signal([1.0, None])
-    assert has_signal([0.1, 0.2])
+    assert not differ([0.1 + 0.2, 0.3, None])
+    assert not differ([1.0, None])
+    assert differ([0.1, 0.2])
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))

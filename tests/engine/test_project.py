@@ -1,6 +1,7 @@
 """Bad input gets one clear sentence with file and line, and nothing is lost."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,19 @@ def test_edits_keep_comments_and_refuse_nonsense(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         write_toml(folder, edited + "\n[bad]\n")
     assert (folder / "project.toml").read_text() == edited
+
+
+def test_a_preset_replaces_what_was_set_beside_it() -> None:
+    text = TOML + "\n[train.algorithm]\nkl = 0.1\n\n[train.algorithm.loss]\nkind = 'gspo'\n"
+    section = "train.algorithm"
+    edited = edit_text(text, {section: None, f"{section}.preset": "dapo"})
+    algorithm = tomllib.loads(edited)["train"]["algorithm"]
+    assert algorithm == {"preset": "dapo"}
+    assert "# few" in edited
+    assert check_text(edited) == []
+    assert tomllib.loads(edit_text(TOML, {section: None, f"{section}.preset": "ppo"}))["train"][
+        "algorithm"
+    ] == {"preset": "ppo"}
 
 
 def test_scenarios_name_every_bad_line(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import apsw
 import psutil
 import pytest
 
@@ -19,6 +21,7 @@ from engine.client import EngineClient
 from engine.protocol.events import FINAL, Event, UnknownEvent
 from engine.protocol.records import LIVING, RunSummary
 from engine.protocol.requests import Handshake, StartRun
+from engine.run import is_locked
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
@@ -174,6 +177,19 @@ def make_project(folder: Path, model: Path, agent: str = AGENT, toml: str = "") 
     (folder / "scenarios" / "train.jsonl").write_text("\n".join(lines[:4]) + "\n")
     (folder / "scenarios" / "validation.jsonl").write_text("\n".join(lines[4:]) + "\n")
     return folder
+
+
+def forget_after(run: RunSummary, step: int) -> None:
+    """Take away every checkpoint after a step; trajectories and what was said of them stay."""
+    folder = Path(run.path)
+    until(lambda: not is_locked(folder))
+    db = apsw.Connection(str(folder / "run.db"))
+    db.execute("DELETE FROM checkpoints WHERE step > ?", (step,))
+    db.execute("DELETE FROM events WHERE kind = 'run.finished'")
+    db.close()
+    for kept in (folder / "checkpoints").iterdir():
+        if int(kept.name.removeprefix("step-")) > step:
+            shutil.rmtree(kept)
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:

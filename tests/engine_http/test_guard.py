@@ -14,7 +14,7 @@ from tests.engine_http.conftest import Engine
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 PATHS = (
     "/", "/engine", "/engine/shutdown", "/doctor", "/models", "/samples", "/projects", "/project",
-    "/config/check", "/scenarios", "/forecast", "/runs", "/runs/x", "/runs/x/command",
+    "/scenarios", "/forecast", "/runs", "/runs/x", "/runs/x/command",
     "/runs/x/events", "/runs/x/trajectories", "/v1/chat/completions", "/v1/models", "/docs",
     "/nope",
 )  # fmt: skip

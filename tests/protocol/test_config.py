@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from engine.protocol.config import Clipped, ProjectConfig, TokenCap
+from engine.protocol.algorithm import Clipped, TokenCap
+from engine.protocol.config import ProjectConfig
 
 
 def sections(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseModel]]:

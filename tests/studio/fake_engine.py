@@ -223,7 +223,6 @@ class FakeEngine:
                 route("/samples", self._samples),
                 route("/projects", self._projects, "GET", "POST"),
                 route("/project", self._project, "GET", "PUT"),
-                route("/config/check", self._check, "POST"),
                 route("/scenarios", self._scenarios, "GET", "PUT"),
                 route("/forecast", self._forecast),
                 route("/runs", self._runs, "GET", "POST"),
@@ -333,10 +332,6 @@ class FakeEngine:
                 view = view.model_copy(update={"config": config, "name": config.name or view.name})
             self.projects[path] = view
         return self._with_runs(view)
-
-    async def _check(self, request: Request) -> list[Problem]:
-        view = next(iter(self.projects.values()))
-        return _check(view, (await request.json())["values"])
 
     async def _scenarios(self, request: Request) -> Any:
         path, split = request.query_params["path"], request.query_params["split"]

@@ -154,6 +154,17 @@ class Simulation:
             if len(rewards[g]) == train.group_size:
                 yield self._score(step, g, titles[g], rewards[g])
 
+    def extend(self, step: int) -> None:
+        """One more group, as dynamic sampling adds it."""
+        g, size, title = self.train.groups, self.train.group_size, TITLES[step]
+        plan = e.PlannedGroup(group=g, scenario_id=f"s{g}", title=title, size=size)
+        self.made.say(e.StepExtended(step=step, groups=[plan]))
+        records = {i: self._trajectory(step, g, i, title, 0.5, False) for i in range(size)}
+        for record in records.values():
+            self.made.trajectories.append(record)
+            self.made.say(e.TrajectoryRecorded(trajectory=record), 1.0)
+        self._score(step, g, title, records)
+
     def _trajectory(
         self, step: int, g: int, i: int, title: str, middle: float, tied: bool
     ) -> TrajectorySummary:
@@ -366,6 +377,7 @@ def golden() -> dict[str, list[e.Event]]:
         "failed": failed.made.events,
         "resumed": _resumed(),
         "baseline": _baseline(),
+        "extended": _extended(),
     }
 
 
@@ -382,6 +394,16 @@ def _resumed() -> list[e.Event]:
     run.made.say(e.RunExtended(steps=8))
     for step in range(3, 6):
         run.step(step)
+    return run.made.events
+
+
+def _extended() -> list[e.Event]:
+    run = Simulation(train=SMALL, seed=11)
+    run.begin()
+    for step in (1, 2):
+        list(run.rollouts(step))
+        run.extend(step)
+        run.finish(step)
     return run.made.events
 
 

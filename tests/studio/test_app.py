@@ -208,6 +208,31 @@ def test_setup_says_what_is_wrong_under_the_control(
     run(job())
 
 
+def test_a_preset_fills_the_form_and_what_differs_is_said(
+    filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(filled, qapp, tmp_path) as studio:
+            await open_project(studio, filled, "inbox-scout")
+            studio.window.show_page("setup")
+            setup: SetupPage = page(studio, "setup")
+            form, card = setup._form, setup._form._method
+            form.edited.emit("train.algorithm.entropy", 0.01)
+            await until(lambda: "in entropy" in card._differs.words())
+            card.preset_chosen.emit("dapo")
+            await until(lambda: card._choice.value() == "dapo" and card._own.isHidden())
+            assert form._rows["train.algorithm.refills"].field.value() == 3
+            form.edited.emit("train.algorithm.refills", 1)
+            await until(lambda: card._differs.words() == "Differs from DAPO in refills.")
+            assert form._rows["train.algorithm.refills"]._note.words() == "DAPO has 3"
+            card._back.click()
+            await until(lambda: card._own.isHidden())
+            form.edited.emit("train.algorithm.kl_in", "advantage")
+            await until(lambda: "give kl a weight" in form._rows["train.algorithm.kl_in"].problem())
+
+    run(job())
+
+
 def test_imports_name_the_bad_line(
     filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:

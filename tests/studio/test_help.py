@@ -6,7 +6,10 @@ import pytest
 from PySide6.QtWidgets import QListWidget
 from pytestqt.qtbot import QtBot
 
+from engine.clock import Clock
 from engine.loop import describe
+from engine.protocol.algorithm import GroupMean
+from engine.protocol.presets import PRESETS
 from studio.help import GuideBrowser, HelpDialog
 from studio.paths import resource
 from studio.theme import Theme
@@ -30,12 +33,15 @@ def test_every_page_shows(dialog: HelpDialog) -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    from engine.loop import Clock
-
     text = (resource("help") / "3-metrics.md").read_text()
     known = set(re.findall(r"[a-z0-9_]+/[A-Za-z0-9_]+|[a-z_]+", text))
-    said = describe([[trajectory(n) for n in range(8)]], {}, Clock())
+    said = describe([[trajectory(n) for n in range(8)]], GroupMean(), {}, Clock())
     for name in said:
         stem = re.sub(r"^(reward/part|time_s)/(?!step).*", r"\1", name)
         end = name.rpartition("_")[2]
         assert name in known or stem.rpartition("/")[2] in known or f"_{end}" in text, name
+
+
+def test_every_method_is_explained() -> None:
+    text = (resource("help") / "5-methods.md").read_text()
+    assert all(f"| {name} | {preset.when} |" in text for name, preset in PRESETS.items())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.protocol.config import (
+from engine.protocol.algorithm import (
     Algorithm,
     Cispo,
     Clipped,
@@ -33,26 +33,30 @@ class Tokens(NamedTuple):
     advantages_M: Tensor
     sequences_M: Tensor
     """Number of the sequence that each belongs to, from 0."""
+    old_logprobs_M: Tensor | None = None
+    """The trainer's before the first update of the batch; None where this is the first."""
 
 
 def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
     """Losses [M], not averaged.
 
-    There is one optimizer step per batch: against the trainer itself the ratio is exactly 1 in
-    value and carries the gradient, and the correction weighs what the sampler computed otherwise.
-    Against the sampler the ratio is that difference, and there is nothing left to correct.
+    Against the trainer before the batch the ratio is how far this batch's updates have moved it (in
+    the first one exactly 1 in value, carrying the gradient), and the correction weighs what the
+    sampler computed otherwise. Against the sampler the ratio is both, with nothing to correct.
     """
-    known_M = (tokens.logprobs_M - tokens.sampler_logprobs_M).detach().isfinite()
+    new_M = tokens.logprobs_M.detach()
+    old_M = new_M if tokens.old_logprobs_M is None else tokens.old_logprobs_M
+    known_M = (new_M - tokens.sampler_logprobs_M).isfinite() & (new_M - old_M).isfinite()
     tokens = tokens._replace(
         logprobs_M=tokens.logprobs_M.where(known_M, 0),
         sampler_logprobs_M=tokens.sampler_logprobs_M.where(known_M, 0),
     )
-    trainer_M = tokens.logprobs_M.detach()
+    old_M = old_M.where(known_M, 0)
     if algorithm.ratio_to == "sampler":
-        old_M, weight_M = tokens.sampler_logprobs_M, torch.ones_like(trainer_M)
+        old_M, weight_M = tokens.sampler_logprobs_M, torch.ones_like(new_M)
     else:
-        gap_M = trainer_M - tokens.sampler_logprobs_M
-        old_M, weight_M = trainer_M, correction(gap_M, tokens.sequences_M, algorithm.correction)
+        gap_M = old_M - tokens.sampler_logprobs_M
+        weight_M = correction(gap_M, tokens.sequences_M, algorithm.correction)
     return surrogate(tokens, old_M, algorithm.loss) * weight_M * known_M
 
 
@@ -83,13 +87,6 @@ def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
     return torch.ones_like(gap_M)
 
 
-def share(sequences_M: Tensor, average: str) -> Tensor:
-    """What each token counts [M] before the division by the batch's normaliser."""
-    if average != "sequences":
-        return torch.ones(len(sequences_M), device=sequences_M.device)
-    return 1 / torch.bincount(sequences_M)[sequences_M].float()
-
-
 def sequence_mean(values_M: Tensor, sequences_M: Tensor) -> Tensor:
     """Each token's sequence's mean [M]."""
     counts = torch.bincount(sequences_M)
@@ -109,20 +106,40 @@ def supervised(logprobs_M: Tensor) -> Tensor:
     return -logprobs_M
 
 
-def ratio_metrics(
-    logprobs_M: Tensor, sampler_logprobs_M: Tensor, sequences_M: Tensor, algorithm: Algorithm
-) -> dict[str, float]:
-    """How far the trainer's probabilities are from the sampler's, over all trained tokens."""
-    gap_M = logprobs_M - sampler_logprobs_M
+def value_loss(values_M: Tensor, old_M: Tensor, returns_M: Tensor, clip: float) -> Tensor:
+    """½ max((V − R)², (V_old + clip(V − V_old, ±clip) − R)²) of each token [M]: a value that has
+    moved further than `clip` in this batch has no gradient unless it moved away from the return
+    (PPO as released by OpenAI; verl `compute_value_loss`)."""
+    near_M = old_M + (values_M - old_M).clamp(-clip, clip)
+    return 0.5 * torch.maximum((values_M - returns_M).square(), (near_M - returns_M).square())
+
+
+def value_metrics(values_M: Tensor, returns_M: Tensor) -> dict[str, float]:
+    """Share of the returns' variance that the values explain: 1 is perfect, 0 no better than their
+    mean."""
+    missed = (returns_M - values_M).var(correction=0)
+    return {
+        "value/mean": values_M.mean().item(),
+        "value/explained": (1 - missed / returns_M.var(correction=0)).item(),
+    }
+
+
+def ratio_metrics(tokens: Tokens, algorithm: Algorithm) -> dict[str, float]:
+    """How far the trainer's probabilities are from the sampler's, over all trained tokens; the clip
+    fractions are of the ratio that is clipped."""
+    gap_M = tokens.logprobs_M - tokens.sampler_logprobs_M
     finite_M = gap_M.isfinite()
-    gap_M, sequences_M = gap_M[finite_M], sequences_M[finite_M]
+    gap_M, sequences_M = gap_M[finite_M], tokens.sequences_M[finite_M]
     ratio_M = _exp(gap_M)
+    moved_M = ratio_M
+    if tokens.old_logprobs_M is not None:
+        moved_M = _exp((tokens.logprobs_M - tokens.old_logprobs_M)[finite_M])
     weight_M = correction(gap_M, sequences_M, algorithm.correction)
     return {
         "ratio/mean": ratio_M.mean().item(),
         "ratio/p99": ratio_M.quantile(0.99).item(),
-        "clip/low": (ratio_M < 1 - algorithm.loss.low).float().mean().item(),
-        "clip/high": (ratio_M > 1 + algorithm.loss.high).float().mean().item(),
+        "clip/low": (moved_M < 1 - algorithm.loss.low).float().mean().item(),
+        "clip/high": (moved_M > 1 + algorithm.loss.high).float().mean().item(),
         "masked": 1 - ((weight_M > 0).sum() / len(finite_M)).item(),
         "logprob_gap/max": gap_M.abs().max().item(),
         "logprob_gap/mean": gap_M.abs().mean().item(),

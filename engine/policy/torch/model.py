@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils import set_peft_model_state_dict
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
@@ -17,6 +17,7 @@ from engine.policy.torch.attention import Plan
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.tree import TreePlan, grow
+from engine.policy.torch.value import ValueHead
 from engine.protocol.config import ModelConfig
 from engine.protocol.problems import ModelError
 
@@ -57,6 +58,10 @@ class LoraModel:
         self.trained: PeftModel = get_peft_model(base, _lora_config(spec.model))
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
         self.eos_tokens = _eos_tokens(base)
+        self.value_head: ValueHead | None = None
+        if spec.value_lr is not None:
+            hidden = base.config.get_text_config().hidden_size
+            self.value_head = ValueHead(hidden, spec.value_lr, spec.max_grad_norm, self.device)
 
     @property
     def adapter(self) -> dict[str, nn.Parameter]:
@@ -129,46 +134,6 @@ class LoraModel:
 
     def load_adapter(self, folder: Path) -> None:
         set_peft_model_state_dict(self.trained, load_file(folder / ADAPTER_FILE))
-
-
-class AdapterOptimizer:
-    """AdamW (0.9, 0.99), no weight decay, on the adapter in float32."""
-
-    def __init__(self, parameters: dict[str, nn.Parameter], lr: float, max_norm: float) -> None:
-        self._parameters = parameters
-        self._max_norm = max_norm
-        self._adam = torch.optim.AdamW(
-            parameters.values(), lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0
-        )
-
-    def step(self, lr: float) -> float:
-        """Clip to the norm, update, clear; returns the norm before clipping."""
-        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self._max_norm)
-        for group in self._adam.param_groups:
-            group["lr"] = lr
-        self._adam.step()
-        self.clear()
-        return norm.item()
-
-    def clear(self) -> None:
-        self._adam.zero_grad(set_to_none=True)
-
-    def save(self, file: Path) -> None:
-        tensors = {}
-        for name, parameter in self._parameters.items():
-            for key, value in self._adam.state.get(parameter, {}).items():
-                tensors[f"{name}/{key}"] = value.detach().cpu().contiguous()
-        save_file(tensors, file)
-
-    def load(self, file: Path) -> None:
-        saved = load_file(file)
-        for name, parameter in self._parameters.items():
-            keys = ("step", "exp_avg", "exp_avg_sq")
-            if f"{name}/step" in saved:
-                state = {key: saved[f"{name}/{key}"].clone() for key in keys}
-                self._adam.state[parameter] = {
-                    k: v if k == "step" else v.to(parameter.device) for k, v in state.items()
-                }
 
 
 def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:

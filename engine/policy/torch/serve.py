@@ -17,10 +17,18 @@ from typing import Any
 import psutil
 import torch
 
-from engine.policy.base import PolicyInfo, PolicySpec, SampledToken, SampleRequest, TrainBatch
-from engine.policy.torch.model import AdapterOptimizer, LoraModel
+from engine.policy.base import (
+    PolicyInfo,
+    PolicySpec,
+    SampledToken,
+    SampleRequest,
+    ScoreBatch,
+    TrainBatch,
+)
+from engine.policy.torch.model import LoraModel
+from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.sampler import Sampler
-from engine.policy.torch.trainer import forward_backward
+from engine.policy.torch.trainer import Progress, forward_backward, score
 from engine.protocol.problems import AtelierError, PolicyError, Problem
 
 GATHER_S = 0.004
@@ -89,7 +97,7 @@ class PolicyServer:
         begun = time.monotonic()
         self._spec = spec
         self._model = model = LoraModel(spec)
-        self._optimizer = AdapterOptimizer(model.adapter, spec.lr, spec.max_grad_norm)
+        self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
         budget = int(CACHE_SHARE * _free_bytes(model.device) / model.bytes_per_cached_token())
         self._sampler = Sampler(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
         return PolicyInfo(
@@ -108,22 +116,28 @@ class PolicyServer:
         if self._model:
             self._sampler.cancel(number)
 
+    def _op_score(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        model, batch = self._loaded(), ScoreBatch.model_validate(message["batch"])
+        scores = score(model, batch, self._spec.batch_tokens, self._progress(number))
+        return {"scores": [of_item.model_dump() for of_item in scores]}
+
     def _op_forward_backward(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
-        model = self._loaded()
-        batch = TrainBatch.model_validate(message["batch"])
+        model, batch = self._loaded(), TrainBatch.model_validate(message["batch"])
+        return forward_backward(model, batch, self._spec.batch_tokens, self._progress(number))
 
-        def progress(done: int, total: int) -> None:
-            self._send(number, "part", {"done": done, "total": total})
-
-        return forward_backward(model, batch, self._spec.batch_tokens, progress)
+    def _progress(self, number: int) -> Progress:
+        return lambda done, total: self._send(number, "part", {"done": done, "total": total})
 
     def _op_optim_step(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
-        self._loaded()
-        return {"grad_norm": self._optimizer.step(message["lr"])}
+        head = self._loaded().value_head
+        metrics = {"grad_norm": self._optimizer.step(message["lr"])}
+        return metrics | ({"value/grad_norm": head.step()} if head else {})
 
     def _op_optim_reset(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
-        spec = self._spec
-        self._optimizer = AdapterOptimizer(self._loaded().adapter, spec.lr, spec.max_grad_norm)
+        model, spec = self._loaded(), self._spec
+        self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
+        if model.value_head:
+            model.value_head.forget()
         return {}
 
     def _op_publish(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +157,8 @@ class PolicyServer:
         model.save_adapter(folder / "adapter", message["base_name"])
         (folder / "trainer").mkdir()
         self._optimizer.save(folder / "trainer" / "optimizer.safetensors")
+        if model.value_head:
+            model.value_head.save(folder / "trainer")
         return {}
 
     def _op_restore(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
@@ -151,6 +167,8 @@ class PolicyServer:
         self._sampler.forget()
         self._optimizer.clear()
         self._optimizer.load(folder / "trainer" / "optimizer.safetensors")
+        if model.value_head:
+            model.value_head.load(folder / "trainer")
         return {}
 
     def _loaded(self) -> LoraModel:

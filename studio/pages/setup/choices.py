@@ -4,17 +4,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
 from engine.protocol.config import ProjectConfig
+from engine.protocol.presets import PRESETS
 from engine.protocol.problems import Problem
 from engine.protocol.records import ModelInfo, ProjectView
 from studio import figures
+from studio.pages.setup.choice_row import ChoiceRow
 from studio.pages.setup.effort import EffortSlider, stop_of
-from studio.pages.setup.fields import DIALS, changed, make_row, specs, value_at
-from studio.theme import theme
-from studio.widgets import paint
+from studio.pages.setup.fields import (
+    DIALS,
+    changed,
+    make_row,
+    section_of,
+    shown,
+    specs,
+    usual_values,
+    value_at,
+)
+from studio.pages.setup.method import MethodCard
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card, ChoiceCard
 from studio.widgets.chip import FilterChip
@@ -24,56 +33,11 @@ from studio.widgets.key_values import KeyValues
 from studio.widgets.text import Text
 
 
-class ChoiceRow(QWidget):
-    """Number, name, one sentence, controls; what is wrong or suggested under them."""
-
-    def __init__(self, number: int, name: str, words: str) -> None:
-        super().__init__()
-        self._number, self._tone = number, "muted"
-        self.controls = QVBoxLayout()
-        self.controls.setSpacing(6)
-        self._note = Text("", "caption", tone="faint", wrap=True)
-        left = QVBoxLayout()
-        left.setSpacing(2)
-        left.addWidget(Text(name, "body", 600))
-        left.addWidget(Text(words, "label", 400, "muted", wrap=True))
-        left.addStretch(1)
-        holder = QWidget()
-        holder.setFixedWidth(184)
-        left.setContentsMargins(0, 0, 0, 0)
-        holder.setLayout(left)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(40, 14, 0, 16)
-        line.setSpacing(16)
-        line.addWidget(holder)
-        line.addLayout(self.controls, 1)
-
-    def finish(self) -> None:
-        """Every control is in: the note goes below them."""
-        self.controls.addWidget(self._note)
-        self.controls.addStretch(1)
-
-    def say(self, words: str, tone: str = "faint") -> None:
-        """A note; tone bad also colours the number."""
-        self._note.set_tone(tone)
-        self._note.set_words(words)
-        self._note.setVisible(bool(words))
-        self._tone = "bad" if tone == "bad" and words else "muted"
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        with paint.painting(self) as painter:
-            badge = paint.QRectF(0, 16, 24, 24)
-            paint.box(painter, badge, "chip" if self._tone == "muted" else "bad-soft", None, 4)
-            paint.text(painter, badge, str(self._number), self._tone, "label", 600, paint.CENTER)
-            line = paint.QRectF(0, self.height() - 1, self.width(), 1)
-            painter.fillRect(line, theme().color("border"))
-
-
 class ChoicesForm(QWidget):
-    """`edited(key, value)`; `show_project(view)`; `show_problems(problems)`."""
+    """`edited(key, value)`; `preset_chosen(name)`; `show_project(view)`; `show_problems(…)`."""
 
     edited = Signal(str, object)
+    preset_chosen = Signal(str)
     scenarios_wanted = Signal(str)
     model_folder_wanted = Signal()
     agent_file_wanted = Signal()
@@ -163,17 +127,24 @@ class ChoicesForm(QWidget):
         self._fifth.finish()
 
     def _what_follows(self) -> None:
-        head = QHBoxLayout()
-        head.setContentsMargins(0, 16, 0, 8)
-        head.setSpacing(10)
-        head.addWidget(Text("What follows", "label", 600))
-        head.addWidget(Text("set from the five choices and this engine", "label", 400, "muted"))
-        head.addStretch(1)
-        self._column.addLayout(head)
+        self._heading("Method", "how the model learns from the attempts of a step")
+        self._method = MethodCard()
+        self._method.preset_chosen.connect(self.preset_chosen)
+        self._column.addWidget(self._method)
+        self._heading("What follows", "set from the choices and this engine")
         card = Card(padding=12)
         self._follows = KeyValues(3)
         card.body.addWidget(self._follows)
         self._column.addWidget(card)
+
+    def _heading(self, title: str, words: str) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 16, 0, 8)
+        head.setSpacing(10)
+        head.addWidget(Text(title, "label", 600))
+        head.addWidget(Text(words, "label", 400, "muted"))
+        head.addStretch(1)
+        self._column.addLayout(head)
 
     def _advanced(self) -> None:
         head = QHBoxLayout()
@@ -195,11 +166,10 @@ class ChoicesForm(QWidget):
         for spec in specs():
             if spec.key in DIALS:
                 continue
-            first = spec.key.split(".")[0]
-            if first != section:
-                section = first
+            if section_of(spec.key) != section:
+                section = section_of(spec.key)
                 column.addSpacing(8)
-                column.addWidget(Text(section.capitalize(), "label", 600, "muted"))
+                column.addWidget(Text(section, "label", 600, "muted"))
             row = self._rows[spec.key] = make_row(spec)
             row.edited.connect(self.edited)
             column.addWidget(row)
@@ -252,6 +222,7 @@ class ChoicesForm(QWidget):
         self._show_reward(config)
         self._effort.set_steps(config.train.steps)
         self._fifth.say(_effort_words(config))
+        self._method.show_config(config)
         self._follows.set_values(_follows(config))
         self._show_advanced(config)
 
@@ -323,20 +294,23 @@ class ChoicesForm(QWidget):
         )
 
     def _show_advanced(self, config: ProjectConfig) -> None:
+        usual = usual_values(config)
+        title = PRESETS[config.train.algorithm.preset].title
         for key, row in self._rows.items():
-            row.field.set_value(value_at(config, key))
-            row.set_problem("")
+            value, of_preset = value_at(config, key), value_at(usual, key)
+            row.field.set_value(value)
+            own = key.startswith("train.algorithm.") and value != of_preset
+            row.set_note(f"{title} has {shown(of_preset)}" if own else "", "info")
         different = changed(config)
         self._fold_words.set_words(f"{len(self._rows)} settings, {len(different)} changed")
         while (item := self._chips.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.deleteLater()
         for spec, value in different[:3]:
-            self._chips.addWidget(self._chip(spec.key, value))
+            self._chips.addWidget(self._chip(spec.key, spec.label, value))
 
-    def _chip(self, key: str, value: Any) -> FilterChip:
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-        chip = FilterChip(f"{key.rsplit('.', 1)[-1]} {shown}"[:40], active=True)
+    def _chip(self, key: str, label: str, value: Any) -> FilterChip:
+        chip = FilterChip(f"{label.lower()} {shown(value)}"[:40], active=True)
         chip.setToolTip(f"{key}; × puts the default back")
         chip.removed.connect(lambda: self.edited.emit(key, None))
         chip.toggled.connect(lambda _: self.edited.emit(key, None))
@@ -375,11 +349,10 @@ def _effort_words(config: ProjectConfig) -> str:
 
 
 def _follows(config: ProjectConfig) -> list[tuple[str, str]]:
-    train, model = config.train, config.model
-    advantage = train.algorithm.advantage.kind.replace("_", " ")
+    train, model, algorithm = config.train, config.model, config.train.algorithm
     return [
-        ("Loss", f"{train.algorithm.loss.kind}, mean of {train.algorithm.average}"),
-        ("Advantage", advantage),
+        ("Loss", f"{algorithm.loss.kind}, mean of {algorithm.average}"),
+        ("Advantage", shown(algorithm.advantage.kind)),
         ("Learning rate", f"{train.lr:g}"),
         ("Adapter", f"rank {model.rank}, α {model.alpha:g}"),
         ("Context", f"{model.max_context:,} tokens"),

@@ -12,7 +12,8 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from engine.protocol.config import ProjectConfig
+from engine.protocol.algorithm import Algorithm
+from engine.protocol.config import ProjectConfig, TrainConfig
 from studio.widgets.form import FormRow
 from studio.widgets.form_fields import (
     ChoiceField,
@@ -25,14 +26,20 @@ from studio.widgets.form_fields import (
 
 DIALS = frozenset(
     {"name", "description", "model.name", "agent.file", "scenarios.train", "scenarios.validation"}
-    | {"train.steps", "judge.enabled"}
+    | {"train.steps", "train.algorithm.preset", "judge.enabled"}
 )
-"""Keys that the five choices hold; the rest is Advanced."""
+"""Keys that the choices and the method card hold; the rest is Advanced."""
 VARIANTS = {
     "train.algorithm.advantage": (
         ("group_mean", "minus the mean of the group"),
-        ("group_std", "… divided by its spread"),
+        ("group_std", "minus the mean, divided by the spread"),
         ("leave_one_out", "minus the mean of its siblings"),
+        ("reward", "the reward itself"),
+    ),
+    "train.algorithm.credit": (
+        ("trajectory", "alike for all its tokens"),
+        ("anchors", "by turn, from like states (GiGPO)"),
+        ("value", "by token, from a value head (PPO)"),
     ),
     "train.algorithm.loss": (
         ("clipped", "clipped: the default, PPO and GRPO"),
@@ -46,6 +53,7 @@ VARIANTS = {
         ("none", "none"),
     ),
 }
+LABELS = {"lr": "Learning rate", "kl": "KL weight", "kl_in": "KL counts in"}
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,8 @@ def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[
         key = f"{prefix}{name}"
         kind = info.annotation
         if key in VARIANTS:
-            label, first = name.replace("_", " ").capitalize(), VARIANTS[key][0][0]
-            yield FieldSpec(f"{key}.kind", label, info.description or "", VARIANTS[key], first)
+            help, first = info.description or "", VARIANTS[key][0][0]
+            yield FieldSpec(f"{key}.kind", label_of(name), help, VARIANTS[key], first)
         elif isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from specs(kind, f"{key}.")
         elif _editable(kind):
@@ -85,10 +93,20 @@ def _spec(key: str, info: FieldInfo) -> FieldSpec:
         elif isinstance(limit, (annotated_types.Le, annotated_types.Lt)):
             bound = limit.le if isinstance(limit, annotated_types.Le) else limit.lt
             high = float(bound)  # type: ignore[arg-type]
-    label = key.rsplit(".", 1)[-1].replace("_", " ").capitalize()
     return FieldSpec(
-        key, label, info.description or "", _plain(info.annotation), info.default, low, high
+        key, label_of(key), info.description or "", _plain(info.annotation), info.default, low, high
     )
+
+
+def label_of(key: str) -> str:
+    """What a dotted key is called on screen."""
+    name = key.rpartition(".")[2]
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def section_of(key: str) -> str:
+    """The heading a dotted key stands under."""
+    return "Algorithm" if key.startswith("train.algorithm.") else key.split(".")[0].capitalize()
 
 
 def _plain(kind: Any) -> Any:
@@ -109,7 +127,7 @@ def make_field(spec: FieldSpec) -> Field:
     if isinstance(spec.type, tuple):
         return ChoiceField(spec.label, spec.type)
     if get_origin(spec.type) is Literal:
-        return ChoiceField(spec.label, [(value, str(value)) for value in get_args(spec.type)])
+        return ChoiceField(spec.label, [(value, shown(value)) for value in get_args(spec.type)])
     if spec.type is bool:
         return ToggleField(spec.label, spec.label)
     if spec.type is int:
@@ -136,7 +154,19 @@ def value_at(config: BaseModel, key: str) -> Any:
 
 
 def changed(config: ProjectConfig) -> list[tuple[FieldSpec, Any]]:
-    """Advanced keys whose value is not the default."""
+    """Advanced keys whose value is not the default, which for the algorithm is its preset's."""
+    usual = usual_values(config)
     advanced = (spec for spec in specs() if spec.key not in DIALS)
     rows = ((spec, value_at(config, spec.key)) for spec in advanced)
-    return [(spec, value) for spec, value in rows if value != spec.default]
+    return [(spec, value) for spec, value in rows if value != value_at(usual, spec.key)]
+
+
+def usual_values(config: ProjectConfig) -> ProjectConfig:
+    """All defaults, with the preset that is chosen."""
+    algorithm = Algorithm(preset=config.train.algorithm.preset)
+    return ProjectConfig(train=TrainConfig(algorithm=algorithm))
+
+
+def shown(value: Any) -> str:
+    """A value in few characters."""
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")

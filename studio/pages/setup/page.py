@@ -8,12 +8,13 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.records import Forecast, RunSummary, Split
+from engine.protocol.records import Forecast, ProjectView, RunSummary, Split
 from engine.protocol.requests import EditProject
 from studio import figures
 from studio.actions import Actions
 from studio.pages.page import Page, scrolled
 from studio.pages.setup.choices import ChoicesForm
+from studio.pages.setup.method import KEY
 from studio.pages.setup.preflight import WIDTH, Preflight
 from studio.pages.setup.scenarios_tab import ScenariosTab
 from studio.pages.setup.toml_tab import TomlTab
@@ -83,6 +84,7 @@ class SetupPage(Page):
         session.run.changed.connect(self._show_baseline)
         self._tabs.chosen.connect(self._choose)
         self._form.edited.connect(self._edit)
+        self._form.preset_chosen.connect(self._choose_preset)
         self._form.scenarios_wanted.connect(self.show_scenarios)
         self._form.model_folder_wanted.connect(self._choose_model)
         self._form.agent_file_wanted.connect(self._choose_agent)
@@ -121,23 +123,25 @@ class SetupPage(Page):
         self._show_baseline()
 
     def _edit(self, key: str, value: Any) -> None:
-        """Checked first, so that the reason appears under the control; then written."""
+        self._write(key, {key: value})
 
-        async def check_and_write() -> list[Problem]:
-            client, path = self.session.client, self.session.project.path
-            if value is not None and (problems := await client.check_config({key: value})):
-                return problems
-            view = await client.edit_project(path, EditProject(values={key: value}))
+    def _choose_preset(self, name: str) -> None:
+        """The preset alone: what was set beside it goes."""
+        self._write(KEY, {KEY.rpartition(".")[0]: None, KEY: name})
+
+    def _write(self, key: str, values: dict[str, Any]) -> None:
+        """The engine checks before it writes; its reason appears under the control."""
+        path = self.session.project.path
+        edit = self.session.client.edit_project(path, EditProject(values=values))
+
+        def written(view: ProjectView) -> None:
+            self._form.set_problem(key, "")
             self.session.show_project(view)
-            return []
-
-        def answered(problems: list[Problem]) -> None:
-            self._form.set_problem(key, problems[0].message if problems else "")
 
         def refused(problem: Problem) -> None:
             self._form.set_problem(key, problem.message)
 
-        self.tasks.run(f"edit {key}", check_and_write(), answered, refused)
+        self.tasks.run(f"edit {key}", edit, written, refused)
 
     def _save_toml(self, text: str) -> None:
         def refused(problem: Problem) -> None:

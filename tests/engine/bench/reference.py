@@ -88,9 +88,17 @@ def art_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:
     """`art.loss.loss_fn` on one packed row; its module alone is loaded."""
     files = importlib.metadata.files("openpipe-art") or []
     init = next(file for file in files if str(file) == "art/__init__.py")
-    package = types.ModuleType("art")
-    package.__path__ = [str(Path(str(init.locate())).parent)]
-    sys.modules["art"] = package
+    home = Path(str(init.locate())).parent
+    for name, folder in {
+        "art": home,
+        "art.utils": home / "utils",
+        "art.dev": home / "none",
+    }.items():
+        package = types.ModuleType(name)
+        package.__path__ = [str(folder)]
+        sys.modules[name] = package
+    sys.modules["art.dev"].TrainConfig = dict  # type: ignore[attr-defined]
+    sys.modules["art"].dev = sys.modules["art.dev"]  # type: ignore[attr-defined]
     from art.loss import loss_fn  # type: ignore[import-not-found]
 
     def before(row: Tensor, pad: float) -> Tensor:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from engine.bench.rival import environment
-from engine.policy.torch.loss import Tokens, k3, policy_gradient, share
-from engine.protocol.config import Algorithm, Cispo, Clipped, Gspo, NoCorrection
+from engine.policy.torch.loss import Tokens, k3, policy_gradient
+from engine.protocol.algorithm import Algorithm, Cispo, Clipped, Gspo, NoCorrection
 
 TOLERANCE = 1e-6
 REFERENCE = Path(__file__).with_name("reference.py")
@@ -48,8 +48,7 @@ def rows(seed: int, count: int = 6) -> dict[str, Any]:
     masks = [[int(chance.random() < 0.8) for _ in range(LONGEST)] for _ in range(count)]
     masks[0] = [1] + [0] * (LONGEST - 1)
     advantages = [chance.uniform(-1, 1) for _ in range(count)]
-    advantages[1] = advantages[2]
-    advantages[3] = 0.0
+    advantages[1:4] = [0.5, 0.5, 0.0][: max(count - 1, 0)]
     return {
         "logprobs": logprobs,
         "old": [[x + chance.gauss(0, 0.3) for x in row] for row in logprobs],
@@ -77,7 +76,11 @@ def ours(tensors: dict[str, Any], algorithm: Algorithm, normaliser: float) -> di
     if algorithm.kl:
         asked = torch.tensor(tensors["reference"], dtype=torch.double)[mask]
         losses = losses + algorithm.kl * k3(tokens.logprobs_M, asked)
-    loss = (losses * share(sequences, algorithm.average).double()).sum() / normaliser
+    counts = mask.sum(1)[sequences] if algorithm.average == "sequences" else 1
+    weights = (
+        torch.tensor(tensors["weights"], dtype=torch.double)[mask] if "weights" in tensors else 1
+    )
+    loss = (losses / counts * weights).sum() / normaliser
     loss.backward()
     assert logprobs.grad is not None
     return {"loss": loss.item(), "gradient": logprobs.grad.tolist()}
@@ -135,6 +138,24 @@ def test_losses_and_gradients_are_those_of_trl(reference):
             expected.append((f"{name} {seed}", ours(tensors, algorithm, divisor)))
     for (name, own), theirs in zip(expected, reference(cases), strict=True):
         assert apart(own, theirs) <= TOLERANCE, name
+
+
+def test_the_loss_of_art_is_that_of_art(reference):
+    cases, expected = [], []
+    for seed in range(8):
+        chance = random.Random(seed)
+        packed = rows(seed, count=1)
+        del packed["reference"]
+        packed["old"] = [[x + chance.gauss(0, 1.5) for x in packed["logprobs"][0]]]
+        packed["advantages"] = [[chance.uniform(-2, 2) for _ in range(LONGEST)]]
+        packed["weights"] = [[chance.uniform(0, 2) for _ in range(LONGEST)]]
+        packed["mask"] = [[1, 1, *(int(chance.random() < 0.8) for _ in range(LONGEST - 2))]]
+        packed["sequences"] = [[0] * LONGEST]
+        cases.append({"library": "art", "settings": {}, "tensors": packed})
+        # ART adds 1e-6 to the number of tokens
+        expected.append(ours(packed, Algorithm(preset="art"), sum(packed["mask"][0]) + 1e-6))
+    for own, theirs in zip(expected, reference(cases), strict=True):
+        assert apart(own, theirs) <= TOLERANCE
 
 
 @pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])

@@ -5,8 +5,16 @@ import math
 import pytest
 import torch
 
-from engine.policy.torch.loss import Tokens, correction, k3, policy_gradient, share
-from engine.protocol.config import (
+from engine.policy.torch.loss import (
+    Tokens,
+    correction,
+    k3,
+    policy_gradient,
+    ratio_metrics,
+    value_loss,
+    value_metrics,
+)
+from engine.protocol.algorithm import (
     Algorithm,
     Cispo,
     Clipped,
@@ -102,13 +110,6 @@ def test_corrections(kind: TokenCap, weights: list[float]) -> None:
     assert correction(gaps, sequences, kind).tolist() == pytest.approx(weights)
 
 
-def test_averages_count_tokens_or_sequences() -> None:
-    sequences = torch.tensor([0, 0, 0, 0, 1])
-    assert share(sequences, "tokens").tolist() == [1.0] * 5
-    assert share(sequences, "constant").tolist() == [1.0] * 5
-    assert share(sequences, "sequences").tolist() == [0.25] * 4 + [1.0]
-
-
 def test_k3_is_zero_at_home_and_never_negative() -> None:
     new = torch.linspace(-5, -0.01, 50)
     assert k3(new, new).tolist() == [0.0] * 50
@@ -123,3 +124,50 @@ def test_what_is_not_finite_weighs_nothing(broken: float, loss: Clipped) -> None
     losses, slopes = learn(given, Algorithm(loss=loss))
     assert losses[0] == slopes[0] == 0
     assert slopes[1] == pytest.approx(-1.0)
+
+
+def test_after_the_first_update_the_ratio_is_against_where_it_began() -> None:
+    """r = e^0.5 is cut at 1.28; the sampler's difference of 0.1 only weighs it."""
+    given = tokens([-1.0, -1.5], [-1.6, -1.6], [1.0, 1.0], [0, 0])
+    given = given._replace(old_logprobs_M=torch.tensor([-1.5, -1.5]))
+    losses, slopes = learn(given, Algorithm())
+    weight = math.exp(0.1)
+    assert losses == pytest.approx([-1.28 * weight, -weight])
+    assert slopes == pytest.approx([0.0, -weight])
+
+
+@pytest.mark.parametrize("broken", [math.inf, -math.inf, math.nan])
+def test_an_old_log_prob_that_is_not_finite_weighs_nothing(broken: float) -> None:
+    given = tokens([-1.0, -1.0], [-1.0, -1.0], [1.0, 1.0], [0, 0])
+    given = given._replace(old_logprobs_M=torch.tensor([broken, -1.0]))
+    assert learn(given, Algorithm()) == ([0.0, -1.0], [0.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "goal", "loss", "slope"),
+    [
+        (0.4, 0.0, 1.0, 0.18, -0.6),  # inside the clip: plain squares
+        (0.8, 0.0, 1.0, 0.125, 0.0),  # gone further than 0.5 towards the return: no gradient
+        (-0.8, 0.0, 1.0, 1.62, -1.8),  # gone away from it: it is called back
+        (1.0, 0.9, 1.0, 0.0, 0.0),
+    ],
+)
+def test_value_loss(value: float, old: float, goal: float, loss: float, slope: float) -> None:
+    values = torch.tensor([value], requires_grad=True)
+    found = value_loss(values, torch.tensor([old]), torch.tensor([goal]), 0.5)
+    found.sum().backward()
+    assert values.grad is not None
+    assert found.tolist() == pytest.approx([loss])
+    assert values.grad.tolist() == pytest.approx([slope])
+
+
+def test_metrics_tell_the_clipped_ratio_from_the_samplers() -> None:
+    given = tokens([-1.0, -1.0], [-1.0, math.nan], [1.0, 1.0], [0, 1])._replace(
+        logprobs_M=torch.tensor([-1.0, -1.0])
+    )
+    assert ratio_metrics(given, Algorithm())["clip/high"] == 0
+    moved = given._replace(old_logprobs_M=torch.tensor([-1.5, -1.5]))
+    found = ratio_metrics(moved, Algorithm())
+    assert (found["clip/high"], found["ratio/mean"]) == (1.0, 1.0)
+    found = value_metrics(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 2.0]))
+    assert found == pytest.approx({"value/mean": 0.5, "value/explained": 0.75})

@@ -7,11 +7,13 @@ import torch
 
 from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBatch, TrainItem
 from engine.policy.torch.head import SelectedLogProb
-from engine.policy.torch.model import AdapterOptimizer, LoraModel
+from engine.policy.torch.model import LoraModel
+from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.sampler import Sampler
 from engine.policy.torch.trainer import forward_backward, micro_batches, seen
 from engine.policy.torch.tree import grow
-from engine.protocol.config import Algorithm, ModelConfig
+from engine.protocol.algorithm import Algorithm
+from engine.protocol.config import ModelConfig
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def items(model: LoraModel) -> list[TrainItem]:
             tokens=asked[n].tokens + [t.token for t in drawn],
             spans=[(len(asked[n].tokens), len(asked[n].tokens) + len(drawn))],
             logprobs=[t.logprob for t in drawn],
-            advantage=(-1.0) ** n * (1 + n / 10),
+            advantages=[(-1.0) ** n * (1 + n / 10)] * len(drawn),
         )
         for n, drawn in sample(model, asked).items()
     ]
@@ -82,7 +84,7 @@ def reference(model: LoraModel, batch: list[TrainItem], algorithm: Algorithm) ->
         new = chosen[mask]
         weight = (new.detach() - torch.tensor(item.logprobs)).exp().clamp(max=2.0)
         ratio = (new - new.detach()).exp()
-        losses.append(-(weight * ratio * item.advantage).sum())
+        losses.append(-(weight * ratio * item.advantages[0]).sum())
     return torch.stack(losses).sum() / count(batch)
 
 
@@ -170,7 +172,7 @@ def test_head_gradient_is_the_autograd_one() -> None:
 
 
 def test_save_and_restore_bring_back_adapter_and_moments(model: LoraModel, tmp_path: Path) -> None:
-    optimizer = AdapterOptimizer(model.adapter, 1e-2, 1.0)
+    optimizer = Optimizer(model.adapter, 1e-2, 1.0)
     batch = TrainBatch(items=items(model), normaliser=100)
 
     def update() -> None:
@@ -183,7 +185,7 @@ def test_save_and_restore_bring_back_adapter_and_moments(model: LoraModel, tmp_p
     update()
     straight = {name: p.detach().clone() for name, p in model.adapter.items()}
     model.load_adapter(tmp_path / "adapter")
-    optimizer = AdapterOptimizer(model.adapter, 1e-2, 1.0)
+    optimizer = Optimizer(model.adapter, 1e-2, 1.0)
     optimizer.load(tmp_path / "optimizer.safetensors")
     update()
     assert all(torch.equal(straight[name], p) for name, p in model.adapter.items())

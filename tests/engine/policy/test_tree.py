@@ -49,7 +49,9 @@ def batches(draw: st.DrawFn) -> list[TrainItem]:
         count = sum(end - start for start, end in spans)
         logprobs = [draw(st.floats(-6, -0.1)) for _ in range(count)]
         advantage = draw(st.floats(-2, 2).filter(lambda a: abs(a) > 0.01))
-        items.append(TrainItem(tokens=tokens, spans=spans, logprobs=logprobs, advantage=advantage))
+        items.append(
+            TrainItem(tokens=tokens, spans=spans, logprobs=logprobs, advantages=[advantage] * count)
+        )
     return items
 
 
@@ -94,7 +96,7 @@ def plain(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:
         )
         new = torch.cat([chosen[start - 1 : end - 1] for start, end in item.spans])
         weight = (new.detach() - torch.tensor(item.logprobs)).clamp(-20, 20).exp().clamp(max=2.0)
-        losses.append(-(weight * (new - new.detach()).exp() * item.advantage).sum())
+        losses.append(-(weight * (new - new.detach()).exp() * item.advantages[0]).sum())
     (torch.stack(losses).sum() / count(items)).backward()
     return gradient(model)
 
@@ -121,14 +123,17 @@ def family_items() -> list[TrainItem]:
         items.append(item(tokens, [(len(stems[number % 2]), len(tokens))], number))
     longer = items[2].tokens + torch.randint(3, 96, (20,)).tolist()
     items.append(item(longer, [(26, 30), (len(longer) - 6, len(longer))], 11))
-    items.append(items[3].model_copy(update={"advantage": -0.4}))
+    items.append(items[3].model_copy(update={"advantages": [-0.4] * len(items[3].advantages)}))
     return items
 
 
 def item(tokens: list[int], spans: list[tuple[int, int]], number: int) -> TrainItem:
     trained = sum(end - start for start, end in spans)
     return TrainItem(
-        tokens=tokens, spans=spans, logprobs=[-2.0] * trained, advantage=(-1) ** number * 0.7
+        tokens=tokens,
+        spans=spans,
+        logprobs=[-2.0] * trained,
+        advantages=[(-1) ** number * 0.7] * trained,
     )
 
 

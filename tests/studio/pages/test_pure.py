@@ -1,7 +1,10 @@
 """What the pages compute before they draw."""
 
+from typing import Any
+
 import pytest
 
+from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import ProjectConfig, TrainConfig
 from engine.protocol.records import Interval
 from studio.pages.run.charts import CHARTS, part_token
@@ -10,6 +13,7 @@ from studio.pages.run.strip import cells_of, ramp_ends
 from studio.pages.setup.effort import STOPS, stop_of
 from studio.pages.setup.fields import changed, specs, value_at
 from studio.pages.setup.marks import spread_of
+from studio.pages.setup.method import deviations, numbers
 from studio.pages.setup.preflight import advice
 from studio.pages.trajectories.reading import (
     completions,
@@ -67,6 +71,37 @@ def test_every_setting_has_words_and_limits() -> None:
     config = ProjectConfig(train=TrainConfig(lr=3e-4))
     assert [(spec.key, value) for spec, value in changed(config)] == [("train.lr", 3e-4)]
     assert value_at(config, "train.algorithm.advantage.kind") == "group_mean"
+
+
+def test_only_what_a_preset_does_not_say_is_changed() -> None:
+    config = ProjectConfig(train=TrainConfig(algorithm=Algorithm(preset="dapo", refills=1, kl=0.1)))
+    assert [spec.key for spec, _ in changed(config)] == [
+        "train.algorithm.kl",
+        "train.algorithm.refills",
+    ]
+    assert deviations(config.train.algorithm) == ["kl", "refills"]
+    assert deviations(Algorithm(preset="ppo")) == []
+    assert dict(numbers(config)) == {
+        "Attempts a step": "64, up to 128",
+        "Trained tokens a step": "≤ 65,536",
+        "Optimizer steps": "100 in all",
+        "Extra forward passes": "1: untrained model",
+    }
+
+
+@pytest.mark.parametrize(
+    ("preset", "passes"),
+    [
+        ("atelier", "none"),
+        ("cispo", "none"),
+        ("gspo", "1: before the update"),
+        ("ppo", "1: before the update"),
+        ("rloo", "2: before the update, untrained model"),
+    ],
+)
+def test_what_a_method_costs(preset: Any, passes: str) -> None:
+    config = ProjectConfig(train=TrainConfig(algorithm=Algorithm(preset=preset)))
+    assert dict(numbers(config))["Extra forward passes"] == passes
 
 
 def test_effort_stops() -> None:

@@ -13,7 +13,7 @@ LOGS = {
     path.stem: [e.decode(line) for line in path.read_bytes().splitlines()]
     for path in sorted(GOLDEN.glob("*.jsonl"))
 }
-MINE = ("finished", "failed", "resumed", "baseline")
+MINE = ("finished", "failed", "resumed", "baseline", "extended")
 
 
 def folded(events: list) -> RunState:
@@ -118,3 +118,13 @@ def test_eta_is_learnt_from_steps_and_counts_validations() -> None:
     left = remaining_seconds(state, state.at)
     assert left is not None
     assert left < 4 * usual + 18 - 70
+
+
+def test_groups_that_come_later_fly_with_the_others() -> None:
+    state = folded(LOGS["extended"])
+    assert sorted(state.flight) == [0, 1, 2, 3]
+    assert state.flight[3].summary
+    begun = [event.kind for event in LOGS["extended"]].index("step.extended") + 1
+    state = folded(LOGS["extended"][:begun])
+    assert state.flight[3].title == "Q3 hotel invoice total"
+    assert not state.flight[3].rewards

@@ -1,0 +1,144 @@
+"""Named methods: for each, when to use it and the values it gives to `[train.algorithm]`.
+
+Data only; `algorithm.py` documents the keys. Where a paper leaves a number open, it is that of the
+reference implementation: TRL 1.16, verl, verl-agent, ART 0.5.18.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+PresetName = Literal[
+    "atelier",
+    "grpo",
+    "dr_grpo",
+    "dapo",
+    "gspo",
+    "cispo",
+    "rloo",
+    "reinforce_pp",
+    "gigpo",
+    "ppo",
+    "art",
+]
+
+
+class Preset(NamedTuple):
+    title: str
+    when: str
+    """One line: when to use it."""
+    values: Mapping[str, Any]
+
+
+PPO_CLIP = {"kind": "clipped", "low": 0.2, "high": 0.2}
+NORMED = {"kind": "group_std", "floor": 0.0, "epsilon": 1e-6}
+
+PRESETS: Mapping[str, Preset] = {
+    "atelier": Preset(
+        "Atelier", "Start here: robust with noisy judges and with answers of any length.", {}
+    ),
+    "grpo": Preset(
+        "GRPO",
+        "To compare with papers: each group scaled to one spread, kept near the untrained model.",
+        {
+            "advantage": {"kind": "group_std", "floor": 0.0, "epsilon": 1e-4},
+            "loss": PPO_CLIP,
+            "average": "sequences",
+            "kl": 0.04,
+        },
+    ),
+    "dr_grpo": Preset(
+        "Dr. GRPO",
+        "When answers grow longer without getting better: no bias by length or difficulty.",
+        {"loss": PPO_CLIP, "average": "constant"},
+    ),
+    "dapo": Preset(
+        "DAPO",
+        "For long reasoning when entropy falls or many groups tie: replaces tied groups.",
+        {
+            "advantage": NORMED,
+            "loss": {"kind": "clipped", "low": 0.2, "high": 0.28},
+            "refills": 3,
+            "overlong": 0.2,
+        },
+    ),
+    "gspo": Preset(
+        "GSPO",
+        "For mixture-of-experts models, or several updates a batch: whole sequences are clipped.",
+        {
+            "advantage": NORMED,
+            "loss": {"kind": "gspo", "low": 3e-4, "high": 4e-4},
+            "average": "sequences",
+            "updates": 4,
+        },
+    ),
+    "cispo": Preset(
+        "CISPO",
+        "When rollouts are the costly part: several updates a batch, and no token is clipped away.",
+        {
+            "advantage": NORMED,
+            "loss": {"kind": "cispo", "low": 1.0, "high": 4.0},
+            "ratio_to": "sampler",
+            "correction": {"kind": "none"},
+            "updates": 4,
+        },
+    ),
+    "rloo": Preset(
+        "RLOO",
+        "For few attempts a scenario (2 to 4): an unbiased baseline, and a pull to the old model.",
+        {
+            "advantage": {"kind": "leave_one_out"},
+            "loss": PPO_CLIP,
+            "average": "constant",
+            "kl": 0.05,
+            "kl_in": "reward",
+        },
+    ),
+    "reinforce_pp": Preset(
+        "REINFORCE++",
+        "For many different scenarios in small groups: one scale for the whole batch.",
+        {"batch_scale": "whiten", "loss": PPO_CLIP},
+    ),
+    "gigpo": Preset(
+        "GiGPO",
+        "For games, web pages and tools that come back to the same state: credit by turn.",
+        {
+            "advantage": {"kind": "group_std", "floor": 0.1, "epsilon": 0.0},
+            "credit": {"kind": "anchors", "weight": 1.0, "discount": 0.95},
+            "loss": PPO_CLIP,
+            "average": "sequences",
+        },
+    ),
+    "ppo": Preset(
+        "PPO",
+        "For long episodes where one step decides: a learned value gives credit token by token.",
+        {
+            "advantage": {"kind": "reward"},
+            "credit": {
+                "kind": "value",
+                "discount": 1.0,
+                "decay": 0.95,
+                "weight": 0.1,
+                "clip": 0.5,
+                "lr": 1e-4,
+            },
+            "batch_scale": "whiten",
+            "loss": PPO_CLIP,
+            "updates": 4,
+        },
+    ),
+    "art": Preset(
+        "ART",
+        "To carry on from OpenPipe's ART: the update that its version 0.5.18 makes.",
+        {
+            "advantage": NORMED,
+            "batch_scale": "mean_abs",
+            "loss": {"kind": "cispo", "low": 1.0, "high": 4.0},
+            "ratio_to": "sampler",
+            "correction": {"kind": "none"},
+            "average": "trajectories",
+        },
+    ),
+}
+"""`art` equals ART where ART packs all sequences of the step into one row, which is then its one
+optimizer step (it takes one step a row): population deviation + 1e-6, 1 / trained tokens a
+trajectory, mean |A|·w = 1, CISPO in [0, 5] against the sampler, mean over the row's tokens."""

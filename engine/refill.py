@@ -1,0 +1,56 @@
+"""Dynamic sampling (DAPO, 2503.14476, §3.2): groups that teach in place of those that do not.
+
+Comes in: a step's groups, whole. Goes out: more of them. It decides by stored rewards and derived
+choices alone, so a step that is trained again on what is stored takes the same groups.
+"""
+
+from engine.advantage import has_signal
+from engine.choose import further
+from engine.protocol.algorithm import Algorithm
+from engine.protocol.events import PlannedGroup, StepExtended
+from engine.protocol.records import Scenario, Trajectory
+from engine.rollout.attempt import Stage
+from engine.rollout.groups import roll_out_groups
+from engine.run import Run
+
+Groups = list[list[Trajectory]]
+
+
+async def refill(
+    run: Run,
+    stage: Stage,
+    step: int,
+    scenarios: list[Scenario],
+    chosen: list[Scenario],
+    groups: Groups,
+    anew: bool,
+) -> Groups:
+    """Roll out as many further scenarios as groups without signal, `refills` times at most; `anew`
+    says so to the studio."""
+    train = run.config.train
+    for _ in range(train.algorithm.refills):
+        missing = train.groups - len(informative(groups, train.algorithm))
+        if not missing:
+            break
+        more = further(scenarios, train.seed, step, chosen, missing)
+        first = len(groups)
+        if anew:
+            plan = planned(more, train.group_size, first)
+            await run.say(StepExtended(step=step, groups=plan))
+        groups = groups + await roll_out_groups(
+            run, stage, "train", step, more, train.group_size, first
+        )
+        chosen = chosen + more
+    return groups
+
+
+def informative(groups: Groups, algorithm: Algorithm) -> Groups:
+    """Those with something to learn."""
+    return [g for g in groups if has_signal(algorithm.advantage, [t.reward for t in g])]
+
+
+def planned(chosen: list[Scenario], size: int, first: int = 0) -> list[PlannedGroup]:
+    return [
+        PlannedGroup(group=number, scenario_id=s.id, title=s.title, size=size)
+        for number, s in enumerate(chosen, first)
+    ]

@@ -1,0 +1,20 @@
+"""The soft overlong punishment, by hand: max_tokens 20 480 and a cache of a fifth."""
+
+import pytest
+
+from engine.reward.overlong import overlong
+
+
+@pytest.mark.parametrize(
+    ("lengths", "part"),
+    [
+        ([], 0.0),
+        ([16_384], 0.0),
+        ([18_432], -0.5),
+        ([100, 18_432, 200], -0.5),
+        ([20_480], -1.0),
+        ([30_000], -1.0),
+    ],
+)
+def test_it_falls_evenly_before_the_limit(lengths: list[int], part: float) -> None:
+    assert overlong(lengths, 20_480, 0.2) == pytest.approx(part)
