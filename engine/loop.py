@@ -68,8 +68,9 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
             if step not in history:
                 await announce_step(run, step, chosen)
             groups = await roll_out_step(run, stage, step, chosen, clock)
+            sampled = await policy.sampling()
             learned = await learn(run, policy, groups, step, clock)
-            metrics = describe(groups, learned, clock)
+            metrics = describe(groups, sampled | learned, clock)
             if step not in history:
                 await finish_step(run, step, metrics, learned, history)
             if step % run.config.train.checkpoint_every == 0 or step == run.orders.steps:
@@ -116,6 +117,13 @@ async def load(run: Run, policy: TorchPolicy) -> None:
             seconds=info.seconds,
         )
     )
+    if info.peak_flops:
+        await run.log(
+            "info",
+            "policy",
+            f"This machine at best: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
+            f"{info.bandwidth / 1e9:.0f} GB/s read. Percent of limit counts against this.",
+        )
 
 
 async def restore_or_warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> int:
@@ -306,9 +314,10 @@ class Clock:
 
 
 def describe(
-    groups: list[list[Trajectory]], learned: dict[str, float], clock: Clock
+    groups: list[list[Trajectory]], told: dict[str, float], clock: Clock
 ) -> dict[str, float]:
-    """The step's metrics by their documented names; unscored attempts stay out of every mean."""
+    """The step's metrics by their documented names (protocol/metrics.py), with what the policy
+    told; unscored attempts stay out of every mean."""
     everyone = [trajectory for group in groups for trajectory in group]
     scored = [t for t in everyone if t.reward is not None]
     rewards = [t.reward for t in scored if t.reward is not None]
@@ -330,7 +339,7 @@ def describe(
     metrics |= lengths(everyone)
     sampled = sum(t.sampled_tokens for t in everyone)
     metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
-    return metrics | learned | clock.metrics()
+    return metrics | told | clock.metrics()
 
 
 def lengths(everyone: list[Trajectory]) -> dict[str, float]:

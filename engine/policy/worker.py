@@ -50,6 +50,9 @@ class TorchPolicy:
             if "tokens" in part:
                 yield [SampledToken(t, p, [(i, q) for i, q in top]) for t, p, top in part["tokens"]]
 
+    async def sampling(self) -> dict[str, float]:
+        return await self._child.ask("sampling")
+
     async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
         answer: dict[str, Any] = {}
         async for answer in self._child.stream("forward_backward", batch=batch.model_dump()):

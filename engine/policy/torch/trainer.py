@@ -1,5 +1,6 @@
 """Gradients of one batch: prefix trees without padding, the head on trained tokens only."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from engine.policy.base import TrainBatch, TrainItem
 from engine.policy.torch.cache import shared
+from engine.policy.torch.effort import TrainEffort
 from engine.policy.torch.loss import (
     Tokens,
     k3,
@@ -40,10 +42,10 @@ def forward_backward(
 ) -> dict[str, float]:
     """Accumulate d loss / d adapter, with loss = Σ token losses / `normaliser`.
 
-    The split into micro-batches changes memory and nothing else. Returns metrics over the batch;
-    `tokens/forwarded` are those that went through the model, each shared one once.
+    The split into micro-batches changes memory and nothing else. Returns metrics over the batch.
     """
-    done = forwarded = 0
+    begun, done = time.perf_counter(), 0
+    effort = TrainEffort(model.shape, [seen(item) for item in batch.items])
     algorithm = batch.algorithm
     losses, entropies, divergences = [], [], []
     logprobs, sampled, sequences = [], [], []
@@ -78,12 +80,11 @@ def forward_backward(
         sampled.append(scored.sampler_logprobs_M)
         sequences.append(scored.sequences_M + done)
         done += len(items)
-        forwarded += forest.tokens
+        effort.ran(plan, len(scored.places_N.unique()), len(logprobs_N), bool(divergences))
         progress(done, len(batch.items))
     metrics = {
         "loss": (torch.stack(losses).sum() / batch.normaliser).item(),
         "entropy": (torch.stack(entropies).sum() / sum(map(len, logprobs))).item(),
-        "tokens/forwarded": float(forwarded),
     }
     if batch.objective == "policy_gradient":
         metrics |= ratio_metrics(
@@ -91,6 +92,7 @@ def forward_backward(
         )
     if divergences:
         metrics["kl"] = torch.cat(divergences).mean().item()
+    metrics |= effort.metrics(model.limits, time.perf_counter() - begun)
     return metrics
 
 
