@@ -114,14 +114,12 @@ METRICS: tuple[Metric, ...] = (
         "How far sampler and trainer differ on a sampled token, on average.",
         "above 0.001 in float32, above 0.1 in bfloat16",
     ),
-    Metric(
-        "logprob_gap/p99", "Policy drift", "nats", "1 % of the tokens differ by more than this."
-    ),
+    Metric("logprob_gap/p99", "Policy drift", "nats", "1 % of the sampled tokens differ by more."),
     Metric(
         "logprob_gap/max",
         "Policy drift",
         "nats",
-        "The largest such difference.",
+        "How far they differ on one token at most.",
         "above 0.001 in float32, above 0.5 in bfloat16",
     ),
     Metric(
