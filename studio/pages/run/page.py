@@ -296,6 +296,9 @@ class RunPage(Page):
             self._want(state=kind)
         elif kind == "no_signal":
             self._want(step=step, split="train", signal=False)
+        elif kind == "chart" and place in self._bound:
+            self._grid.show_full(self._bound[place].card)
+            self._bound[place].card.view.setFocus()
         elif kind == "group" and place.isdigit():
             self._want(step=step, group=int(place))
         else:

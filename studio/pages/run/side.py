@@ -284,7 +284,8 @@ class SideColumn(QScrollArea):
 
     def _card(self, finding: Finding) -> DiagnosisCard:
         words = f"{finding.words} {finding.suggestion}".strip()
-        show = "Show them" if finding.where else ""
+        chart = finding.where.startswith("chart:")
+        show = "Show the chart" if chart else "Show them" if finding.where else ""
         card = DiagnosisCard(finding.title.rstrip("."), words, "", show)
         card.evidence_requested.connect(lambda: self.finding_opened.emit(finding))
         card.dismissed.connect(lambda: self._dismiss(finding))
