@@ -8,7 +8,7 @@ Metrics = dict[str, float]
 
 GAP_NATS = 0.1
 """Mean log-prob gap: sampler and trainer give the average token 10 % other odds. Rounding in
-bfloat16 stays well below; in float32 publishing refuses far smaller gaps."""
+bfloat16 stays below (0.02 to 0.06 on the starter model); in float32 publishing refuses far less."""
 LEAST_ESS = 0.5
 """The usual threshold of importance sampling (Doucet and Johansen, 2009, a tutorial on particle
 filtering): below half, few samples decide."""
