@@ -71,7 +71,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "masked",
-        "Learning",
+        "Policy drift",
         "share",
         "Tokens that the correction left out of the update.",
         "above 10 %",
@@ -84,7 +84,13 @@ METRICS: tuple[Metric, ...] = (
         "outside 0.9 to 1.1",
     ),
     Metric("ratio/p1", "Policy drift", "", "1 % of the tokens have a smaller ratio."),
-    Metric("ratio/p50", "Policy drift", "", "The ratio of the token in the middle.", "not 1"),
+    Metric(
+        "ratio/p50",
+        "Policy drift",
+        "",
+        "The ratio of the token in the middle.",
+        "outside 0.99 to 1.01",
+    ),
     Metric("ratio/p99", "Policy drift", "", "1 % of the tokens have a larger ratio.", "above 2"),
     Metric(
         "ratio/max",
