@@ -71,8 +71,10 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
             if anew:
                 await announce_step(run, step, chosen)
             groups = await roll_out_step(run, stage, step, scenarios, chosen, clock, anew)
+            sampled = await policy.sampling()
             learned = await learn(run, policy, groups, step, clock)
-            metrics = describe(groups, run.config.train.algorithm.advantage, learned, clock)
+            kind = run.config.train.algorithm.advantage
+            metrics = describe(groups, kind, sampled | learned, clock)
             if anew:
                 await finish_step(run, step, metrics, learned, history)
             if step % run.config.train.checkpoint_every == 0 or step == run.orders.steps:
@@ -121,6 +123,13 @@ async def load(run: Run, policy: TorchPolicy) -> None:
             seconds=info.seconds,
         )
     )
+    if info.peak_flops:
+        await run.log(
+            "info",
+            "policy",
+            f"This machine at best: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
+            f"{info.bandwidth / 1e9:.0f} GB/s read. Percent of limit counts against this.",
+        )
 
 
 async def restore_or_warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> int:
@@ -256,9 +265,10 @@ async def keep(run: Run, policy: TorchPolicy, step: int, metrics: dict[str, floa
 
 
 def describe(
-    groups: list[list[Trajectory]], kind: Advantage, learned: dict[str, float], clock: Clock
+    groups: list[list[Trajectory]], kind: Advantage, told: dict[str, float], clock: Clock
 ) -> dict[str, float]:
-    """The step's metrics by their documented names; unscored attempts stay out of every mean."""
+    """The step's metrics by their documented names (protocol/metrics.py), with what the policy
+    told; unscored attempts stay out of every mean."""
     everyone = [trajectory for group in groups for trajectory in group]
     scored = [t for t in everyone if t.reward is not None]
     rewards = [t.reward for t in scored if t.reward is not None]
@@ -280,7 +290,7 @@ def describe(
     metrics |= lengths(everyone)
     sampled = sum(t.sampled_tokens for t in everyone)
     metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
-    return metrics | learned | clock.metrics()
+    return metrics | told | clock.metrics()
 
 
 def lengths(everyone: list[Trajectory]) -> dict[str, float]:

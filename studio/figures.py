@@ -46,6 +46,21 @@ def short(value: float | None) -> str:
     return f"{MINUS if value < 0 else ''}{text}{_PREFIXES[power]}"
 
 
+def significant(value: float | None, digits: int = 2) -> str:
+    """0.31, 12, 0.0042, 3.1e−5, 1e−5: as many digits as count."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    sign = MINUS if value < 0 else ""
+    if 1e-3 <= abs(value) < 1e6:
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        return f"{sign}{abs(value):,.{decimals}f}"
+    mantissa, _, power = f"{abs(value):.{digits - 1}e}".partition("e")
+    mantissa = mantissa.removesuffix(".0")
+    return f"{sign}{mantissa}e{str(int(power)).replace('-', MINUS)}"
+
+
 def percent(share: float | None, decimals: int = 0) -> str:
     """34 %, from a share in 0 to 1."""
     if share is None or not math.isfinite(share):

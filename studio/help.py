@@ -4,6 +4,7 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QImage, QTextBlockFormat, QTextCursor, QTextTable
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QListWidget, QTextBrowser, QWidget
 
+from engine.protocol.metrics import METRICS, Metric
 from studio.paths import resource
 from studio.theme import theme
 
@@ -45,7 +46,7 @@ class HelpDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Help")
         self.resize(880, 640)
-        self._pages = [file.read_text("utf-8") for file in sorted(resource("help").glob("*.md"))]
+        self._pages = help_pages()
         self._browser = GuideBrowser(self)
         titles = QListWidget()
         titles.setAccessibleName("Help pages")
@@ -63,6 +64,29 @@ class HelpDialog(QDialog):
 
     def _show(self, number: int) -> None:
         self._browser.show_page(self._pages[number])
+
+
+def help_pages() -> list[str]:
+    """All pages as Markdown; the metrics' tables are made from where they are documented."""
+    files = sorted(resource("help").glob("*.md"))
+    return [file.read_text("utf-8").replace("{{metrics}}", metrics_tables()) for file in files]
+
+
+def metrics_tables() -> str:
+    """A table for each group of metrics: name, unit, meaning and what to look out for."""
+    tables = []
+    for group in dict.fromkeys(metric.group for metric in METRICS):
+        rows = [_row(metric) for metric in METRICS if metric.group == group]
+        tables.append(
+            "\n".join([f"## {group}\n", "| name | unit | meaning |", "|---|---|---|", *rows])
+        )
+    return "\n\n".join(tables)
+
+
+def _row(metric: Metric) -> str:
+    name = metric.key.replace("*", "NAME")
+    worry = f" *Look closer: {metric.worry}.*" if metric.worry else ""
+    return f"| {name} | {metric.unit} | {metric.words}{worry} |"
 
 
 def _dress_block(cursor: QTextCursor) -> None:

@@ -87,3 +87,8 @@ def _cause(run: RunSummary) -> str:
 
 def _steps(count: int) -> str:
     return f"{count:,} step" if count == 1 else f"{count:,} steps"
+
+
+def largest_gap(dtype: str) -> float:
+    """The largest log-prob gap of one token that rounding explains, in nats."""
+    return 0.5 if dtype == "bfloat16" else 1e-3

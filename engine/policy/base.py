@@ -37,6 +37,10 @@ class PolicyInfo(Value):
     device: str
     seconds: float
     """Time it took to load."""
+    peak_flops: float = 0.0
+    """Floating-point operations a second that it does at best; 0 where it was not measured."""
+    bandwidth: float = 0.0
+    """Bytes a second that it reads at best."""
 
 
 class SampleRequest(Value):
@@ -123,6 +127,10 @@ class Policy(Protocol):
 
     def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
         """Tokens as they come, in small lists; many requests run at once."""
+        ...
+
+    async def sampling(self) -> dict[str, float]:
+        """How well sampling used the machine since the last call; empty when nothing is known."""
         ...
 
     async def score(self, batch: ScoreBatch) -> list[Scores]:

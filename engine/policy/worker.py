@@ -52,6 +52,9 @@ class TorchPolicy:
             if "tokens" in part:
                 yield [SampledToken(t, p, [(i, q) for i, q in top]) for t, p, top in part["tokens"]]
 
+    async def sampling(self) -> dict[str, float]:
+        return await self._child.ask("sampling")
+
     async def score(self, batch: ScoreBatch) -> list[Scores]:
         answer = await self._work("score", batch)
         return [Scores.model_validate(scores) for scores in answer["scores"]]

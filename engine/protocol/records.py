@@ -250,7 +250,7 @@ class Finding(Record):
     words: str
     suggestion: str = ""
     where: str = ""
-    """What to open: `group:3`, `unscored`, `truncated`."""
+    """What to open: `group:3`, `unscored`, `truncated`, `chart:gap`."""
 
 
 class Check(Record):

@@ -26,6 +26,41 @@ def test_each_cause_is_found() -> None:
     assert codes(*fading) == ["collapsed"]
 
 
+def test_drift_is_told_once_by_its_nearest_cause() -> None:
+    assert codes({"logprob_gap/mean": 0.15, "ess": 0.3, "clip/high": 0.4}) == ["apart"]
+    assert codes({"ess": 0.3, "clip/high": 0.4, "ratio/max": 17.0}) == ["few_count"]
+    assert codes({"clip/low": 0.12, "clip/high": 0.1}) == ["clipped"]
+    assert codes({"clip/low": 0.05, "clip/high": 0.1, "ess": 0.6}) == []
+
+
+def test_drift_is_a_matter_of_steps_and_not_of_one() -> None:
+    assert codes({}, {}, {}, {}, {"logprob_gap/mean": 0.3}) == []
+    assert codes({"logprob_gap/mean": 0.3}, {}, {"logprob_gap/mean": 0.3}) == ["apart"]
+
+
+def test_masked_tokens_are_told_beside_it() -> None:
+    assert codes({"masked": 0.2}) == ["masked"]
+    assert codes({"masked": 0.2, "ess": 0.2}) == ["few_count", "masked"]
+
+
+def test_entropy_that_doubles_for_nothing() -> None:
+    wild = [{"entropy": 1.0, "reward/mean": 0.5}] * 5 + [{"entropy": 2.4, "reward/mean": 0.4}] * 5
+    assert codes(*wild) == ["scattered"]
+    better = [{**step, "reward/mean": 0.4 + n / 10} for n, step in enumerate(wild)]
+    assert codes(*better) == []
+    assert codes(*wild[:7]) == []
+
+
+def test_each_shows_its_figures_and_what_to_try() -> None:
+    last = {**FINE, "ess": 0.31, "ratio/max": 23.0, "masked": 0.2}
+    found = findings([last], 8, 6)
+    assert "31 %" in found[0].words
+    assert "23 times" in found[0].words
+    for finding in found:
+        assert finding.suggestion
+        assert finding.where.startswith("chart:")
+
+
 def test_it_goes_away_with_its_cause() -> None:
     assert codes({"unscored": 9}, {"unscored": 0}) == []
 

@@ -15,6 +15,7 @@ from engine.protocol.events import (
     TrajectoryRecorded,
     ValidationFinished,
 )
+from engine.protocol.metrics import METRICS, metric
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
 from engine.server.library import summarise
 from tests.engine_http.conftest import Engine, forget_after, until
@@ -36,6 +37,9 @@ def test_a_run_says_everything_once_and_in_order(engine: Engine, project: Path) 
     for name in ("reward/mean", "loss", "grad_norm", "entropy", "ratio/mean", "time_s/step"):
         assert name in steps[0].metrics
     assert steps[0].metrics["logprob_gap/max"] <= 1e-4
+    keys = {key for step in steps for key in step.metrics}
+    assert [key for key in keys if metric(key) is None] == []
+    assert {m.key for m in METRICS if "*" not in m.key} - keys == {"kl"}  # not asked for here
     adapter = json.loads(
         (Path(run.path) / events[-1].checkpoint / "adapter" / "adapter_config.json").read_text()
     )

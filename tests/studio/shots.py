@@ -131,6 +131,23 @@ async def take(studio: Studio, folder: Path, name: str) -> None:
             studio.window.grab().save(str(folder / f"{name}-{scheme}-{width}.png"))
 
 
+async def take_scrolled(studio: Studio, folder: Path) -> None:
+    """The diagnostics, at the end of the grid."""
+    grid = studio.pages["run"]._grid  # type: ignore[attr-defined]
+    for scheme in ("dark", "light"):
+        studio.settings.update(theme=scheme)
+        for width, height in SIZES:
+            studio.window.resize(width, height)
+            await settle()
+            bar = grid.verticalScrollBar()
+            for name, place in (("middle", bar.maximum() // 2), ("end", bar.maximum())):
+                bar.setValue(place)
+                await settle()
+                file = f"diagnostics-{name}-{scheme}-{width}.png"
+                studio.window.grab().save(str(folder / file))
+            bar.setValue(0)
+
+
 async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
@@ -153,6 +170,10 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                     studio.window.show_page(page)
                     await settle(1.0)
                     await take(studio, folder, page)
+            if not wanted or "diagnostics" in wanted:
+                studio.window.show_page("run")
+                await settle(1.0)
+                await take_scrolled(studio, folder)
             reading = studio.pages["trajectories"]
             for mode, name in ((1, "reader"), (2, "table")):
                 if not wanted or name in wanted:

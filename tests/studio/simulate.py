@@ -23,6 +23,7 @@ from engine.protocol.records import (
     Trajectory,
     TrajectorySummary,
 )
+from tests.studio.made_metrics import drift, lengths, use
 
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden"
 TITLES = (
@@ -244,14 +245,12 @@ class Simulation:
             "grad_norm": abs(dice.gauss(0.4, 0.1)),
             "entropy": 1.25 - 0.011 * min(step, 50) + dice.gauss(0, 0.02),
             "kl": 0.0006 * step + abs(dice.gauss(0, 0.002)),
-            "ratio/mean": 1 + dice.gauss(0, 0.002),
-            "ratio/p99": 1.08 + dice.gauss(0, 0.01),
+            "reward/max": min(1.0, mean + 0.3),
+            **drift(dice),
+            **use(dice),
             "clip/low": abs(dice.gauss(0.01, 0.004)),
             "clip/high": abs(dice.gauss(0.014, 0.004)),
-            "logprob_gap/max": abs(dice.gauss(3e-5, 1e-5)),
-            "tokens/completion_mean": 230 + 60 * min(1, step / 12) - 1.8 * max(0, step - 14),
-            "tokens/completion_p10": 130 - 0.4 * step,
-            "tokens/completion_p90": 400 + 90 * min(1, step / 12) - 4 * max(0, step - 14),
+            **lengths(step),
             "truncated": abs(dice.gauss(0.03, 0.01)),
             "tokens_per_s/sample": 290 + dice.gauss(0, 12),
             "tokens_per_s/train": 480 + dice.gauss(0, 15),

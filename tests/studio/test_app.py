@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
+from engine.protocol.records import Finding
 from engine.protocol.requests import TrajectoryQuery
 from studio.app import Studio
 from studio.pages.run.page import RunPage
@@ -175,6 +177,32 @@ def test_a_chart_point_opens_its_trajectories(
             reading._panel._unscored.toggled.emit(True)
             await until(lambda: reading._groups.asked_once)
             assert reading._groups.query.state == "unscored"
+
+    run(job())
+
+
+def test_diagnostics_stand_below_and_can_be_put_above(
+    filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(filled, qapp, tmp_path) as studio:
+            await open_project(studio, filled, "inbox-scout")
+            studio.window.show_page("run")
+            running: RunPage = page(studio, "run")
+            await until(lambda: studio.session.run.state.done == 4)
+            grid, gap = running._grid, running._bound["gap"].card
+            assert grid._counts == [6, 4, 4, 4]
+            assert all(chart.card.has_data() for chart in running._bound.values())
+            assert grid.verticalScrollBar().maximum() > 0
+            finding = Finding(code="apart", title="They disagree.", words="", where="chart:gap")
+            running._open_finding(finding)
+            assert grid.full is gap
+            assert gap.height() == grid.viewport().height()
+            QTest.keyClick(gap.view, Qt.Key.Key_Escape)
+            assert grid.full is None
+            running._toggle_chart("gap", True)
+            assert grid._counts == [7, 4, 3, 4]
+            assert running._bound["gap"].card is gap
 
     run(job())
 

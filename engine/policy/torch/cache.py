@@ -155,6 +155,11 @@ class ExtensionPlan:
             torch.tensor([len(e.tokens) for e in self.order], device=device).cumsum(0) - 1
         )
 
+    @property
+    def padded_keys(self) -> int:
+        """Keys that the single tokens look at in a layer, hidden ones included."""
+        return (self._window_slots if self._dense else self._count) * self._longest
+
     def attend(
         self,
         layer: int,

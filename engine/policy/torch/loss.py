@@ -130,6 +130,9 @@ def ratio_metrics(tokens: Tokens, algorithm: Algorithm) -> dict[str, float]:
     gap_M = tokens.logprobs_M - tokens.sampler_logprobs_M
     finite_M = gap_M.isfinite()
     gap_M, sequences_M = gap_M[finite_M], tokens.sequences_M[finite_M]
+    if not len(gap_M):
+        return {"masked": 1.0}
+    size_M = gap_M.abs()
     ratio_M = _exp(gap_M)
     moved_M = ratio_M
     if tokens.old_logprobs_M is not None:
@@ -137,12 +140,17 @@ def ratio_metrics(tokens: Tokens, algorithm: Algorithm) -> dict[str, float]:
     weight_M = correction(gap_M, sequences_M, algorithm.correction)
     return {
         "ratio/mean": ratio_M.mean().item(),
+        "ratio/p1": ratio_M.quantile(0.01).item(),
+        "ratio/p50": ratio_M.quantile(0.5).item(),
         "ratio/p99": ratio_M.quantile(0.99).item(),
+        "ratio/max": ratio_M.max().item(),
         "clip/low": (moved_M < 1 - algorithm.loss.low).float().mean().item(),
         "clip/high": (moved_M > 1 + algorithm.loss.high).float().mean().item(),
         "masked": 1 - ((weight_M > 0).sum() / len(finite_M)).item(),
-        "logprob_gap/max": gap_M.abs().max().item(),
-        "logprob_gap/mean": gap_M.abs().mean().item(),
+        "logprob_gap/max": size_M.max().item(),
+        "logprob_gap/p99": size_M.quantile(0.99).item(),
+        "logprob_gap/mean": size_M.mean().item(),
+        "kl/sampler": k3(-gap_M, torch.zeros_like(gap_M)).mean().item(),
         "ess": (ratio_M.sum().square() / (ratio_M.square().sum() * len(ratio_M))).item(),
     }
 

@@ -1,5 +1,6 @@
 """Base weights and the LoRA adapter that learns."""
 
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -10,12 +11,14 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
+from engine.flops import ModelShape
 from engine.policy.base import PolicySpec
 from engine.policy.torch import attention
 from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.attention import Plan
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.head import SelectedLogProb
+from engine.policy.torch.limits import Limits, limits, shape_of
 from engine.policy.torch.tree import TreePlan, grow
 from engine.policy.torch.value import ValueHead
 from engine.protocol.config import ModelConfig
@@ -70,13 +73,14 @@ class LoraModel:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.trained.parameters())
 
-    def bytes_per_cached_token(self) -> int:
-        """Keys and values of one token over all layers."""
-        config = self.trained.config.get_text_config()
-        heads = config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // heads
-        numbers = 2 * config.num_hidden_layers * (config.num_key_value_heads or heads) * size
-        return numbers * self.dtype.itemsize
+    @cached_property
+    def shape(self) -> ModelShape:
+        return shape_of(self.trained, self.dtype)
+
+    @property
+    def limits(self) -> Limits:
+        """Of this machine in this precision; the first to ask waits half a second."""
+        return limits(self.device, self.dtype)
 
     def hidden(self, plan: Plan) -> Tensor:
         """Final hidden states [S, H] of a plan's tokens, with the adapter."""

@@ -8,6 +8,7 @@ own random stream, whatever it is batched with: in float32 its tokens are the sa
 batch (ties of the logits within rounding aside); bfloat16 rounds differently in other batches.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from engine.policy.base import SampledToken, SampleRequest
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache, Slot, shared
+from engine.policy.torch.effort import SampleEffort
 from engine.policy.torch.model import LoraModel
 
 MAX_ROWS = 64
@@ -60,6 +62,7 @@ class Sampler:
         self._cache = KeyValueCache(MOST_SLOTS, budget_tokens)
         self._waiting: list[Row] = []
         self._running: list[Row] = []
+        self.effort = SampleEffort(model.shape)
         self.computed_tokens = 0
         """Prompt tokens that went through the model."""
         self.reused_tokens = 0
@@ -86,13 +89,18 @@ class Sampler:
     @torch.inference_mode()
     def step(self) -> None:
         """One more token for every running row, and the first for those that join."""
+        begun = time.perf_counter()
         self._admit()
         extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
         plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
         logits_BV = self._model.logits(self._model.hidden(plan)[plan.lasts_B])
         places = {id(extension): place for place, extension in enumerate(plan.order)}
         rows = sorted(self._running, key=lambda row: places[id(extensions[id(row)])])
-        for row, token in zip(rows, draw(logits_BV, rows), strict=True):
+        drawn = draw(logits_BV, rows)
+        spans = [(e.start, e.start + len(e.tokens)) for e in plan.order]
+        seconds = time.perf_counter() - begun
+        self.effort.ran(spans, plan.padded_keys, self._model.limits, seconds)
+        for row, token in zip(rows, drawn, strict=True):
             _slot(row).tokens += row.pending
             row.pending = [token.token]
             row.produced += 1
@@ -121,6 +129,7 @@ class Sampler:
             tokens += len(row.pending)
             self.computed_tokens += len(row.pending)
             self.reused_tokens += known
+            self.effort.joined(len(row.pending), known)
             joining.append(row)
         self._waiting = later
         self._running += joining

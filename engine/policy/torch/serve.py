@@ -98,9 +98,12 @@ class PolicyServer:
         self._spec = spec
         self._model = model = LoraModel(spec)
         self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
-        budget = int(CACHE_SHARE * _free_bytes(model.device) / model.bytes_per_cached_token())
+        budget = int(CACHE_SHARE * _free_bytes(model.device) / model.shape.cached_token_bytes)
         self._sampler = Sampler(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
+        peak, bandwidth = model.limits
         return PolicyInfo(
+            peak_flops=peak,
+            bandwidth=bandwidth,
             parameters=model.parameters(),
             trainable=sum(p.numel() for p in model.adapter.values()),
             dtype=str(model.dtype).removeprefix("torch."),
@@ -115,6 +118,10 @@ class PolicyServer:
     def _op_cancel(self, number: int, message: dict[str, Any]) -> None:
         if self._model:
             self._sampler.cancel(number)
+
+    def _op_sampling(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        self._loaded()
+        return self._sampler.effort.take()
 
     def _op_score(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, batch = self._loaded(), ScoreBatch.model_validate(message["batch"])

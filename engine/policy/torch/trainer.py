@@ -1,5 +1,6 @@
 """Gradients of one batch: prefix trees without padding, the head on trained tokens only."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from engine.policy.base import ScoreBatch, Scores, TrainBatch, TrainItem
 from engine.policy.torch.cache import shared
+from engine.policy.torch.effort import TrainEffort
 from engine.policy.torch.loss import (
     Tokens,
     k3,
@@ -63,28 +65,32 @@ def forward_backward(
     """Accumulate gradients of adapter and value head, with loss = Σ weighted token losses /
     `normaliser`.
 
-    The split into micro-batches changes memory and nothing else. Returns metrics over the batch;
-    `tokens/forwarded` are those that went through the model, each shared one once.
+    The split into micro-batches changes memory and nothing else. Returns metrics over the batch.
     """
-    done = forwarded = 0
+    begun, done = time.perf_counter(), 0
+    effort = TrainEffort(model.shape, [seen(item) for item in batch.items])
     parts: list[Terms] = []
     for items in micro_batches(batch.items, batch_tokens):
         forest = grow([seen(item) for item in items])
-        terms = _terms(model, batch, items, forest)
+        plan = TreePlan(forest, model.device)
+        trained = _trained(items, forest, model.device)
+        terms = _terms(model, batch, items, plan, trained)
         (terms.losses_M.sum() / batch.normaliser).backward()  # type: ignore[no-untyped-call]
         parts.append(_kept(terms, done))
         done += len(items)
-        forwarded += forest.tokens
+        places = len(trained.places_N.unique())
+        effort.ran(plan, places, len(trained.places_N), reference=terms.kl_M is not None)
         progress(done, len(batch.items))
-    return _metrics(batch, parts) | {"tokens/forwarded": float(forwarded)}
+    used = effort.metrics(model.limits, time.perf_counter() - begun)
+    return _metrics(batch, parts) | used
 
 
-def _terms(model: LoraModel, batch: TrainBatch, items: list[TrainItem], forest: Forest) -> Terms:
+def _terms(
+    model: LoraModel, batch: TrainBatch, items: list[TrainItem], plan: TreePlan, trained: Trained
+) -> Terms:
     """One forward pass, and the losses of its trained tokens."""
     algorithm = batch.algorithm
-    trained = _trained(items, forest, model.device)
     given = _numbers(items, batch.objective == "supervised", model.device)
-    plan = TreePlan(forest, model.device)
     hidden_NH = model.hidden(plan)[trained.places_N]
     logprobs_N, entropy_N = model.selected_logprobs(
         hidden_NH, trained.targets_N, batch.temperature, entropy_slope=bool(algorithm.entropy)

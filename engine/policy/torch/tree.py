@@ -161,6 +161,16 @@ class TreePlan:
                 attended[segment.number] = result[: self._lengths[segment.number]]
         return torch.cat([result for result in attended if result is not None])
 
+    def pairs(self, window: int | None) -> int:
+        """(query, key) pairs that a layer with this window computes, masked ones included."""
+        total = 0
+        for batch in self._batches:
+            longest, past = self._lengths[batch[0].number], batch[0].start
+            plain = not past and not (window and window < longest)
+            each = longest * (longest + 1) // 2 if plain else longest * (past + longest)
+            total += len(batch) * each
+        return total
+
     def _siblings(
         self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
     ) -> Tensor:

@@ -1,45 +1,18 @@
 """The charts of the Run page: each is a card plus how it takes its numbers from the run."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
 from studio import figures
 from studio.models.run import RunModel
+from studio.pages.run.chart_spec import ChartSpec, Fill, change_of, last_of
+from studio.pages.run.diagnostics import DIAGNOSTICS
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit
 
 PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot-5")
-Fill = Callable[[RunModel], None]
-
-
-@dataclass
-class BoundChart:
-    """A card on the page and the function that fills it."""
-
-    key: str
-    title: str
-    card: ChartCard
-    fill: Fill
-
-
-Maker = Callable[[ChartLink], tuple[ChartCard, Fill]]
-
-
-@dataclass(frozen=True)
-class ChartSpec:
-    key: str
-    title: str
-    make: Maker
-    fixed: bool = True
-    """Shown from the start; others wait under "Add chart"."""
-    needs: Sequence[str] = field(default=())
-
-    def bound(self, link: ChartLink) -> BoundChart:
-        card, fill = self.make(link)
-        return BoundChart(self.key, self.title, card, fill)
 
 
 def part_token(name: str, names: Sequence[str]) -> str:
@@ -53,18 +26,6 @@ def part_token(name: str, names: Sequence[str]) -> str:
         return "plot-5"
     plain = [n for n in names if n.lower() not in ("judge", "ruler", "label")]
     return PART_TOKENS[plain.index(name) % 3] if name in plain else "plot-7"
-
-
-def _last(run: RunModel, name: str) -> float | None:
-    series = run.state.series.get(name)
-    return series.last if series else None
-
-
-def _change(run: RunModel, name: str) -> float | None:
-    series = run.state.series.get(name)
-    if series is None or len(series) < 2 or series.last is None or series.first is None:
-        return None
-    return series.last - series.first
 
 
 def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
@@ -81,10 +42,10 @@ def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
             [reward.low for _, reward in rows],
             [reward.high for _, reward in rows],
         )
-        change = _change(run, "reward/mean")
+        change = change_of(run, "reward/mean")
         words = figures.signed(change) if change is not None else ""
         good = None if change is None or abs(change) < 0.005 else change > 0
-        last = _last(run, "reward/mean")
+        last = last_of(run, "reward/mean")
         card.set_last(figures.number(last) if last is not None else "", words, good)
         card.set_events([EventTag(step, "resumed", "accent") for step in run.state.resumes if step])
 
@@ -118,7 +79,7 @@ def _spread(link: ChartLink) -> tuple[ChartCard, Fill]:
         open_notice = any("no_signal" in finding.code for finding in run.state.findings)
         newest = "warn" if open_notice else None
         bars.set_data(*run.series("groups/no_signal"), newest_token=newest)
-        last = _last(run, "groups/std_mean")
+        last = last_of(run, "groups/std_mean")
         card.set_last(figures.number(last) if last is not None else "")
 
     return card, fill
@@ -138,9 +99,11 @@ def _entropy(link: ChartLink) -> tuple[ChartCard, Fill]:
         entropy.set_data(*run.series("entropy"))
         ratio.set_data(*run.series("ratio/mean"))
         tail.set_data(*run.series("ratio/p99"))
-        last = _last(run, "entropy")
+        last = last_of(run, "entropy")
         if last is not None:
-            card.set_last(f"{figures.number(last)} · {figures.number(_last(run, 'ratio/mean'), 3)}")
+            card.set_last(
+                f"{figures.number(last)} · {figures.number(last_of(run, 'ratio/mean'), 3)}"
+            )
 
     return card, fill
 
@@ -172,7 +135,7 @@ def _speed(link: ChartLink) -> tuple[ChartCard, Fill]:
         train.set_data(*run.series("tokens_per_s/train"))
         steps, *parts = run.aligned(*(metric for _, metric, _ in SPEED_PHASES[:3]))
         bars.set_data(steps, *(np.nan_to_num(part) for part in parts))
-        last = _last(run, "tokens_per_s/sample")
+        last = last_of(run, "tokens_per_s/sample")
         card.set_last(figures.short(round(last)) if last is not None else "")
 
     return card, fill
@@ -191,7 +154,7 @@ def _length(link: ChartLink) -> tuple[ChartCard, Fill]:
             limit = spec.config.train.max_tokens
             near = highest > 0.6 * limit
             card.set_limits([Limit(limit, f"limit {limit:,}")] if near else [])
-        last = _last(run, "tokens/completion_mean")
+        last = last_of(run, "tokens/completion_mean")
         card.set_last(f"{last:,.0f} tokens" if last is not None else "")
 
     return card, fill
@@ -202,52 +165,14 @@ def _highest(run: RunModel, name: str) -> float | None:
     return float(np.nanmax(values)) if len(values) else None
 
 
-def lines(
-    title: str, series: Sequence[tuple[str, str, str]], decimals: int = 3, zero: bool = True
-) -> Maker:
-    """A chart of plain lines: (metric, name, token) each."""
-
-    def make(link: ChartLink) -> tuple[ChartCard, Fill]:
-        card = ChartCard(title, link)
-
-        def form(value: float) -> str:
-            return figures.number(value, decimals) if abs(value) >= 1e-3 else f"{value:.1e}"
-
-        drawn = [(m, card.add_line(name, token, form=form)) for m, name, token in series]
-        card.set_y(None, None, zero=zero)
-
-        def fill(run: RunModel) -> None:
-            for metric, line in drawn:
-                line.set_data(*run.series(metric))
-            last = _last(run, series[0][0])
-            card.set_last(form(last) if last is not None else "")
-
-        return card, fill
-
-    return make
-
-
-CLIP = [("clip/high", "above", "plot-1"), ("clip/low", "below", "plot-5")]
-
-CHARTS: tuple[ChartSpec, ...] = (
-    ChartSpec("reward", "Reward", _reward),
-    ChartSpec("parts", "Reward parts", _parts),
-    ChartSpec("spread", "Group spread", _spread),
-    ChartSpec("entropy", "Entropy and ratio", _entropy),
-    ChartSpec("speed", "Speed", _speed),
-    ChartSpec("length", "Completion length", _length),
-    *(
-        ChartSpec(key, title, lines(title, series, decimals, zero), fixed=False)
-        for key, title, series, decimals, zero in (
-            ("loss", "Loss", [("loss", "loss", "plot-1")], 3, False),
-            ("grad_norm", "Gradient norm", [("grad_norm", "norm", "plot-1")], 3, True),
-            ("clip", "Clipped tokens", CLIP, 3, True),
-            ("kl", "KL to the base model", [("kl", "KL", "plot-6")], 3, True),
-            ("gap", "Sampler–trainer gap", [("logprob_gap/max", "largest", "plot-5")], 5, True),
-            ("truncated", "At the token limit", [("truncated", "share", "plot-5")], 3, True),
-            ("ess", "Effective sample size", [("ess", "ESS", "plot-1")], 3, True),
-            ("unscored", "Unscored attempts", [("unscored", "attempts", "plot-5")], 0, True),
-            ("lr", "Learning rate", [("lr", "rate", "plot-7")], 6, True),
-        )
+MAIN = (
+    ChartSpec("reward", "Reward", _reward, ("reward/mean",)),
+    ChartSpec("parts", "Reward parts", _parts, ("reward/part/*",)),
+    ChartSpec("spread", "Group spread", _spread, ("groups/std_mean", "groups/no_signal")),
+    ChartSpec("entropy", "Entropy and ratio", _entropy, ("entropy", "ratio/mean", "ratio/p99")),
+    ChartSpec(
+        "speed", "Speed", _speed, ("tokens_per_s/sample", "tokens_per_s/train", "time_s/step")
     ),
+    ChartSpec("length", "Completion length", _length, ("tokens/completion_mean", "truncated")),
 )
+CHARTS: tuple[ChartSpec, ...] = (*MAIN, *DIAGNOSTICS)

@@ -10,9 +10,11 @@ from engine.protocol.requests import TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
 from studio.pages.page import Page
-from studio.pages.run.charts import CHARTS, BoundChart
+from studio.pages.run.chart_spec import BoundChart
+from studio.pages.run.charts import CHARTS
+from studio.pages.run.diagnostics import SECTIONS
 from studio.pages.run.failure import failure_card
-from studio.pages.run.grid import ChartGrid
+from studio.pages.run.grid import ChartGrid, Section
 from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side import SideColumn
 from studio.pages.run.strip import StripBlock
@@ -73,6 +75,7 @@ class RunPage(Page):
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(self._stack)
         self._add = Button("Add chart", "quiet", icon="plus", height=24)
+        self._add.setToolTip("Put one of the charts below among the main ones")
         self._strip.add_tool(self._add)
 
     def _wire(self) -> None:
@@ -238,13 +241,18 @@ class RunPage(Page):
 
     def _show_charts(self) -> None:
         extra = self.session.settings.current.extra_charts
-        shown = [spec for spec in CHARTS if spec.fixed or spec.key in extra]
-        for spec in shown:
+        for spec in CHARTS:
             if spec.key not in self._bound:
                 self._bound[spec.key] = self._bind(spec.bound(self.charts))
-        for key in [key for key in self._bound if key not in {spec.key for spec in shown}]:
-            self._bound.pop(key).card.deleteLater()
-        self._grid.set_cards([self._bound[spec.key].card for spec in shown])
+        placed = {spec.key: "" if spec.key in extra else spec.section for spec in CHARTS}
+        titles = {"": "", **SECTIONS}
+        cards = {
+            title: [self._bound[key].card for key, section in placed.items() if section == title]
+            for title in titles
+        }
+        self._grid.set_sections(
+            [Section(t, words, cards[t]) for t, words in titles.items() if cards[t]]
+        )
         if self._run.run_id:
             for chart in self._bound.values():
                 self._fill(chart)
@@ -261,7 +269,7 @@ class RunPage(Page):
         menu.aboutToHide.connect(menu.deleteLater)
         extra = self.session.settings.current.extra_charts
         for spec in CHARTS:
-            if not spec.fixed:
+            if spec.section:
                 action = menu.addAction(spec.title)
                 action.setCheckable(True)
                 action.setChecked(spec.key in extra)
@@ -288,6 +296,9 @@ class RunPage(Page):
             self._want(state=kind)
         elif kind == "no_signal":
             self._want(step=step, split="train", signal=False)
+        elif kind == "chart" and place in self._bound:
+            self._grid.show_full(self._bound[place].card)
+            self._bound[place].card.view.setFocus()
         elif kind == "group" and place.isdigit():
             self._want(step=step, group=int(place))
         else:

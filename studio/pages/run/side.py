@@ -19,7 +19,7 @@ from studio.widgets.meter import MeterRow
 from studio.widgets.phase_bars import Phase, PhaseBars
 from studio.widgets.phrase import Phrase, Span
 from studio.widgets.text import Text
-from studio.words import PHASES
+from studio.words import PHASES, largest_gap
 
 WIDTH = 308
 MOST_GROUPS = 16
@@ -29,8 +29,6 @@ BARS = (
     ("training", "Train", "plot-3"),
     ("publishing", "Publish", "plot-7"),
 )
-FLOAT32_GAP, BFLOAT16_GAP = 1e-3, 0.5
-"""Largest log-prob gap of one token that rounding explains."""
 FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
 
 
@@ -217,7 +215,7 @@ class MachineCard(_Headed):
         if gap is None:
             self._gap.set_spans([Span("Sampler and trainer: compared after step 1", "faint")])
             return
-        fits = gap <= (BFLOAT16_GAP if state.dtype == "bfloat16" else FLOAT32_GAP)
+        fits = gap <= largest_gap(state.dtype)
         word = "agree" if fits else "differ"
         figure = f"{gap:.0e}".replace("e-0", "e-") if gap < 0.01 else figures.number(gap, 3)
         tone = "good" if fits else "bad"
@@ -286,7 +284,8 @@ class SideColumn(QScrollArea):
 
     def _card(self, finding: Finding) -> DiagnosisCard:
         words = f"{finding.words} {finding.suggestion}".strip()
-        show = "Show them" if finding.where else ""
+        chart = finding.where.startswith("chart:")
+        show = "Show the chart" if chart else "Show them" if finding.where else ""
         card = DiagnosisCard(finding.title.rstrip("."), words, "", show)
         card.evidence_requested.connect(lambda: self.finding_opened.emit(finding))
         card.dismissed.connect(lambda: self._dismiss(finding))

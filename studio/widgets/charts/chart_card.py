@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QPaintEvent
+from PySide6.QtGui import QEnterEvent, QFocusEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
+from engine.protocol.metrics import Metric
 from studio import figures
 from studio.widgets import paint
 from studio.widgets.buttons import Button
+from studio.widgets.charts.info import InfoMark
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit, Pane
@@ -56,6 +58,9 @@ class ChartCard(QWidget):
         self._change = Text("", "mono")
         self._legend = Legend()
         self._chip = Chip()
+        self._info, self._subtitle = InfoMark(self), Text("", "caption", tone="muted", elide=True)
+        self._info.hide()
+        self._subtitle.hide()
         self._link_button = Button("", "quiet", height=24)
         self._link_button.setParent(self)
         self._link_button.hide()
@@ -148,9 +153,24 @@ class ChartCard(QWidget):
         pane: int = 0,
         zero: bool = True,
         unit: str = "",
+        log: bool = False,
     ) -> None:
-        """Fix ends of a vertical axis; `zero=False` lets it start above 0; `unit` on its labels."""
-        self._panes[pane].set_y(low, high, zero=zero, unit=unit)
+        """Fix ends of a vertical axis; `zero=False` lets it start above 0; `unit` on its labels
+        ("%" shows shares as per cent); `log` counts powers of ten."""
+        self._panes[pane].set_y(low, high, zero=zero, unit=unit, log=log)
+
+    def set_about(self, about: Sequence[Metric], words: str = "") -> None:
+        """What the chart measures, behind its ⓘ; `words` are one line under the title as well.
+
+        With them the ⓘ stands in the header; else it waits in the corner of the axes.
+        """
+        if words:
+            self._head.insertWidget(self._head.indexOf(self._change) + 1, self._info)
+        self._info.set_about(self._title, about, always=bool(words))
+        self._info.setVisible(bool(about))
+        self._subtitle.set_words(words)
+        self._subtitle.setVisible(bool(words))
+        self.view.setAccessibleDescription(words or " ".join(metric.words for metric in about))
 
     def set_limits(self, limits: Sequence[Limit], pane: int = 0) -> None:
         """Dashed lines with words."""
@@ -196,11 +216,10 @@ class ChartCard(QWidget):
 
     def _build(self) -> None:
         self._entries: list[Entry] = []
-        head = QHBoxLayout()
+        head = self._head = QHBoxLayout()
         head.setContentsMargins(12, 0, 12, 0)
         head.setSpacing(8)
         head.addWidget(Text(self._title, "label", 600))
-        head.addSpacing(2)
         head.addWidget(self._last)
         head.addWidget(self._change)
         head.addStretch(1)
@@ -213,6 +232,10 @@ class ChartCard(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(header)
+        below = QHBoxLayout()
+        below.setContentsMargins(12, 0, 12, 4)
+        below.addWidget(self._subtitle)
+        column.addLayout(below)
         column.addWidget(self.view, 1)
         self._change.hide()
         self._last.hide()
@@ -226,6 +249,9 @@ class ChartCard(QWidget):
         middle = self.view.geometry().center()
         button.move(middle.x() - button.width() // 2 + 14, middle.y() + 10)
         button.raise_()
+        if self._head.indexOf(self._info) < 0:
+            self._info.move(8, self.height() - self._info.height() - 1)
+            self._info.raise_()
 
     def eventFilter(self, watched: object, event: QEvent) -> bool:
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
@@ -241,6 +267,12 @@ class ChartCard(QWidget):
         elif event.type() == QEvent.Type.Resize:
             self._place_link()
         return False
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self._info.set_near(True)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._info.set_near(False)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:

@@ -34,6 +34,8 @@ class Plot:
     x1: float
     y0: float
     y1: float
+    log: bool = False
+    """The vertical axis counts powers of ten; `y0` and `y1` are exponents."""
 
     def x(self, value: float) -> float:
         """Pixels of an x value."""
@@ -45,7 +47,9 @@ class Plot:
         """Pixels of a y value."""
         return (
             self.area.bottom()
-            - (value - self.y0) / ((self.y1 - self.y0) or 1.0) * self.area.height()
+            - (float(self.level(np.array(value))) - self.y0)
+            / ((self.y1 - self.y0) or 1.0)
+            * self.area.height()
         )
 
     def xs(self, values: Array) -> Array:
@@ -57,7 +61,13 @@ class Plot:
     def ys(self, values: Array) -> Array:
         """Pixels of y values."""
         scale = self.area.height() / ((self.y1 - self.y0) or 1.0)
-        return self.area.bottom() - (values - self.y0) * scale
+        return self.area.bottom() - (self.level(values) - self.y0) * scale
+
+    def level(self, values: Array) -> Array:
+        """Values as the vertical axis counts them; on a logarithmic one, 0 lies at its foot."""
+        if not self.log:
+            return values
+        return np.log10(np.maximum(values, 10.0**self.y0))
 
     def value_x(self, pixel: float) -> float:
         """The x value under a pixel."""
@@ -105,7 +115,7 @@ def _is_dense(plot: Plot, ys: Array) -> bool:
     """True when a stroke would scribble over every pixel: then columns are the same picture."""
     if len(ys) < 300:
         return False
-    travel = float(np.nansum(np.abs(np.diff(ys)))) / ((plot.y1 - plot.y0) or 1.0)
+    travel = float(np.nansum(np.abs(np.diff(plot.level(ys))))) / ((plot.y1 - plot.y0) or 1.0)
     return travel * plot.area.height() > 16 * plot.area.width()
 
 

@@ -13,6 +13,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
+from studio import figures
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.charts import ticks as axis
@@ -56,9 +57,11 @@ class Pane(pg.GraphicsWidget):
         self.events: tuple[EventTag, ...] = ()
         self.selection: tuple[float, float] | None = None
         self.unit = ""
+        self.left = LEFT
         self.empty_words = ""
         self._y_fixed: tuple[float | None, float | None] = (None, None)
         self._y_zero = True
+        self._log = False
         self.view = pg.ViewBox(parent=self, enableMouse=False, enableMenu=False, defaultPadding=0)
         self._data = _Layer(self, self._paint_data)
         self._overlay = _Layer(self, self._paint_overlay)
@@ -72,9 +75,11 @@ class Pane(pg.GraphicsWidget):
         *,
         zero: bool = True,
         unit: str = "",
+        log: bool = False,
     ) -> None:
-        """Fix one end of the axis or both; `zero` says whether it starts at 0 by itself."""
-        self._y_fixed, self._y_zero, self.unit = (low, high), zero, unit
+        """Fix one end of the axis or both; `zero` says whether it starts at 0 by itself, `log`
+        that it counts powers of ten."""
+        self._y_fixed, self._y_zero, self.unit, self._log = (low, high), zero, unit, log
         self.refresh()
 
     def last_x(self) -> float:
@@ -102,8 +107,8 @@ class Pane(pg.GraphicsWidget):
         (x0, x1), (y0, y1) = self.view.viewRange()
         rect = self.rect()
         bottom = BOTTOM if self.x_labels else 8.0
-        area = rect.adjusted(LEFT, TOP + (18 if self.title else 0), -RIGHT, -bottom)
-        return Plot(area, x0, x1, y0, y1)
+        area = rect.adjusted(self.left, TOP + (18 if self.title else 0), -RIGHT, -bottom)
+        return Plot(area, x0, x1, y0, y1, self._log)
 
     def steps(self) -> np.ndarray:
         """All steps any series has, ascending."""
@@ -114,6 +119,12 @@ class Pane(pg.GraphicsWidget):
         return max(3, min(6, int(self.rect().height() / 42) + 1))
 
     def _y_range(self) -> tuple[float, float]:
+        if self._log:
+            drawn = [s.values for s in self.series if isinstance(s, LineSeries)]
+            limits = [limit.value for limit in self.limits if self.has_data()]
+            low, high = axis.powers(np.concatenate([*drawn, np.array(limits)]))
+            crowded = any(math.log10(limit) > high - 0.15 * (high - low) for limit in limits)
+            return low, high + 0.15 * (high - low) * crowded
         extents = [series.y_extent() for series in self.series]
         extents += [(limit.value, limit.value) for limit in self.limits if self.has_data()]
         headroom = max((limit.value for limit in self.limits if self.has_data()), default=-math.inf)
@@ -162,23 +173,34 @@ class Pane(pg.GraphicsWidget):
         self._paint_limits(painter, plot)
 
     def _paint_grid(self, painter: QPainter, plot: Plot) -> None:
-        values = axis.ticks(plot.y0, plot.y1, self._most_ticks())
-        step = values[1] - values[0] if len(values) > 1 else 1.0
-        for value in values:
+        for value, words in self._labels(plot):
             y = round(plot.y(value))
             painter.fillRect(
                 QRectF(plot.area.left(), y, plot.area.width(), 1), theme().color("grid")
             )
             if not self.has_data():
                 continue
-            room = QRectF(0, y - 8, LEFT - 6, 16)
-            words = axis.label(value, step, self.unit)
+            room = QRectF(0, y - 8, self.left - 6, 16)
             paint.text(painter, room, words, "faint", "caption", align=paint.RIGHT, elide=False)
         if self.title:
             room = QRectF(plot.area.left(), 2, plot.area.width(), 16)
             paint.text(painter, room, self.title, "muted", "caption", align=paint.RIGHT)
         if self.x_labels and self.has_data():
             self._paint_x(painter, plot)
+
+    def _labels(self, plot: Plot) -> list[tuple[float, str]]:
+        most = self._most_ticks()
+        if self._log:
+            powers = axis.power_ticks(plot.y0, plot.y1, most)
+            return [(value, figures.significant(value, 1)) for value in powers]
+        values = axis.ticks(plot.y0, plot.y1, most)
+        step = values[1] - values[0] if len(values) > 1 else 1.0
+        return [(value, axis.label(value, step, self.unit)) for value in values]
+
+    def label_room(self) -> float:
+        """How much the words of the vertical axis need on the left."""
+        labels = self._labels(self.plot()) if self.has_data() else []
+        return max((paint.text_width(w, "caption") + 10 for _, w in labels), default=LEFT)
 
     def _paint_x(self, painter: QPainter, plot: Plot) -> None:
         most = max(2, int(plot.area.width() / 62))

@@ -2,7 +2,10 @@
 
 import math
 
-from studio.figures import clock, duration, money, short
+import numpy as np
+from numpy.typing import NDArray
+
+from studio.figures import clock, duration, money, short, significant
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -38,6 +41,26 @@ def y_extent(low: float, high: float, zero: bool = True, most: int = 5) -> tuple
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
 
 
+def powers(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Exponents of ten between which the positive values lie, at least one apart."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    if not len(positive):
+        return -1.0, 0.0
+    low, high = math.log10(positive.min()), math.log10(positive.max())
+    foot, top = math.floor(low + 1e-9), math.ceil(high - 1e-9)
+    return float(foot), float(max(top, foot + 1))
+
+
+def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Powers of ten within two exponents; with 2 and 5 of each where there are few."""
+    every = max(1, math.ceil((high - low) / max(1, most)))
+    exponents = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1, every)
+    found = [10.0**exponent for exponent in exponents]
+    if 3 * (len(found) - 1) < most:
+        found = sorted({power * part for power in found for part in (1, 2, 5)})
+    return [value for value in found if value <= 10.0**high * (1 + 1e-9)] or [10.0**low]
+
+
 def x_reach(last: float) -> float:
     """How far the x axis reaches for data that ends at `last`: in round steps, a little ahead."""
     if last <= 9:
@@ -47,10 +70,14 @@ def x_reach(last: float) -> float:
 
 
 def label(value: float, step: float, unit: str = "") -> str:
-    """The words of a tick: 0, 0.25, 8k, 100 s."""
+    """The words of a tick: 0, 0.25, 8k, 100 s, 1e−5; shares as per cent where that is the unit."""
+    if unit == "%":
+        value, step = value * 100, step * 100
     if value == 0:
         words = "0"
-    elif abs(value) >= 1000 or unit:
+    elif 0 < abs(value) < 1e-3:
+        words = significant(value)
+    elif abs(value) >= 1000 or unit not in ("", "%"):
         words = short(value)
     else:
         decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 2

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QResizeEvent, QWh
 from PySide6.QtWidgets import QFrame, QWidget
 
 from studio.widgets.charts.link import ChartLink
-from studio.widgets.charts.pane import Pane, series_in
+from studio.widgets.charts.pane import LEFT, Pane, series_in
 from studio.widgets.charts.ticks import x_reach
 from studio.widgets.phrase import Span
 from studio.widgets.tip import Tip, TipText
@@ -62,6 +62,11 @@ class ChartView(pg.GraphicsView):
         for pane in self.panes:
             pane.view.setXRange(x0, x1, padding=0)
             pane.refresh()
+        left = max(LEFT, *(pane.label_room() for pane in self.panes))
+        for pane in self.panes:
+            if pane.left != left:
+                pane.left = left
+                pane.refresh()
 
     def x_range(self) -> tuple[float, float]:
         """The zoom where there is one, else from 0 to a round end after the data."""
@@ -168,6 +173,10 @@ class ChartView(pg.GraphicsView):
         self.link.set_zoom(None)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
+        """Zooms x with Ctrl held; else the page scrolls."""
+        if not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            event.ignore()
+            return
         x0, x1 = self.x_range()
         full = x1 - x0 if self.link.zoom is None else self._full_width()
         around = self.panes[0].plot().value_x(event.position().x())

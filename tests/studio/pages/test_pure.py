@@ -6,9 +6,11 @@ import pytest
 
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import ProjectConfig, TrainConfig
+from engine.protocol.metrics import metric
 from engine.protocol.records import Interval
 from studio.pages.run.charts import CHARTS, part_token
-from studio.pages.run.grid import GAP, LEAST_HEIGHT, columns_for, places
+from studio.pages.run.diagnostics import SECTIONS
+from studio.pages.run.grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
 from studio.pages.run.strip import cells_of, ramp_ends
 from studio.pages.setup.effort import STOPS, stop_of
 from studio.pages.setup.fields import changed, specs, value_at
@@ -163,3 +165,25 @@ def test_parts_keep_their_colour() -> None:
 def test_chart_keys_are_unique() -> None:
     keys = [spec.key for spec in CHARTS]
     assert len(keys) == len(set(keys)) >= 12
+
+
+def test_every_chart_is_explained_by_the_registry() -> None:
+    for spec in CHARTS:
+        assert spec.metrics, spec.key
+        assert [key for key in spec.metrics if metric(key) is None] == []
+        assert bool(spec.section) == bool(spec.words)
+        assert spec.section in ("", *SECTIONS)
+
+
+@pytest.mark.parametrize(("width", "columns"), [(600, 1), (900, 2), (1300, 4)])
+def test_sections_begin_below_the_view_and_their_heading_is_seen(width: int, columns: int) -> None:
+    (main, *others), headings = stacked([6, 4, 4], width, 900)
+    assert len(headings) == len(others) == 2
+    if columns > 1:
+        assert main[-1].bottom() < headings[0].top() < 900
+    for heading, cells in zip(headings, others, strict=True):
+        assert len({cell.left() for cell in cells}) == columns
+        assert heading.bottom() < cells[0].top()
+    every = [*main, *headings, *others[0], *others[1]]
+    for first in every:
+        assert not any(first.intersects(other) for other in every if other is not first)

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from studio.widgets.charts.envelope import ENVELOPE_ABOVE, envelope
 from studio.widgets.charts.smoothing import smooth
-from studio.widgets.charts.ticks import label, round_step, ticks, x_label, x_reach, y_extent
+from studio.widgets.charts.ticks import (
+    label,
+    power_ticks,
+    powers,
+    round_step,
+    ticks,
+    x_label,
+    x_reach,
+    y_extent,
+)
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -84,6 +93,8 @@ def test_rounding_and_words() -> None:
     assert y_extent(float("nan"), float("nan")) == (0.0, 1.0)
     assert [label(v, 0.25) for v in (0, 0.25, 0.5, 1)] == ["0", "0.25", "0.50", "1"]
     assert label(8000, 4000) == "8k"
+    assert [label(v, 2e-6) for v in (2e-6, 1e-5)] == ["2e\u22126", "1e\u22125"]
+    assert [label(v, 0.005, "%") for v in (0, 0.005, 0.01)] == ["0", "0.5 %", "1.0 %"]
     assert label(-0.2, 0.2) == "\u22120.2"
     assert label(100, 100, "s") == "100 s"
     assert (x_label(90, "time"), x_label(1.5, "cost"), x_label(40, "step")) == (
@@ -98,3 +109,12 @@ def test_the_x_axis_grows_in_round_steps() -> None:
     assert all(reach >= last for last, reach in enumerate(reached, start=1))
     assert len(set(reached)) < 40
     assert reached == sorted(reached)
+
+
+def test_powers_of_ten_hold_the_values() -> None:
+    assert powers(np.array([3e-5, 0.2, np.nan, 0])) == (-5, 0)
+    assert powers(np.array([1.0])) == (0, 1)
+    assert powers(np.zeros(0)) == (-1, 0)
+    assert power_ticks(-5, 0, 6) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1])
+    assert power_ticks(-5, 0, 3) == pytest.approx([1e-5, 1e-3, 0.1])
+    assert power_ticks(0, 1, 5) == [1, 2, 5, 10]

@@ -9,9 +9,11 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
+from engine.protocol.metrics import metric
 from studio.theme import theme
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
+from studio.widgets.charts.pane import Limit
 from studio.widgets.tip import Tip
 
 Key = Qt.Key
@@ -64,23 +66,29 @@ def test_a_click_tells_the_step_and_a_drag_the_range(card: ChartCard, qtbot: QtB
     assert dragged.args[0] == 10
 
 
-def test_the_wheel_zooms_x_around_the_pointer_and_double_click_resets(
-    card: ChartCard, link: ChartLink, qtbot: QtBot
-) -> None:
-    at = QPointF(_x_of(card, 20), 90)
-    before = card._panes[0].plot().value_x(at.x())
+def _wheel(card: ChartCard, at: QPointF, keys: Qt.KeyboardModifier) -> None:
     wheel = QWheelEvent(
         at,
         card.view.mapToGlobal(at),
         QPoint(),
         QPoint(0, 240),
         Qt.MouseButton.NoButton,
-        Qt.KeyboardModifier.NoModifier,
+        keys,
         Qt.ScrollPhase.NoScrollPhase,
         False,
     )
     QApplication.sendEvent(card.view.viewport(), wheel)
     card.view.redraw()
+
+
+def test_ctrl_and_the_wheel_zoom_x_around_the_pointer_and_double_click_resets(
+    card: ChartCard, link: ChartLink, qtbot: QtBot
+) -> None:
+    at = QPointF(_x_of(card, 20), 90)
+    before = card._panes[0].plot().value_x(at.x())
+    _wheel(card, at, Qt.KeyboardModifier.NoModifier)
+    assert link.zoom is None  # the page scrolls
+    _wheel(card, at, Qt.KeyboardModifier.ControlModifier)
     assert link.zoom is not None
     assert link.zoom[1] - link.zoom[0] < 40
     assert card._panes[0].plot().value_x(at.x()) == pytest.approx(before, abs=0.01)
@@ -102,6 +110,65 @@ def test_keys_walk_the_points_and_enter_opens_the_page(
     assert clicked.args == [0]
     with qtbot.waitSignal(card.full_page_requested, timeout=500):
         qtbot.keyClick(card.view, Key.Key_Return)
+
+
+def test_a_logarithmic_axis_spaces_powers_alike_and_keeps_its_limit(
+    link: ChartLink, qtbot: QtBot
+) -> None:
+    card = ChartCard("Gap", link)
+    qtbot.addWidget(card)
+    card.set_y(None, None, log=True)
+    card.add_line("mean", "plot-1", ghost=False).set_data([1, 2, 3, 4], [1e-4, 1e-3, 1e-2, 0])
+    card.resize(500, 300)
+    card.show()
+    card.view.redraw()
+    pane = card._panes[0]
+    plot = pane.plot()
+    assert plot.y(1e-4) - plot.y(1e-3) == pytest.approx(plot.y(1e-3) - plot.y(1e-2))
+    assert plot.y(0) == pytest.approx(plot.area.bottom())
+    assert [words for _, words in pane._labels(plot)] == ["1e−4", "0.001", "0.01"]
+    card.set_limits([Limit(0.01, "limit")])
+    card.view.redraw()
+    assert pane.plot().y(0.01) > pane.plot().area.top() + 10  # room for its words
+
+
+def test_shares_are_per_cent_and_wide_labels_get_room(link: ChartLink, qtbot: QtBot) -> None:
+    card = ChartCard("Use", link)
+    qtbot.addWidget(card)
+    card.set_y(0, 1, unit="%")
+    card.add_line("goodput", "plot-1").set_data([1, 2], [0.2, 0.4])
+    card.resize(500, 300)
+    card.show()
+    card.view.redraw()
+    pane = card._panes[0]
+    assert [words for _, words in pane._labels(pane.plot())][-1] == "100 %"
+    assert pane.left >= pane.label_room()
+    assert pane.plot().area.left() == pane.left
+
+
+@pytest.mark.parametrize("words", ["", "Sampler against trainer"])
+def test_the_info_mark_explains_on_focus(link: ChartLink, qtbot: QtBot, words: str) -> None:
+    window = QWidget()
+    row = QHBoxLayout(window)
+    card = ChartCard("Gap", link)
+    row.addWidget(card)
+    found = [metric(key) for key in ("logprob_gap/mean", "reward/part/sources")]
+    card.set_about([m for m in found if m], words)
+    qtbot.addWidget(window)
+    window.resize(600, 300)
+    window.show()
+    card._info.setFocus(Qt.FocusReason.TabFocusReason)
+    tip = Tip.of(window)
+    qtbot.waitUntil(tip.isVisible, timeout=1000)
+    assert "How far sampler and trainer differ" in tip.words().replace("\n", " ")
+    assert "above 0.001 in float32" in tip.words().replace("\n", " ")
+    assert "reward/part/name" in tip.words()
+    assert card._info.accessibleName() == "About Gap"
+    assert "Look closer" in card._info.accessibleDescription()
+    assert card._subtitle.isVisible() == bool(words)
+    assert card.rect().contains(card._info.geometry().center())
+    card.view.setFocus()
+    qtbot.waitUntil(lambda: not tip.isVisible(), timeout=1000)
 
 
 def test_a_gap_is_not_bridged(link: ChartLink, qtbot: QtBot) -> None:

@@ -1,0 +1,102 @@
+"""How much work a step is: floating-point operations and bytes, from shapes and counts. Pure.
+
+`needed` always means what a step cannot do without: shared prefixes once, no padding, the head only
+where a token is scored. Divided by a machine's peak it is the shortest time there can be, and that
+over the measured time is the *goodput*. What was really executed over the same is the *hardware*
+share: padding and repeated prefixes raise it, and lower the other.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What the counts depend on. A multiplication with addition is two operations."""
+
+    body: int
+    """N_b: weights of the linear layers between embedding and head."""
+    adapter: int
+    """N_l: weights of the LoRA matrices."""
+    hidden: int
+    vocabulary: int
+    query_heads: int
+    key_heads: int
+    head_size: int
+    windows: tuple[int | None, ...]
+    """Per layer, how many positions back it looks, itself included; None for all."""
+    width_bytes: int = 2
+    """Of one weight, and of one cached key or value."""
+
+    @property
+    def layers(self) -> int:
+        return len(self.windows)
+
+    @cached_property
+    def _counted_windows(self) -> Counter[int | None]:
+        return Counter(self.windows)
+
+    @property
+    def pair_flops(self) -> int:
+        """4 L n_q d_h: scores and weighted sum of one (query, key) pair, in all layers."""
+        return 4 * self.layers * self.query_heads * self.head_size
+
+    @property
+    def head(self) -> int:
+        """V h."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def cached_token_bytes(self) -> int:
+        """Keys and values of one token in all layers."""
+        return 2 * self.layers * self.key_heads * self.head_size * self.width_bytes
+
+    def pairs(self, start: int, end: int) -> float:
+        """(query, key) pairs of the tokens from `start` to before `end`: the mean of a layer."""
+        reach = ((_seen(end, w) - _seen(start, w)) * n for w, n in self._counted_windows.items())
+        return sum(reach) / self.layers
+
+
+def _seen(tokens: int, window: int | None) -> int:
+    """Causal pairs of a row: 1 + 2 + … as far as the window reaches, then the window each."""
+    if window is None or tokens <= window:
+        return tokens * (tokens + 1) // 2
+    return window * (window + 1) // 2 + (tokens - window) * window
+
+
+def train_flops(
+    shape: ModelShape, unique_tokens: float, scored_tokens: float, pairs: float
+) -> float:
+    """Forward and backward of one LoRA step: (4 N_b + 6 N_l) U + 4 V h M + 3 · 4 L n_q d_h · pairs.
+
+    Base weights get no gradient of their own, so they cost two passes (x Wᵀ and the gradient of x),
+    and so does the head, whose slopes come with its values; attention costs twice as much backward
+    as forward.
+    """
+    body = (4 * shape.body + 6 * shape.adapter) * unique_tokens
+    return body + 4 * shape.head * scored_tokens + 3 * shape.pair_flops * pairs
+
+
+def forward_flops(
+    shape: ModelShape, tokens: float, scored_tokens: float, pairs: float, adapter: bool = False
+) -> float:
+    """A forward pass: 2 N_b U + 2 V h M + 4 L n_q d_h · pairs; `adapter` adds 2 N_l U."""
+    body = 2 * (shape.body + (shape.adapter if adapter else 0)) * tokens
+    return body + 2 * shape.head * scored_tokens + shape.pair_flops * pairs
+
+
+def decode_flops(shape: ModelShape, rows: int, context_tokens: float) -> float:
+    """One more token for each row, whose contexts are `context_tokens` together."""
+    return forward_flops(shape, rows, rows, context_tokens)
+
+
+def decode_bytes(shape: ModelShape, context_tokens: float) -> float:
+    """What one decode step reads: all weights once, and the keys and values of the contexts."""
+    weights = (shape.body + shape.head) * shape.width_bytes
+    return weights + shape.cached_token_bytes * context_tokens
+
+
+def least_seconds(flops: float, read_bytes: float, peak: float, bandwidth: float) -> float:
+    """The shortest time of work that computes and reads at once, by roofline: FLOP/s and B/s."""
+    return max(flops / peak, read_bytes / bandwidth)

@@ -1,0 +1,258 @@
+"""The charts below the main ones: what the update is made of, how far trainer and sampler are
+apart, how well the machine is used. What their ⓘ says comes from the registry of metrics."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from studio import figures
+from studio.models.run import RunModel
+from studio.pages.run.chart_spec import ChartSpec, Fill, Maker, last_of
+from studio.widgets.charts.chart_card import ChartCard
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.charts.pane import Limit
+from studio.words import largest_gap
+
+Form = Callable[[float], str]
+SECTIONS = {
+    "Learning": "what the update is made of",
+    "Policy drift": "how far trainer and sampler are apart, on the tokens that were sampled",
+    "Speed": "how much of this machine is used, and on what",
+}
+
+
+class Line(NamedTuple):
+    metric: str
+    name: str
+    token: str
+
+
+def percent(value: float) -> str:
+    return figures.percent(value, 0 if value >= 0.1 else 1)
+
+
+def lines(
+    title: str,
+    drawn: Sequence[Line],
+    form: Form = figures.significant,
+    *,
+    zero: bool = True,
+    log: bool = False,
+    full: bool = False,
+    limit: Callable[[RunModel], Limit | None] = lambda run: None,
+) -> Maker:
+    """Plain lines on one axis: shares as per cent where `form` says so, up to 100 % if `full`."""
+
+    def make(link: ChartLink) -> tuple[ChartCard, Fill]:
+        card = ChartCard(title, link)
+        several = len(drawn) > 1
+        made = [
+            (line.metric, card.add_line(line.name, line.token, form=form, in_legend=several))
+            for line in drawn
+        ]
+        unit = "%" if form is percent else ""
+        card.set_y(0 if full else None, 1 if full else None, zero=zero, unit=unit, log=log)
+
+        def fill(run: RunModel) -> None:
+            for metric, line in made:
+                line.set_data(*run.series(metric))
+            last = last_of(run, drawn[0].metric)
+            card.set_last(form(last) if last is not None else "")
+            wanted = limit(run)
+            card.set_limits([wanted] if wanted else [])
+
+        return card, fill
+
+    return make
+
+
+def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Lost signal", link)
+    add = partial(card.add_line, ghost=False, form=percent)
+    silent, cut = add("no signal", "plot-1"), add("cut", "plot-2")
+    unscored = add("unscored", "plot-5")
+    card.set_y(0, None, unit="%")
+
+    def fill(run: RunModel) -> None:
+        silent.set_data(*run.series("groups/no_signal"))
+        cut.set_data(*run.series("truncated"))
+        steps, counts, attempts = run.aligned("unscored", "trajectories")
+        unscored.set_data(steps, counts / np.maximum(attempts, 1))
+
+    return card, fill
+
+
+def _ratio(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Ratio", link, ("Middle and 1–99 %", "Largest"))
+    band = card.add_band("1–99 %", "plot-1", form=_three)
+    middle = card.add_line("middle", "plot-1", ghost=False, form=_three, in_legend=False)
+    largest = card.add_line("largest", "plot-5", pane=1, ghost=False, in_legend=False)
+    card.set_y(None, None, zero=False)
+    card.set_y(None, None, pane=1, log=True)
+
+    def fill(run: RunModel) -> None:
+        band.set_data(*run.aligned("ratio/p1", "ratio/p99"))
+        middle.set_data(*run.series("ratio/p50"))
+        largest.set_data(*run.series("ratio/max"))
+        last = last_of(run, "ratio/max")
+        card.set_last(figures.number(last) if last is not None else "")
+
+    return card, fill
+
+
+def _three(value: float) -> str:
+    return figures.number(value, 3)
+
+
+def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Effective sample, KL", link, ("Effective sample size", "KL, nats per token"))
+    ess = card.add_line("effective", "plot-1", form=percent, in_legend=False)
+    form = figures.significant
+    sampler = card.add_line("to the sampler", "plot-6", pane=1, form=form, in_legend=False)
+    base = card.add_line("to the base model", "plot-7", pane=1, form=form, in_legend=False)
+    card.set_y(0, 1, unit="%")
+    card.set_y(None, None, pane=1, log=True)
+
+    def fill(run: RunModel) -> None:
+        ess.set_data(*run.series("ess"))
+        sampler.set_data(*run.series("kl/sampler"))
+        base.set_data(*run.series("kl"))
+        last, kl = last_of(run, "ess"), last_of(run, "kl/sampler")
+        if last is not None:
+            card.set_last(f"{percent(last)} · {figures.significant(kl)}")
+
+    return card, fill
+
+
+def _norm_limit(run: RunModel) -> Limit | None:
+    spec = run.state.spec
+    return Limit(spec.config.train.max_grad_norm, "cut above") if spec else None
+
+
+def _gap_limit(run: RunModel) -> Limit | None:
+    return Limit(largest_gap(run.state.dtype), "rounding explains") if run.state.dtype else None
+
+
+CLIP = (
+    Line("clip/high", "above", "plot-1"),
+    Line("clip/low", "below", "plot-5"),
+    Line("masked", "masked", "plot-3"),
+)
+GAP = (
+    Line("logprob_gap/max", "largest", "plot-5"),
+    Line("logprob_gap/p99", "99 %", "plot-3"),
+    Line("logprob_gap/mean", "mean", "plot-1"),
+)
+
+
+def _use(phase: str) -> tuple[Line, ...]:
+    return (
+        Line(f"goodput/{phase}", "goodput", "plot-1"),
+        Line(f"hardware/{phase}", "hardware", "plot-7"),
+    )
+
+
+SHARING = (Line("sharing/train", "training", "plot-3"), Line("sharing/sample", "prompts", "plot-1"))
+NORM, LOSS = (Line("grad_norm", "norm", "plot-1"),), (Line("loss", "loss", "plot-1"),)
+RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "attempts", "plot-1"),)
+
+DIAGNOSTICS: tuple[ChartSpec, ...] = (
+    ChartSpec(
+        "lost",
+        "Lost signal",
+        _lost,
+        ("groups/no_signal", "truncated", "unscored"),
+        "Learning",
+        "Groups and attempts that teach little or nothing",
+    ),
+    ChartSpec(
+        "grad_norm",
+        "Gradient norm",
+        lines("Gradient norm", NORM, log=True, limit=_norm_limit),
+        ("grad_norm",),
+        "Learning",
+        "Size of the update, before it is cut",
+    ),
+    ChartSpec(
+        "loss",
+        "Loss",
+        lines("Loss", LOSS, zero=False),
+        ("loss",),
+        "Learning",
+        "Near 0 by design: no measure of success",
+    ),
+    ChartSpec(
+        "lr",
+        "Learning rate",
+        lines("Learning rate", RATE),
+        ("lr",),
+        "Learning",
+        "How far one update goes",
+    ),
+    ChartSpec(
+        "ratio",
+        "Ratio",
+        _ratio,
+        ("ratio/p1", "ratio/p50", "ratio/p99", "ratio/max"),
+        "Policy drift",
+        "Trainer’s over sampler’s probability; 1 is equal",
+    ),
+    ChartSpec(
+        "clip",
+        "Clipped",
+        lines("Clipped", CLIP, percent),
+        ("clip/high", "clip/low", "masked"),
+        "Policy drift",
+        "Tokens outside the clip range, or left out",
+    ),
+    ChartSpec(
+        "gap",
+        "Log-prob gap",
+        lines("Log-prob gap", GAP, log=True, limit=_gap_limit),
+        ("logprob_gap/mean", "logprob_gap/p99", "logprob_gap/max"),
+        "Policy drift",
+        "Sampler against trainer, nats per token",
+    ),
+    ChartSpec(
+        "ess",
+        "Effective sample, KL",
+        _drift,
+        ("ess", "kl/sampler", "kl"),
+        "Policy drift",
+        "Tokens that carry the update; distance in all",
+    ),
+    ChartSpec(
+        "train_use",
+        "Training",
+        lines("Training", _use("train"), percent, full=True),
+        ("goodput/train", "hardware/train"),
+        "Speed",
+        "Of the limit: the best matrix rate of this machine",
+    ),
+    ChartSpec(
+        "sample_use",
+        "Sampling",
+        lines("Sampling", _use("sample"), percent, full=True),
+        ("goodput/sample", "hardware/sample"),
+        "Speed",
+        "Of the limit: what memory and cores allow",
+    ),
+    ChartSpec(
+        "sharing",
+        "Prefix sharing",
+        lines("Prefix sharing", SHARING, percent, full=True),
+        ("sharing/train", "sharing/sample"),
+        "Speed",
+        "Tokens computed, of those without sharing",
+    ),
+    ChartSpec(
+        "rows",
+        "Sampled at once",
+        lines("Sampled at once", ROWS),
+        ("rows/sample",),
+        "Speed",
+        "Attempts in one pass, on average",
+    ),
+)

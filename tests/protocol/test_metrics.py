@@ -1,0 +1,43 @@
+"""Every step metric is documented in one place, in plain words."""
+
+from engine.loop import Clock, describe
+from engine.protocol.algorithm import GroupMean
+from engine.protocol.events import StepFinished
+from engine.protocol.metrics import METRICS, metric
+from tests.engine.store.test_store import trajectory
+from tests.studio.simulate import golden
+
+
+def test_each_says_in_one_line_what_it_is() -> None:
+    assert len({m.key for m in METRICS}) == len(METRICS)
+    for found in METRICS:
+        assert found.words.endswith(".")
+        assert len(found.words) <= 90
+        assert not found.worry.endswith(".")
+        assert found.unit in ("", "share", "nats", "tokens", "tokens/s", "s", "attempts")
+
+
+def test_a_star_stands_for_a_name() -> None:
+    for key, documented in (
+        ("reward/part/turn cost", "reward/part/*"),
+        ("time_s/rolling_out", "time_s/*"),
+        ("time_s/step", "time_s/step"),
+        ("clip/low", "clip/low"),
+    ):
+        found = metric(key)
+        assert found is not None
+        assert found.key == documented
+    assert metric("reward/unheard_of") is None
+    assert metric("reward") is None
+
+
+def test_what_the_loop_says_is_documented() -> None:
+    said = describe([[trajectory(n) for n in range(8)]], GroupMean(), {}, Clock())
+    assert [key for key in said if metric(key) is None] == []
+
+
+def test_what_made_up_runs_say_is_documented() -> None:
+    steps = [e for log in golden().values() for e in log if isinstance(e, StepFinished)]
+    assert [key for step in steps for key in step.metrics if metric(key) is None] == []
+    known = {key for step in steps for key in step.metrics}
+    assert {m.key for m in METRICS if "*" not in m.key} <= known
