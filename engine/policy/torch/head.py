@@ -67,6 +67,23 @@ class SelectedLogProb(torch.autograd.Function):
         return slope_MH.to(ctx.dtype), None, None, None, None
 
 
+class Room:
+    """Where the blocks are computed: allocated once, for pages that are new cost more than sums."""
+
+    def __init__(self, hidden_MH: Tensor, width: int) -> None:
+        size = len(hidden_MH) * width
+        self._rows = len(hidden_MH)
+        self._logits = hidden_MH.new_empty(size)
+        self._x = hidden_MH.new_empty(size, dtype=torch.float32)
+        self._e = torch.empty_like(self._x)
+
+    def of(self, width: int) -> tuple[Tensor, Tensor, Tensor]:
+        """[M, width] of the model's precision, and two of float32."""
+        size = self._rows * width
+        logits, x, e = self._logits[:size], self._x[:size], self._e[:size]
+        return logits.view(-1, width), x.view(-1, width), e.view(-1, width)
+
+
 def score(
     hidden_MH: Tensor,
     weight_VH: Tensor,
@@ -77,16 +94,18 @@ def score(
 ) -> Scores:
     """One pass over the vocabulary. With x the scaled logits less their running maximum `top`, it
     sums e^x, x·e^x and, for the slopes, e^x · weight and x·e^x · weight."""
-    count = len(hidden_MH)
+    count, width = len(hidden_MH), min(BLOCK, len(weight_VH))
     first = hidden_MH.new_full((count, 1), -torch.inf, dtype=torch.float32)
     top, chosen = first, torch.empty_like(first)
     total = torch.zeros_like(first)
     moment = torch.zeros_like(first)
     pull = torch.zeros(hidden_MH.shape, device=hidden_MH.device) if slopes else None
     bent = torch.zeros_like(pull) if pull is not None and entropy_slopes else None
+    room = Room(hidden_MH, width)
     for start in range(0, len(weight_VH), BLOCK):
         weight = weight_VH[start : start + BLOCK]
-        x = (hidden_MH @ weight.T).float()
+        logits, x, e = room.of(len(weight))
+        x.copy_(torch.mm(hidden_MH, weight.T, out=logits))
         if temperature != 1.0:
             x /= temperature
         inside = (targets_M >= start) & (targets_M < start + len(weight))
@@ -94,15 +113,14 @@ def score(
         new = torch.maximum(top, x.amax(-1, keepdim=True))
         shift = (top - new).clamp(min=-1e4)
         kept = shift.exp()
-        x -= new
-        e = x.exp()
+        torch.exp(x.sub_(new), out=e)
         if bent is not None:
             assert pull is not None
             bent = (bent + shift * pull) * kept + ((e * x).to(weight.dtype) @ weight).float()
-        if pull is not None:
-            pull.mul_(kept).add_(e.to(weight.dtype) @ weight)
-        moment = (moment + shift * total) * kept + torch.linalg.vecdot(e, x)[:, None]
+        moment = (moment + shift * total) * kept + torch.bmm(e[:, None], x[..., None])[:, 0]
         total = total * kept + e.sum(-1, keepdim=True)
+        if pull is not None:
+            pull.mul_(kept).add_(logits.copy_(e) @ weight)
         top = new
     log_total = total.log()
     entropy = log_total - moment / total
