@@ -123,6 +123,13 @@ async def load(run: Run, policy: TorchPolicy) -> None:
             seconds=info.seconds,
         )
     )
+    if not info.shares_prefixes:
+        await run.log(
+            "warning",
+            "policy",
+            "Layers of this model keep a state that cannot branch (linear attention): each attempt "
+            "is computed by itself, prompt included. The results are right, and much slower.",
+        )
     if info.peak_flops:
         await run.log(
             "info",

@@ -1,4 +1,4 @@
-"""Contenders in turn on the same work: A, B, C, A, B, C … with their medians."""
+"""Contenders in turn on the same work, ours and theirs, with their medians."""
 
 import statistics
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,6 +17,7 @@ Mode = Literal["replay", "live"]
 Say = Callable[[str], None]
 Step = Callable[[], Awaitable[Lap]]
 
+LIMITS = ("goodput/train", "hardware/train", "goodput/sample", "hardware/sample")
 BETA1 = 0.9
 """Of Adam: after its first step, the first moment is (1 − β₁) · gradient."""
 
@@ -66,53 +67,59 @@ class Bench:
         await self._common_start(ours, attempts, adapter)
         after_first = adapter.with_suffix(".first")
         after_first.mkdir()
-        rivals: dict[str, Rival] = {}
-        variants = ["best", "defaults"] if trl else []
-        gradients = {v: self.scratch / f"{adapter.name}-{v}.safetensors" for v in variants}
-        try:
-            for variant in variants:
-                self.say(f"starting TRL ({variant})")
-                job = {
-                    "model": str(self.model),
-                    "adapter": str(adapter / "adapter"),
-                    "variant": variant,
-                    "dtype": ours.info.dtype,
-                    "threads": threads(),
-                    "prompts": prompts,
-                    "attempts": [a.model_dump() for a in attempts] if mode == "replay" else [],
-                    "group": shape.group,
-                    "completion": shape.completion,
-                    "steps": self.repeats + 1,
-                    "lr": LR,
-                    "max_grad_norm": UNCLIPPED,
-                    "gradient": str(gradients[variant]),
-                    "scratch": str(self.scratch / "trl"),
-                }
-                assert trl is not None
-                log = self.scratch / f"trl-{variant}.log"
-                rivals[variant] = await Rival.start(trl, job, log)
 
-            async def our_step() -> Lap:
-                if mode == "replay":
-                    return await ours.replay(attempts)
-                return await ours.live(prompts, shape, worth)
+        async def our_step() -> Lap:
+            if mode == "replay":
+                return await ours.replay(attempts)
+            return await ours.live(prompts, shape, worth)
 
-            steps: dict[str, Step] = {"atelier": our_step}
-            steps |= {f"trl_{name}": rival.step for name, rival in rivals.items()}
-            laps = await self._in_turn(f"{mode} {shape.words}", steps, ours, after_first)
-        finally:
-            for rival in rivals.values():
+        await our_step()
+        after_first = adapter.with_suffix(".first")
+        after_first.mkdir()
+        await ours.policy.save(after_first)
+        words, error = f"{mode} {shape.words}", None
+        laps: dict[str, list[Lap]] = {"atelier": []}
+        ratios: dict[str, float] = {}
+        for variant in ("best", "defaults") if trl else ():
+            assert trl is not None
+            gradient = self.scratch / f"{adapter.name}-{variant}.safetensors"
+            job = {
+                "model": str(self.model),
+                "adapter": str(adapter / "adapter"),
+                "variant": variant,
+                "dtype": ours.info.dtype,
+                "threads": threads(),
+                "prompts": prompts,
+                "attempts": [a.model_dump() for a in attempts] if mode == "replay" else [],
+                "group": shape.group,
+                "completion": shape.completion,
+                "steps": self.repeats + 1,
+                "lr": LR,
+                "max_grad_norm": UNCLIPPED,
+                "gradient": str(gradient),
+                "scratch": str(self.scratch / "trl"),
+            }
+            self.say(f"{words}: starting TRL ({variant})")
+            rival = await Rival.start(trl, job, self.scratch / f"trl-{variant}.log")
+            try:
+                own, theirs = await self._in_turn(words, our_step, rival, variant)
+            finally:
                 await rival.close()
-        error = None
-        if trl and mode == "replay":
-            error = difference(first_gradient(after_first), named(load_file(gradients["best"])))
+            laps["atelier"] += own
+            laps[f"trl_{variant}"] = theirs
+            ratios[variant] = ratio(theirs, own)
+            self.say(f"{words}: {ratios[variant]:.2f} times ours (TRL, {variant})")
+            if mode == "replay" and variant == "best":
+                error = difference(first_gradient(after_first), named(load_file(gradient)))
+        if not trl:
+            laps["atelier"] = [await our_step() for _ in range(self.repeats)]
         return Comparison(
             shape=shape.words,
             dtype=ours.info.dtype,
             repeats=self.repeats,
             contenders={name: measured(of) for name, of in laps.items()},
-            ratio_vs_trl_best=ratio(laps, "trl_best"),
-            ratio_vs_trl_defaults=ratio(laps, "trl_defaults"),
+            ratio_vs_trl_best=ratios.get("best"),
+            ratio_vs_trl_defaults=ratios.get("defaults"),
             gradient_error_vs_trl_best=error,
         )
 
@@ -124,23 +131,22 @@ class Bench:
         await ours.policy.optim_reset()
 
     async def _in_turn(
-        self, words: str, steps: Mapping[str, Step], ours: Atelier, first: Path
-    ) -> dict[str, list[Lap]]:
-        laps: dict[str, list[Lap]] = {name: [] for name in steps}
+        self, words: str, our_step: Step, rival: Rival, variant: str
+    ) -> tuple[list[Lap], list[Lap]]:
+        """Only two are alive at a time: memory is shared too. The first round warms up."""
+        own, theirs = [], []
         for repeat in range(self.repeats + 1):
-            for name, step in steps.items():
-                self.say(f"{words}: {name}, {f'step {repeat}' if repeat else 'warm-up'}")
-                laps[name].append(await step())
-                if name == "atelier" and repeat == 0:
-                    await ours.policy.save(first)
-        return {name: of[1:] for name, of in laps.items()}
+            self.say(f"{words}: TRL ({variant}), step {repeat} of {self.repeats}")
+            own.append(await our_step())
+            theirs.append(await rival.step())
+        return own[1:], theirs[1:]
 
 
 def measured(laps: list[Lap]) -> Measured:
     limits = {
         name: statistics.median(lap.metrics[name] for lap in laps)
         for name in laps[0].metrics
-        if name.startswith("limit/")
+        if name in LIMITS
     }
     return Measured(
         seconds=statistics.median(lap.seconds for lap in laps),
@@ -151,12 +157,9 @@ def measured(laps: list[Lap]) -> Measured:
     )
 
 
-def ratio(laps: Mapping[str, list[Lap]], other: str) -> float | None:
-    """Median of the other's seconds over ours, round by round: noise of the machine hits both."""
-    if other not in laps:
-        return None
-    pairs = zip(laps[other], laps["atelier"], strict=True)
-    return statistics.median(theirs.seconds / own.seconds for theirs, own in pairs)
+def ratio(theirs: list[Lap], own: list[Lap]) -> float:
+    """Median of their seconds over ours, round by round: noise of the machine hits both."""
+    return statistics.median(a.seconds / b.seconds for a, b in zip(theirs, own, strict=True))
 
 
 def first_gradient(folder: Path) -> dict[str, Any]:

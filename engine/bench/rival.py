@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -97,12 +98,15 @@ class Rival:
         line = await self._process.stdout.readline()
         if not line:
             code = await self._process.wait()
-            last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
+            said = self._log.read_text(errors="replace").strip().splitlines() or [""]
+            memory = code == -signal.SIGKILL
             raise BenchError.of(
                 "bench.contender_ended",
-                f"TRL's process ended (exit {code}): {''.join(last)[:300]}",
-                "Its whole output is in the log.",
-                where=str(self._log),
+                "TRL's process was killed: it probably ran out of memory."
+                if memory
+                else f"TRL's process ended (exit {code}): {said[-1][:300]}",
+                "Take a smaller --shape." if memory else "Its last lines are in the detail.",
+                detail="\n".join(said[-40:]),
             )
         answer: dict[str, Any] = json.loads(line)
         return answer

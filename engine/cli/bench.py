@@ -102,8 +102,8 @@ def _contenders(comparison: Comparison) -> str:
         for name, one in comparison.contenders.items()
     ]
     text = table(["", "step s", "sample s", "update s", "× ours", "peak GiB"], rows)
-    limits = [f"{key.removeprefix('limit/')} {value:.0%}" for key, value in ours.limits.items()]
-    return text + (f"\npercent of this machine's limit: {', '.join(limits)}" if limits else "")
+    limits = ", ".join(f"{name} {share:.0%}" for name, share in ours.limits.items())
+    return f"{text}\npercent of this machine's limit: {limits}"
 
 
 def _times(ratio: float | None) -> str:

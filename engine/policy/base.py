@@ -37,6 +37,8 @@ class PolicyInfo(Value):
     device: str
     seconds: float
     """Time it took to load."""
+    shares_prefixes: bool = True
+    """False where the model's layers keep a state that cannot branch, and nothing is shared."""
     peak_flops: float = 0.0
     """Floating-point operations a second that it does at best; 0 where it was not measured."""
     bandwidth: float = 0.0

@@ -19,7 +19,7 @@ from engine.policy.torch.attention import Plan
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.limits import Limits, limits, shape_of
-from engine.policy.torch.tree import TreePlan, grow
+from engine.policy.torch.tree import TreePlan, grow, shares_prefixes
 from engine.policy.torch.value import ValueHead
 from engine.protocol.config import ModelConfig
 from engine.protocol.problems import ModelError
@@ -77,6 +77,11 @@ class LoraModel:
     def shape(self) -> ModelShape:
         return shape_of(self.trained, self.dtype)
 
+    @cached_property
+    def shares_prefixes(self) -> bool:
+        """Whether trees are computed exactly; else every sequence goes by itself."""
+        return shares_prefixes(self.hidden, self.device)
+
     @property
     def limits(self) -> Limits:
         """Of this machine in this precision; the first to ask waits half a second."""
@@ -103,7 +108,9 @@ class LoraModel:
     @torch.inference_mode()
     def publish_gap(self) -> float:
         """Mean |Δ log-prob| of a fixed probe between the trainer's scoring and the sampler's way:
-        pieces that extend a cache, and a last token alone."""
+        pieces that extend a cache, and a last token alone. 0 where both compute whole rows."""
+        if not self.shares_prefixes:
+            return 0.0
         generator = torch.Generator().manual_seed(0)
         vocabulary = self.trained.config.get_text_config().vocab_size
         probe = torch.randint(vocabulary, (PROBE_TOKENS,), generator=generator).tolist()

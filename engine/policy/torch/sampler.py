@@ -91,24 +91,34 @@ class Sampler:
         """One more token for every running row, and the first for those that join."""
         begun = time.perf_counter()
         self._admit()
-        extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
-        plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
-        logits_BV = self._model.logits(self._model.hidden(plan)[plan.lasts_B])
-        places = {id(extension): place for place, extension in enumerate(plan.order)}
-        rows = sorted(self._running, key=lambda row: places[id(extensions[id(row)])])
+        rows, logits_BV, plan = self._forward()
         drawn = draw(logits_BV, rows)
-        spans = [(e.start, e.start + len(e.tokens)) for e in plan.order]
-        seconds = time.perf_counter() - begun
-        self.effort.ran(spans, plan.padded_keys, self._model.limits, seconds)
+        if plan:
+            spans = [(e.start, e.start + len(e.tokens)) for e in plan.order]
+            seconds = time.perf_counter() - begun
+            self.effort.ran(spans, plan.padded_keys, self._model.limits, seconds)
         for row, token in zip(rows, drawn, strict=True):
-            _slot(row).tokens += row.pending
-            row.pending = [token.token]
+            self._took(row, token.token)
             row.produced += 1
             stopped = token.token in row.stops
             full = row.produced >= row.request.max_tokens
             if stopped or full:
                 self._leave(row)
             self._deliver(row.number, token, "stop" if stopped else "length" if full else None)
+
+    def _forward(self) -> tuple[list[Row], Tensor, ExtensionPlan | None]:
+        """The running rows, the logits [B, V] of their next tokens, and the pass that made them."""
+        extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
+        plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
+        logits_BV = self._model.logits(self._model.hidden(plan)[plan.lasts_B])
+        places = {id(extension): place for place, extension in enumerate(plan.order)}
+        rows = sorted(self._running, key=lambda row: places[id(extensions[id(row)])])
+        return rows, logits_BV, plan
+
+    def _took(self, row: Row, token: int) -> None:
+        """What went through the model is kept; the new token goes next."""
+        _slot(row).tokens += row.pending
+        row.pending = [token]
 
     def _admit(self) -> None:
         joining: list[Row] = []

@@ -25,6 +25,7 @@ from engine.policy.base import (
     ScoreBatch,
     TrainBatch,
 )
+from engine.policy.torch.alone import AloneSampler
 from engine.policy.torch.model import LoraModel
 from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.sampler import Sampler
@@ -99,9 +100,11 @@ class PolicyServer:
         self._model = model = LoraModel(spec)
         self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
         budget = int(CACHE_SHARE * _free_bytes(model.device) / model.shape.cached_token_bytes)
-        self._sampler = Sampler(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
+        kind = Sampler if model.shares_prefixes else AloneSampler
+        self._sampler = kind(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
         peak, bandwidth = model.limits
         return PolicyInfo(
+            shares_prefixes=model.shares_prefixes,
             peak_flops=peak,
             bandwidth=bandwidth,
             parameters=model.parameters(),

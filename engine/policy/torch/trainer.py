@@ -70,7 +70,7 @@ def forward_backward(
     begun, done = time.perf_counter(), 0
     effort = TrainEffort(model.shape, [seen(item) for item in batch.items])
     parts: list[Terms] = []
-    for items in micro_batches(batch.items, batch_tokens):
+    for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([seen(item) for item in items])
         plan = TreePlan(forest, model.device)
         trained = _trained(items, forest, model.device)
@@ -154,7 +154,7 @@ def score(
 ) -> list[Scores]:
     """The same forward over the same trees, without gradient."""
     found: dict[int, Scores] = {}
-    for items in micro_batches(batch.items, batch_tokens):
+    for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([seen(item) for item in items])
         trained = _trained(items, forest, model.device)
         plan = TreePlan(forest, model.device)

@@ -6,7 +6,7 @@ completions are each one stretch of the row, whoever has them; a token has the s
 sees the same tokens as in its own sequence, so log-probs and gradients are those of separate rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +15,11 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from engine.policy.torch.attention import PathAttention, band
 from engine.policy.torch.cache import shared
+
+STEM, BRANCHES = [11, 7, 19, 5, 13, 3, 17, 2], ([23, 4, 9, 6], [8, 21, 10, 12])
+TOLERANCE = {torch.float32: 1e-3}
+COARSE_TOLERANCE = 0.05
+"""Relative difference of the branches' hidden states; bfloat16 differs by about a hundredth."""
 
 FULL_ENOUGH = 0.6
 """Siblings attend together while the shortest has this share of the longest one's tokens."""
@@ -218,6 +223,21 @@ def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
 def _stack(pieces: list[Tensor], longest: int) -> Tensor:
     """Pieces [H, T, D] as [B, H, longest, D], zeros behind the shorter ones."""
     return torch.stack([pad(piece, (0, 0, 0, longest - piece.shape[1])) for piece in pieces])
+
+
+@torch.inference_mode()
+def shares_prefixes(hidden: Callable[[TreePlan], Tensor], device: torch.device) -> bool:
+    """Whether a tree of two branches gives what the two sequences give: seen, not read from a list
+    of names. Layers that keep a state (linear attention, state spaces) cannot branch."""
+    sequences = [STEM + branch for branch in BRANCHES]
+    forest = grow(sequences)
+    together_SH = hidden(TreePlan(forest, device))
+    tolerance = TOLERANCE.get(together_SH.dtype, COARSE_TOLERANCE)
+    for tokens, places in zip(sequences, forest.places, strict=True):
+        alone_SH = hidden(TreePlan(grow([tokens]), device))
+        if (together_SH[places] - alone_SH).norm() > tolerance * alone_SH.norm():
+            return False
+    return True
 
 
 def _merges(query: Tensor) -> bool:
