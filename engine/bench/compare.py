@@ -65,8 +65,6 @@ class Bench:
         attempts = await ours.record(prompts, shape, worth)
         adapter = self.scratch / f"adapter-{shape.words.replace('/', '-')}-{mode}"
         await self._common_start(ours, attempts, adapter)
-        after_first = adapter.with_suffix(".first")
-        after_first.mkdir()
 
         async def our_step() -> Lap:
             if mode == "replay":
