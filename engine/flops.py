@@ -28,6 +28,8 @@ class ModelShape:
     """Per layer, how many positions back it looks, itself included; None for all."""
     width_bytes: int = 2
     """Of one weight, and of one cached key or value."""
+    intermediate: int = 0
+    """Width of the feed-forward layers; only memory depends on it."""
 
     @property
     def layers(self) -> int:

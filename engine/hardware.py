@@ -10,12 +10,24 @@ from typing import Any
 
 import psutil
 
-from engine.protocol.config import ProjectConfig
+from engine.flops import ModelShape, forward_flops
+from engine.forecast import (
+    MOST_ROWS,
+    PROGRAM_BYTES,
+    Machine,
+    Work,
+    activation_bytes,
+    sample_seconds,
+    update_seconds,
+)
+from engine.protocol.config import ProjectConfig, TrainConfig
 from engine.protocol.records import Forecast
 
 RESERVE_BYTES = 1_000_000_000
-FLOPS_PER_CORE = {"float32": 60e9, "bfloat16": 220e9}
-"""Matrix work one server core does in a second, roughly: measured 105 and 470 GFLOP/s at best."""
+FLOPS_PER_CORE = {"float32": 95e9, "bfloat16": 410e9}
+"""Matrix work of one server core with AVX-512 in a second; a run's log says what this one does."""
+BYTES_PER_CORE = 25e9
+SHORT_PROMPT = 48
 
 
 @cache
@@ -43,44 +55,74 @@ def step_disk_need(config: ProjectConfig, model: Path) -> int:
 
 def forecast(config: ProjectConfig, model: Path, step_times_s: list[float]) -> Forecast:
     """Memory and time before the first step; `step_times_s` are of an earlier run, newest last."""
-    shape = model_shape(model)
     precision = config.model.dtype
     if precision == "auto":
         precision = "bfloat16" if has_native_bfloat16() else "float32"
-    width = 2 if precision == "bfloat16" else 4
-    adapter = adapter_parameters(config, model)
-    rows = min(64, config.train.groups * config.train.group_size)
-    context = min(config.model.max_context, 512)
-    cache_bytes = rows * context * shape["kv"] * width
-    low, high = step_range(config, shape, precision, step_times_s)
+    shape = shape_of(config, model, precision)
+    train = config.train
+    least, most = expected_work(config)
+    rows = min(MOST_ROWS, least.attempts)
+    context = min(config.model.max_context, most.prompt + most.completion)
+    low, high = step_range(train, shape, precision, (least, most), step_times_s)
+    parameters = model_shape(model)["parameters"]
     return Forecast(
-        weights_bytes=shape["parameters"] * width,
-        sampler_bytes=cache_bytes,
-        adapter_bytes=16 * adapter,
-        activations_bytes=_activations(config, shape, width),
+        weights_bytes=parameters * shape.width_bytes + PROGRAM_BYTES,
+        sampler_bytes=int(rows * context * shape.cached_token_bytes),
+        adapter_bytes=16 * shape.adapter,
+        activations_bytes=activation_bytes(shape, most, train.batch_tokens),
         available_bytes=psutil.virtual_memory().total,
         step_low_s=low,
         step_high_s=high,
-        steps=config.train.steps,
+        steps=train.steps,
         measured=bool(step_times_s),
     )
 
 
+def expected_work(config: ProjectConfig) -> tuple[Work, Work]:
+    """Short answers to short prompts, and full ones to long prompts: the agent decides which."""
+    train, context = config.train, config.model.max_context
+    least = Work(SHORT_PROMPT, max(1, train.max_tokens / 4), train.group_size, train.groups)
+    prompt = max(SHORT_PROMPT, min(context - train.max_tokens, 4 * train.max_tokens + 128))
+    return least, Work(prompt, train.max_tokens, train.group_size, train.groups)
+
+
 def step_range(
-    config: ProjectConfig, shape: dict[str, int], precision: str, step_times_s: list[float]
+    train: TrainConfig,
+    shape: ModelShape,
+    precision: str,
+    expected: tuple[Work, Work],
+    step_times_s: list[float],
 ) -> tuple[float, float]:
     """Seconds per step: of the last ten measured ones, else from the work and the cores."""
     if recent := sorted(step_times_s[-10:]):
         return recent[0], recent[-1]
-    train = config.train
-    attempts = train.groups * train.group_size
-    sampled = attempts * train.max_tokens
-    read = attempts * min(config.model.max_context, 4 * train.max_tokens + 128)
-    rate = FLOPS_PER_CORE[precision] * (os.cpu_count() or 1)
-    # sampling runs far below the matrix rate; a LoRA step costs about 3 forwards (4 N + 2 N)
-    forwards = 3 + len(train.algorithm.extra_passes)
-    seconds = 2 * shape["parameters"] * (8 * sampled + forwards * read) / rate
-    return 0.25 * seconds + 1, seconds + 2
+    cores = os.cpu_count() or 1
+    machine = Machine(FLOPS_PER_CORE[precision] * cores, BYTES_PER_CORE * cores)
+    passes = len(train.algorithm.extra_passes)
+    low, high = (
+        sample_seconds(shape, machine, work)
+        + update_seconds(shape, machine, work, train.batch_tokens)
+        + passes * forward_flops(shape, work.unique_tokens, work.sampled_tokens, 0) / machine.peak
+        for work in expected
+    )
+    return low, high
+
+
+def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
+    """As `flops` counts it, from the files of the model."""
+    counts = model_shape(model)
+    return ModelShape(
+        body=counts["linear"],
+        adapter=adapter_parameters(config, model),
+        hidden=counts["hidden"],
+        vocabulary=counts["vocabulary"],
+        query_heads=counts["query_heads"],
+        key_heads=counts["key_heads"],
+        head_size=counts["head_size"],
+        windows=(None,) * counts["layers"],
+        width_bytes=2 if precision == "bfloat16" else 4,
+        intermediate=counts["intermediate"],
+    )
 
 
 def adapter_parameters(config: ProjectConfig, model: Path) -> int:
@@ -92,8 +134,8 @@ def adapter_parameters(config: ProjectConfig, model: Path) -> int:
 def model_shape(model: Path) -> dict[str, int]:
     """Counts from the headers of the safetensors files.
 
-    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over them, `kv`
-    numbers per cached token, `layers`, `hidden`, `vocabulary`.
+    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over them, and what
+    its config says of layers, heads and widths.
     """
     config = json.loads((model / "config.json").read_text())
     config = {**config, **config.get("text_config", {})}
@@ -111,21 +153,14 @@ def model_shape(model: Path) -> dict[str, int]:
         "parameters": total,
         "linear": linear,
         "lora_sides": sides,
-        "kv": 2 * config["num_hidden_layers"] * config.get("num_key_value_heads", heads) * head,
+        "query_heads": heads,
+        "key_heads": config.get("num_key_value_heads") or heads,
+        "head_size": head,
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],
         "intermediate": config.get("intermediate_size", 4 * config["hidden_size"]),
         "vocabulary": config["vocab_size"],
     }
-
-
-def _activations(config: ProjectConfig, shape: dict[str, int], width: int) -> int:
-    """Kept for the backward pass: about 24 hidden and 4 intermediate vectors a token and layer."""
-    rows = config.train.groups * config.train.group_size
-    tokens = min(config.train.batch_tokens, rows * config.model.max_context)
-    per_layer = 24 * shape["hidden"] + 4 * shape["intermediate"]
-    logits = 512 * shape["vocabulary"] * 4 * 3
-    return tokens * shape["layers"] * per_layer * width + logits
 
 
 def _header(file: Path) -> dict[str, Any]:

@@ -229,6 +229,7 @@ class Forecast(Record):
     """What a run will need, said before it starts."""
 
     weights_bytes: int
+    """The model, and the program that runs it."""
     sampler_bytes: int
     """Key-value cache of the attempts that are sampled at once."""
     adapter_bytes: int

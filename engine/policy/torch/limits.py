@@ -87,4 +87,5 @@ def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
         head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
         windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
         width_bytes=dtype.itemsize,
+        intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
     )

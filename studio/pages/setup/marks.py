@@ -27,7 +27,7 @@ class Share:
 
 def shares_of(forecast: Forecast) -> list[Share]:
     return [
-        Share("weights", forecast.weights_bytes, "plot-3"),
+        Share("model", forecast.weights_bytes, "plot-3"),
         Share("sampler and cache", forecast.sampler_bytes, "plot-1"),
         Share("adapter and optimizer", forecast.adapter_bytes, "plot-4"),
         Share("activations", forecast.activations_bytes, "plot-2"),
