@@ -61,20 +61,22 @@ def test_a_step_executes_what_the_formula_says(folder: Path) -> None:
     """One sequence, no padding. Without the flash kernel attention is two plain products forward
     and four backward, over the whole square."""
     model = load(folder)
-    assert model.limits.peak > 0  # measured now, not while torch counts
+    assert model.limits.peak > 0
+    assert model.shares_prefixes
     said = [7, 8, 9, 10, 11]
     tokens = len(PROMPT) + len(said) - 1
     with counter() as counted, sdpa_kernel(SDPBackend.MATH):
         forward_backward(model, batch([said]), 999, lambda done, total: None)
     expected = train_flops(model.shape, tokens, len(said), tokens * tokens)
     expected -= unneeded(model, tokens)
-    rotary = pytest.approx(expected, rel=1e-4)  # its small product is in no formula
-    assert counted.get_total_flops() == rotary
+    nearly = pytest.approx(expected, rel=2e-4)  # neither rotary nor mean logits are in a formula
+    assert counted.get_total_flops() == nearly
 
 
 def test_a_decode_pass_executes_what_the_formula_says(tiny_model: Path) -> None:
     model = load(tiny_model)
     assert model.limits.peak > 0
+    assert model.shares_prefixes
     sampler = Sampler(model, [], lambda number, token, finish: None)
     sampler.add(0, SampleRequest(tokens=PROMPT, max_tokens=5, seed=0))
     sampler.step()
