@@ -5,28 +5,45 @@ makes, names, saves and loads them, we only run them: y = x Wᵀ + b + s (x Aᵀ
 with the backward in closed form, so that a layer keeps its input and the r-wide product, no more.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from peft.tuners import lora
 from torch import Tensor
-from torch.nn.functional import linear
+
+from engine.policy.torch.linear import times
+
+
+class Instead(Protocol):
+    """Computes what a layer would, while it is on."""
+
+    on: bool
+
+    def __call__(self, layer: "LoraLinear", x: Tensor) -> Tensor: ...
 
 
 class LoraLinear(lora.Linear):
     """One adapter, no dropout, not merged. Input [..., in] → [..., out]."""
 
+    bundle: "Instead | None" = None
     _cast: tuple[tuple[int, int], Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.bundle is not None and self.bundle.on:
+            return self.bundle(self, x)
         if self.disable_adapters:
             return self.base_layer(x)  # type: ignore[no-any-return]
         base = self.get_base_layer()
-        down, up = self.lora_A["default"].weight, self.lora_B["default"].weight
-        return Adapted.apply(x, base.weight, base.bias, down, up, *self._casts(x.dtype, down, up))  # type: ignore[no-any-return]
+        return Adapted.apply(x, base.weight, base.bias, *self.factors, *self.casts(x.dtype))  # type: ignore[no-any-return]
 
-    def _casts(self, dtype: torch.dtype, down: Tensor, up: Tensor) -> tuple[Tensor, Tensor, float]:
-        """A and s·B in `dtype`, renewed when the optimizer has changed them."""
+    @property
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """A [r, I] and B [O, r], as they are trained."""
+        return self.lora_A["default"].weight, self.lora_B["default"].weight
+
+    def casts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
+        """A and s·B in `dtype`, renewed when they have changed, and s."""
+        down, up = self.factors
         versions = (down._version, up._version)
         scale = self.scaling["default"]
         if self._cast is None or self._cast[0] != versions:
@@ -54,8 +71,8 @@ class Adapted(torch.autograd.Function):
         scale: float,
     ) -> Tensor:
         x_SI = x.reshape(-1, x.shape[-1])
-        low_Sr = x_SI @ down.T
-        y_SO = linear(x_SI, weight, bias).addmm_(low_Sr, up.T)
+        low_Sr = times(x_SI, down)
+        y_SO = times(x_SI, weight, bias).addmm_(low_Sr, up.T)
         ctx.save_for_backward(x_SI, weight, down, up, low_Sr)
         ctx.scale = scale
         return y_SO.view(*x.shape[:-1], -1)
@@ -68,7 +85,7 @@ class Adapted(torch.autograd.Function):
         slope_Sr = slope_SO @ up
         slope_x = None
         if ctx.needs_input_grad[0]:
-            slope_x = (slope_SO @ weight).addmm_(slope_Sr, down).view(*slope.shape[:-1], -1)
+            slope_x = times(slope_SO, weight.T).addmm_(slope_Sr, down).view(*slope.shape[:-1], -1)
         slope_a = (slope_Sr.T @ x_SI).float()
         slope_b = (slope_SO.T @ low_Sr).float() * ctx.scale
         return slope_x, None, None, slope_a, slope_b, None, None, None

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.policy.torch.linear import times
+
 ROWS = 1024
 BLOCK = 2048
 
@@ -105,7 +107,7 @@ def score(
     for start in range(0, len(weight_VH), BLOCK):
         weight = weight_VH[start : start + BLOCK]
         logits, x, e = room.of(len(weight))
-        x.copy_(torch.mm(hidden_MH, weight.T, out=logits))
+        x.copy_(times(hidden_MH, weight))
         if temperature != 1.0:
             x /= temperature
         inside = (targets_M >= start) & (targets_M < start + len(weight))
@@ -116,11 +118,11 @@ def score(
         torch.exp(x.sub_(new), out=e)
         if bent is not None:
             assert pull is not None
-            bent = (bent + shift * pull) * kept + ((e * x).to(weight.dtype) @ weight).float()
-        moment = (moment + shift * total) * kept + torch.bmm(e[:, None], x[..., None])[:, 0]
+            bent = (bent + shift * pull) * kept + times((e * x).to(weight.dtype), weight.T).float()
+        moment = (moment + shift * total) * kept + torch.linalg.vecdot(e, x)[:, None]
         total = total * kept + e.sum(-1, keepdim=True)
         if pull is not None:
-            pull.mul_(kept).add_(logits.copy_(e) @ weight)
+            pull.mul_(kept).add_(times(logits.copy_(e), weight.T))
         top = new
     log_total = total.log()
     entropy = log_total - moment / total

@@ -14,6 +14,7 @@ from peft import PeftModel
 
 from engine.flops import ModelShape
 from engine.policy.torch.adapter import LoraLinear
+from engine.policy.torch.linear import times
 
 CPU = torch.device("cpu")
 ROWS = 512
@@ -44,7 +45,7 @@ def measure_peak(dtype: torch.dtype, device: torch.device = CPU, rows: int = 0) 
     rows = rows or (side if device.type == "cuda" else ROWS)
     left = torch.ones(rows, side, dtype=dtype, device=device)
     right = torch.ones(side, side, dtype=dtype, device=device)
-    return 2 * rows * side * side / _best_seconds(lambda: left @ right, device)
+    return 2 * rows * side * side / _best_seconds(lambda: times(left, right), device)
 
 
 @torch.inference_mode()

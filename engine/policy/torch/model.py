@@ -3,6 +3,7 @@
 from functools import cached_property
 from pathlib import Path
 
+import psutil
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils import set_peft_model_state_dict
@@ -16,9 +17,11 @@ from engine.policy.base import PolicySpec
 from engine.policy.torch import attention
 from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.attention import Plan
+from engine.policy.torch.bundle import ROWS, Bundles
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.limits import Limits, limits, shape_of
+from engine.policy.torch.linear import Packed, pack, times_packed
 from engine.policy.torch.tree import TreePlan, grow, shares_prefixes
 from engine.policy.torch.value import ValueHead
 from engine.protocol.config import ModelConfig
@@ -30,6 +33,12 @@ PROBE_TOKENS = 48
 
 def pick_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
 
 
 def pick_dtype(wanted: str, device: torch.device) -> torch.dtype:
@@ -87,6 +96,20 @@ class LoraModel:
         """Of this machine in this precision; the first to ask waits half a second."""
         return limits(self.device, self.dtype)
 
+    @cached_property
+    def _bundles(self) -> Bundles:
+        probe = TreePlan(grow([list(range(PROBE_TOKENS))]), self.device)
+        return Bundles(self.trained, lambda: self.hidden(probe), free_bytes(self.device))
+
+    @cached_property
+    def _packed_head(self) -> Packed | Tensor:
+        return pack(self.trained.get_base_model().get_output_embeddings().weight, ROWS)
+
+    def sampled_hidden(self, plan: Plan) -> Tensor:
+        """The same as `hidden` in the sampler's way: fewer and packed products, no gradients."""
+        with self._bundles.used():
+            return self.hidden(plan)
+
     def hidden(self, plan: Plan) -> Tensor:
         """Final hidden states [S, H] of a plan's tokens, with the adapter."""
         decoder = self.trained.get_base_model().get_decoder()
@@ -95,8 +118,8 @@ class LoraModel:
         ).last_hidden_state[0]
 
     def logits(self, hidden_BH: Tensor) -> Tensor:
-        """[B, vocabulary]."""
-        return self.trained.get_base_model().get_output_embeddings()(hidden_BH)
+        """[B, vocabulary], in the sampler's way."""
+        return times_packed(hidden_BH, self._packed_head)
 
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
@@ -122,7 +145,7 @@ class LoraModel:
         hidden = []
         for piece in (probe[:half], probe[half:-2], probe[-2:-1]):
             plan = ExtensionPlan(cache, [Extension(slot, piece)], self.device)
-            hidden.append(self.hidden(plan))
+            hidden.append(self.sampled_hidden(plan))
             slot.tokens += piece
         targets_T = torch.tensor(probe[half + 1 :], device=self.device)
         sampled_TH = torch.cat(hidden)[half:]

@@ -110,7 +110,7 @@ class Sampler:
         """The running rows, the logits [B, V] of their next tokens, and the pass that made them."""
         extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
         plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
-        logits_BV = self._model.logits(self._model.hidden(plan)[plan.lasts_B])
+        logits_BV = self._model.logits(self._model.sampled_hidden(plan)[plan.lasts_B])
         places = {id(extension): place for place, extension in enumerate(plan.order)}
         rows = sorted(self._running, key=lambda row: places[id(extensions[id(row)])])
         return rows, logits_BV, plan

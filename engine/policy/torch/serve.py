@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from engine.policy.base import (
@@ -26,7 +25,7 @@ from engine.policy.base import (
     TrainBatch,
 )
 from engine.policy.torch.alone import AloneSampler
-from engine.policy.torch.model import LoraModel
+from engine.policy.torch.model import LoraModel, free_bytes
 from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.sampler import Sampler
 from engine.policy.torch.trainer import Progress, forward_backward, score
@@ -99,7 +98,7 @@ class PolicyServer:
         self._spec = spec
         self._model = model = LoraModel(spec)
         self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
-        budget = int(CACHE_SHARE * _free_bytes(model.device) / model.shape.cached_token_bytes)
+        budget = int(CACHE_SHARE * free_bytes(model.device) / model.shape.cached_token_bytes)
         kind = Sampler if model.shares_prefixes else AloneSampler
         self._sampler = kind(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
         peak, bandwidth = model.limits
@@ -207,12 +206,6 @@ def _out_of_memory(op: str, error: BaseException) -> Problem:
         hint="Halve train.batch_tokens, then model.max_context or train.groups, and resume.",
         detail=str(error)[:2000],
     )
-
-
-def _free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return psutil.virtual_memory().available
 
 
 def _device_words(device: torch.device) -> str:

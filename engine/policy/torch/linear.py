@@ -1,0 +1,47 @@
+"""Products with frozen weights, by the quickest library there is; no gradients here.
+
+On processors that MKL does not count as its own, oneDNN multiplies float32 about twice as fast;
+with weights laid out beforehand it also halves the reading of a decode step.
+
+S rows, I inputs, O outputs of a layer.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+_onednn = torch.ops.mkldnn._linear_pointwise
+
+
+class Packed(NamedTuple):
+    """A weight [O, I] in oneDNN's own layout."""
+
+    weight: Tensor
+    outputs: int
+
+
+def has_onednn(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and torch.backends.mkldnn.is_available()
+
+
+def times(x_SI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b: [S, O]."""
+    if x_SI.dtype == torch.float32 and has_onednn(x_SI):
+        return _onednn(x_SI, weight_OI, bias_O, "none", [], "")  # type: ignore[no-any-return]
+    return linear(x_SI, weight_OI, bias_O)
+
+
+def pack(weight_OI: Tensor, rows: int) -> Packed | Tensor:
+    """A copy laid out for products of about `rows` rows; the weight itself where there is none."""
+    if weight_OI.dtype in (torch.float32, torch.bfloat16) and has_onednn(weight_OI):
+        return Packed(torch.ops.mkldnn._reorder_linear_weight(weight_OI, rows), len(weight_OI))
+    return weight_OI
+
+
+def times_packed(x_SI: Tensor, weight: Packed | Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b: [S, O]."""
+    if isinstance(weight, Packed):
+        return _onednn(x_SI, weight.weight, bias_O, "none", [], "")  # type: ignore[no-any-return]
+    return times(x_SI, weight, bias_O)
