@@ -55,15 +55,21 @@ class Factors(NamedTuple):
 
 
 FACTORS = {
-    2: Factors(1.41, 0.86, 5.2, 9.7, 0.025, 4.4, 0.0, 9.4, 0.47, 0.00185),
-    4: Factors(1.28, 1.28, 1.6, 3.56, 0.020, 1.36, 2.04, 5.05, 1.39, 0.00105),
+    2: Factors(1.65, 0.52, 4.4, 10.9, 0.023, 4.5, 0.46, 7.0, 0.43, 0.00121),
+    4: Factors(1.33, 0.89, 3.7, 3.6, 0.021, 1.9, 1.5, 5.5, 1.33, 0.00062),
 }
 """By the bytes of a weight."""
 KEPT = {2: (16, 3), 4: (17, 3)}
 """Hidden and intermediate vectors that a token keeps for the backward pass, in each layer."""
 MOST_ROWS = 64
-PROGRAM_BYTES = 700_000_000
+MOST_PREFILLED = 2048
+"""Prompt tokens of one forward pass."""
+PROGRAM_BYTES = 900_000_000
 """Python, torch, and the room that kernels work in."""
+COPY_SHARE = 0.25
+"""Of the free memory, what the sampler's copies of the weights may take."""
+HOLES = 0.7
+"""Memory that sampling leaves torn, over the activations of the prompts it computed."""
 
 
 def update_seconds(shape: ModelShape, machine: Machine, work: Work, batch_tokens: int) -> float:
@@ -101,6 +107,21 @@ def activation_bytes(shape: ModelShape, work: Work, batch_tokens: int) -> int:
     """Kept for the backward pass of the largest micro-batch."""
     tokens = min(batch_tokens, work.unique_tokens)
     return int(tokens * shape.layers * _kept_numbers(shape) * shape.width_bytes)
+
+
+def copy_bytes(shape: ModelShape, free_bytes: int) -> int:
+    """The sampler's packed copies; 0 where they would take too much and it does without."""
+    size = (shape.body + shape.adapter + shape.head) * shape.width_bytes
+    return size if size <= COPY_SHARE * free_bytes else 0
+
+
+def sampler_bytes(shape: ModelShape, work: Work, context: float, free_bytes: int) -> int:
+    """Copies, keys and values of sequences that grow to `context`, and what prefilling leaves."""
+    rows = min(MOST_ROWS, work.attempts)
+    prefilled = min(MOST_PREFILLED, work.groups * work.prompt)
+    torn = HOLES * prefilled * shape.layers * _kept_numbers(shape) * shape.width_bytes
+    cached = rows * context * shape.cached_token_bytes
+    return int(copy_bytes(shape, free_bytes) + cached + torn)
 
 
 def _kept_numbers(shape: ModelShape) -> float:

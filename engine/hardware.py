@@ -12,19 +12,19 @@ import psutil
 
 from engine.flops import ModelShape, forward_flops
 from engine.forecast import (
-    MOST_ROWS,
     PROGRAM_BYTES,
     Machine,
     Work,
     activation_bytes,
     sample_seconds,
+    sampler_bytes,
     update_seconds,
 )
 from engine.protocol.config import ProjectConfig, TrainConfig
 from engine.protocol.records import Forecast
 
 RESERVE_BYTES = 1_000_000_000
-FLOPS_PER_CORE = {"float32": 95e9, "bfloat16": 410e9}
+FLOPS_PER_CORE = {"float32": 210e9, "bfloat16": 420e9}
 """Matrix work of one server core with AVX-512 in a second; a run's log says what this one does."""
 BYTES_PER_CORE = 25e9
 SHORT_PROMPT = 48
@@ -61,16 +61,16 @@ def forecast(config: ProjectConfig, model: Path, step_times_s: list[float]) -> F
     shape = shape_of(config, model, precision)
     train = config.train
     least, most = expected_work(config)
-    rows = min(MOST_ROWS, least.attempts)
+    memory = psutil.virtual_memory()
     context = min(config.model.max_context, most.prompt + most.completion)
     low, high = step_range(train, shape, precision, (least, most), step_times_s)
     parameters = model_shape(model)["parameters"]
     return Forecast(
         weights_bytes=parameters * shape.width_bytes + PROGRAM_BYTES,
-        sampler_bytes=int(rows * context * shape.cached_token_bytes),
+        sampler_bytes=sampler_bytes(shape, most, context, memory.available),
         adapter_bytes=16 * shape.adapter,
         activations_bytes=activation_bytes(shape, most, train.batch_tokens),
-        available_bytes=psutil.virtual_memory().total,
+        available_bytes=memory.total,
         step_low_s=low,
         step_high_s=high,
         steps=train.steps,

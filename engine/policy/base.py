@@ -60,6 +60,11 @@ class SampleRequest(Value):
     seed: int
     top_logprobs: int = 0
 
+    @property
+    def room(self) -> int:
+        """Tokens of prompt and completion at most."""
+        return len(self.tokens) + self.max_tokens
+
 
 class SampledToken(NamedTuple):
     token: int

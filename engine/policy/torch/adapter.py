@@ -82,10 +82,10 @@ class Adapted(torch.autograd.Function):
         x_SI, weight, down, up, low_Sr = ctx.saved_tensors
         slope = gradients[0]
         slope_SO = slope.reshape(-1, slope.shape[-1])
-        slope_Sr = slope_SO @ up
+        slope_Sr = times(slope_SO, up.T)
         slope_x = None
         if ctx.needs_input_grad[0]:
             slope_x = times(slope_SO, weight.T).addmm_(slope_Sr, down).view(*slope.shape[:-1], -1)
-        slope_a = (slope_Sr.T @ x_SI).float()
-        slope_b = (slope_SO.T @ low_Sr).float() * ctx.scale
+        slope_a = times(slope_Sr.T, x_SI.T).float()
+        slope_b = times(low_Sr.T, slope_SO.T).T.float() * ctx.scale
         return slope_x, None, None, slope_a, slope_b, None, None, None

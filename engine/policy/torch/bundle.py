@@ -19,8 +19,6 @@ from engine.policy.torch.linear import Packed, pack, times_packed
 
 ROWS = 32
 """The copies are laid out for this many sequences."""
-SHARE = 0.25
-"""Of the free memory, what the copies may take; where they do not fit, layers run one by one."""
 
 
 class Bundle:
@@ -76,10 +74,8 @@ class Bundle:
 class Bundles:
     """All bundles of a model, found by watching one forward pass."""
 
-    def __init__(self, model: nn.Module, probe: Callable[[], object], free_bytes: int) -> None:
+    def __init__(self, model: nn.Module, probe: Callable[[], object]) -> None:
         self._bundles: list[Bundle] = []
-        if _copied_bytes(model) > SHARE * free_bytes:
-            return
         for layers in _with_equal_inputs(model, probe):
             bundle = Bundle(layers)
             self._bundles.append(bundle)
@@ -120,8 +116,3 @@ def _with_equal_inputs(model: nn.Module, probe: Callable[[], object]) -> list[li
             groups.append([layer])
         last = x
     return groups
-
-
-def _copied_bytes(model: nn.Module) -> int:
-    layers = [layer for layer in model.modules() if isinstance(layer, LoraLinear)]
-    return sum(layer.get_base_layer().weight.nbytes for layer in layers)

@@ -38,6 +38,7 @@ class KeyValueCache:
         self._budget_tokens = budget_tokens
         self._slots: list[Slot] = []
         self._room = 0
+        self._expected = 0
         self._clock = 0
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
@@ -46,6 +47,14 @@ class KeyValueCache:
         """The weights have changed: nothing that is there holds any more."""
         for slot in self._slots:
             slot.tokens = []
+
+    def expect(self, rooms: Sequence[int]) -> None:
+        """So many sequences will be acquired, each growing to its room: what is missing is then
+        allocated once."""
+        room = max(rooms, default=0)
+        affordable = max(1, self._budget_tokens // _rounded(max(room, self._room, 1)))
+        self._expected = min(len(rooms), self._most_slots, affordable)
+        self._make_room(room)
 
     def acquire(self, tokens: Sequence[int], room: int) -> tuple[Slot, int] | None:
         """A slot for a sequence that may grow to `room` tokens, and how many are there already.
@@ -81,7 +90,7 @@ class KeyValueCache:
         """The stores of a layer, made at its first use."""
         if number not in self._keys:
             heads, _, size = key_KSD.shape
-            shape = (len(self._slots), heads, self._room, size)
+            shape = (self._places, heads, self._room, size)
             self._keys[number] = key_KSD.new_zeros(shape)
             self._values[number] = key_KSD.new_zeros(shape)
         return self._keys[number], self._values[number]
@@ -109,11 +118,15 @@ class KeyValueCache:
         for stores in (self._keys, self._values):
             for number, old in stores.items():
                 slots, heads, room, size = old.shape
-                wanted = (max(slots, _power(len(self._slots))), heads, self._room, size)
+                wanted = (max(slots, self._places), heads, self._room, size)
                 if wanted != tuple(old.shape):
                     new = old.new_zeros(wanted)
                     new[:slots, :, :room] = old
                     stores[number] = new
+
+    @property
+    def _places(self) -> int:
+        return max(_power(len(self._slots)), self._expected)
 
     def _tick(self) -> int:
         self._clock += 1

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
 from engine.flops import ModelShape
+from engine.forecast import copy_bytes
 from engine.policy.base import PolicySpec
 from engine.policy.torch import attention
 from engine.policy.torch.adapter import LoraLinear
@@ -97,17 +98,22 @@ class LoraModel:
         return limits(self.device, self.dtype)
 
     @cached_property
-    def _bundles(self) -> Bundles:
+    def _copies(self) -> tuple[Bundles, Packed | Tensor] | None:
+        """Of layers and head, laid out for sampling; None where memory is short."""
+        if not copy_bytes(self.shape, free_bytes(self.device)):
+            return None
         probe = TreePlan(grow([list(range(PROBE_TOKENS))]), self.device)
-        return Bundles(self.trained, lambda: self.hidden(probe), free_bytes(self.device))
+        return Bundles(self.trained, lambda: self.hidden(probe)), pack(self._head, ROWS)
 
-    @cached_property
-    def _packed_head(self) -> Packed | Tensor:
-        return pack(self.trained.get_base_model().get_output_embeddings().weight, ROWS)
+    @property
+    def _head(self) -> Tensor:
+        return self.trained.get_base_model().get_output_embeddings().weight
 
     def sampled_hidden(self, plan: Plan) -> Tensor:
         """The same as `hidden` in the sampler's way: fewer and packed products, no gradients."""
-        with self._bundles.used():
+        if self._copies is None:
+            return self.hidden(plan)
+        with self._copies[0].used():
             return self.hidden(plan)
 
     def hidden(self, plan: Plan) -> Tensor:
@@ -119,14 +125,13 @@ class LoraModel:
 
     def logits(self, hidden_BH: Tensor) -> Tensor:
         """[B, vocabulary], in the sampler's way."""
-        return times_packed(hidden_BH, self._packed_head)
+        return times_packed(hidden_BH, self._copies[1] if self._copies else self._head)
 
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Log-probs and entropies [M] of the targets; the latter's gradient where asked."""
-        head = self.trained.get_base_model().get_output_embeddings().weight
-        return SelectedLogProb.apply(hidden_MH, head, targets_M, temperature, entropy_slope)  # type: ignore[no-any-return]
+        return SelectedLogProb.apply(hidden_MH, self._head, targets_M, temperature, entropy_slope)  # type: ignore[no-any-return]
 
     @torch.inference_mode()
     def publish_gap(self) -> float:

@@ -124,13 +124,15 @@ class Sampler:
         joining: list[Row] = []
         later: list[Row] = []
         tokens = 0
+        rooms = [row.request.room for row in (*self._running, *self._waiting)]
+        self._cache.expect(rooms[:MAX_ROWS])
         for row in self._waiting:
             prompt = row.request.tokens
             full = len(self._running) + len(joining) >= MAX_ROWS or tokens >= PREFILL_TOKENS
             if full or any(_worth_waiting(prompt, other) for other in joining):
                 later.append(row)
                 continue
-            found = self._cache.acquire(prompt, len(prompt) + row.request.max_tokens)
+            found = self._cache.acquire(prompt, row.request.room)
             if found is None:
                 later.append(row)
                 continue

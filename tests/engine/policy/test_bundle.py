@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.policy.torch import bundle
+from engine import forecast
 from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.linear import Packed, pack, times, times_packed
 from engine.policy.torch.model import LoraModel
@@ -62,7 +62,7 @@ def test_a_changed_adapter_is_copied_again(tiny_model: Path) -> None:
 def test_without_room_for_copies_layers_run_one_by_one(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle, "SHARE", 0.0)
+    monkeypatch.setattr(forecast, "COPY_SHARE", 0.0)
     plain, other = both_ways(stirred(tiny_model))
     assert torch.equal(plain, other)
 
@@ -80,9 +80,7 @@ def test_packed_products_are_the_plain_ones(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x, weight, bias = torch.randn(7, 40), torch.randn(24, 40), torch.randn(24)
     wanted = x.to(dtype).double() @ weight.to(dtype).double().T + bias.to(dtype).double()
-    tolerance = (
-        {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.01, "atol": 0.05}
-    )
+    rtol, atol = (1e-5, 1e-5) if dtype == torch.float32 else (0.01, 0.05)
     with torch.inference_mode():
         packed = pack(weight.to(dtype), 32)
         assert isinstance(packed, Packed) == torch.backends.mkldnn.is_available()
