@@ -16,7 +16,7 @@ from engine.bench.atelier import Atelier
 from engine.bench.work import Shape, rewards
 from tests.tiny_model import make_tiny_model
 
-WARM_UP = 100
+WARM_UP = 500
 
 
 async def measure(steps: int, folder: Path) -> None:
@@ -30,6 +30,8 @@ async def measure(steps: int, folder: Path) -> None:
             asked = [[chance.randrange(3, 200) for _ in range(shape.prompt)] for _ in range(2)]
             await ours.live(asked, shape, rewards(shape, step))
             seen.append(process.memory_info().rss)
+            if step % (steps // 10) == 0:
+                print(f"step {step}: {seen[-1] / 2**20:.1f} MiB", flush=True)
     finally:
         await ours.close()
     after, last = max(seen[:WARM_UP]), max(seen[-WARM_UP:])
