@@ -2,7 +2,7 @@
 
 import time
 
-from engine.advantage import interval
+from engine.advantage.group import interval
 from engine.protocol.events import ValidationFinished
 from engine.protocol.records import Interval, Scenario, Trajectory
 from engine.rollout.attempt import Stage

@@ -14,12 +14,8 @@ import time
 from collections.abc import Iterator
 
 from engine import checkpoint, diagnosis
-from engine.advantage import has_signal, mean_and_std
-from engine.batch import trained_tokens
-from engine.choose import choose
-from engine.clock import Clock
+from engine.advantage.group import has_signal, mean_and_std
 from engine.evaluate import validate
-from engine.learn import learn
 from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios
@@ -37,12 +33,16 @@ from engine.protocol.events import (
     WarmupFinished,
 )
 from engine.protocol.records import Interval, Scenario, Trajectory
-from engine.refill import planned, refill
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
 from engine.seeds import derive
 from engine.sft import load_demonstrations
+from engine.step.batch import trained_tokens
+from engine.step.choose import choose
+from engine.step.clock import Clock
+from engine.step.learn import learn
+from engine.step.refill import planned, refill
 
 
 class StopRequested(Exception):

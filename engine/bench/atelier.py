@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from engine.advantage import advantages
+from engine.advantage.group import advantages
 from engine.bench.work import Attempt, Shape
 from engine.policy.base import PolicyInfo, PolicySpec, SampleRequest, TrainBatch, TrainItem
 from engine.policy.worker import TorchPolicy

@@ -3,7 +3,7 @@
 import argparse
 
 from engine.cli.terminal import say, say_json
-from engine.doctor import examine
+from engine.machine.doctor import examine
 
 MARKS = {"good": "ok  ", "warn": "look", "bad": "BAD "}
 

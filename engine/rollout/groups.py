@@ -2,7 +2,7 @@
 
 import asyncio
 
-from engine.advantage import advantages, has_signal, mean_and_std
+from engine.advantage.group import advantages, has_signal, mean_and_std
 from engine.protocol.records import GroupSummary, Phase, Scenario, Split, Trajectory
 from engine.rollout.attempt import Place, Stage, roll_out
 from engine.run import Run

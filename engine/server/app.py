@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from engine import __version__
-from engine.doctor import examine
-from engine.hardware import device_words, forecast
 from engine.launch.local import PROOF_PATH, proof
+from engine.machine.doctor import examine
+from engine.machine.hardware import device_words, forecast
 from engine.models import find_model, known_models
 from engine.project import (
     create_project,

@@ -15,9 +15,9 @@ from typing import Literal
 
 from engine import __version__, loop
 from engine.child import ChildDied, reap_orphans
-from engine.hardware import device_words, free_disk, step_disk_need
 from engine.identity import run_name, ulid
 from engine.launch.local import runtime_dir
+from engine.machine.hardware import device_words, free_disk, step_disk_need
 from engine.models import find_model
 from engine.policy.worker import TorchPolicy
 from engine.project import load_config, load_scenarios

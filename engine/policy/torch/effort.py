@@ -1,12 +1,12 @@
 """How well the machine was used: work that was needed and work that was done, against the time.
 
 `TrainEffort` belongs to one batch, `SampleEffort` to all sampling since it was last asked. Shares
-of what `engine.policy.torch.limits` measured: see `engine.flops` for goodput and hardware.
+of what `engine.policy.torch.limits` measured: see `engine.machine.flops` for goodput and hardware.
 """
 
 from collections.abc import Iterable, Sequence
 
-from engine.flops import (
+from engine.machine.flops import (
     ModelShape,
     decode_bytes,
     decode_flops,

@@ -1,4 +1,4 @@
-"""What the machine could do at best, measured; and what the model is, as `engine.flops` counts it.
+"""What the machine could do at best, measured; and what the model is, as `machine.flops` counts it.
 
 Measured once per process and precision, in well under half a second: the matrix rate and the rate
 at which memory is read. No step is faster than both allow.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from peft import PeftModel
 
-from engine.flops import ModelShape
+from engine.machine.flops import ModelShape
 from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.linear import times
 

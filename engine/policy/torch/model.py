@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
-from engine.flops import ModelShape
-from engine.forecast import copy_bytes
+from engine.machine.flops import ModelShape
+from engine.machine.forecast import copy_bytes
 from engine.policy.base import PolicySpec
 from engine.policy.torch import attention
 from engine.policy.torch.adapter import LoraLinear

@@ -1,11 +1,17 @@
-"""TRL's and ART's own losses on given tensors. Run by the Python of the benchmark environment.
+"""TRL's and ART's own losses and advantages on given tensors. Run by the Python of the benchmark
+environment.
 
-stdin: one JSON list of cases; stdout: one of answers, the loss and its gradient by log-prob.
+stdin: one JSON list of cases; stdout: one of answers, the loss and its gradient by log-prob, or the
+advantages.
 """
 
+import ast
 import importlib.metadata
+import inspect
 import json
+import math
 import sys
+import textwrap
 import types
 from collections import defaultdict
 from pathlib import Path
@@ -18,6 +24,9 @@ from torch import Tensor
 def main() -> None:
     answers = []
     for case in json.loads(sys.stdin.read()):
+        if "rewards" in case:
+            answers.append(trl_advantages(**case))
+            continue
         tensors = {name: torch.tensor(value) for name, value in case["tensors"].items()}
         tensors["logprobs"] = tensors["logprobs"].double().requires_grad_()
         loss = {"trl": trl_loss, "art": art_loss}[case["library"]](tensors, case["settings"])
@@ -26,6 +35,42 @@ def main() -> None:
         assert gradient is not None
         answers.append({"loss": loss.item(), "gradient": gradient.tolist()})
     print(json.dumps(answers))
+
+
+def trl_advantages(
+    trainer: str, scale_rewards: str, rewards: list[float | None], size: int
+) -> list[float]:
+    """The statements of `_generate_and_score_completions` from the rewards to the advantages."""
+    from trl import GRPOTrainer, RLOOTrainer
+    from trl.trainer.utils import nanstd
+
+    kind = {"grpo": GRPOTrainer, "rloo": RLOOTrainer}[trainer]
+    source = textwrap.dedent(inspect.getsource(kind._generate_and_score_completions))
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    words = [ast.unparse(statement) for statement in function.body]
+    first = next(i for i, w in enumerate(words) if w.startswith("unscorable_mask ="))
+    last = next(i for i, w in enumerate(words) if w.startswith("advantages = torch.nan_to_num"))
+    values = [math.nan if reward is None else reward for reward in rewards]
+    device = torch.device("cpu")
+    names: dict[str, Any] = {
+        "torch": torch,
+        "nanstd": nanstd,
+        "device": device,
+        "num_generations": size,
+        "rewards_per_func": torch.tensor(values, dtype=torch.double)[:, None],
+        "self": types.SimpleNamespace(
+            multi_objective_aggregation="sum_then_normalize",
+            scale_rewards=scale_rewards,
+            reward_weights=torch.ones(1, dtype=torch.double),
+            reward_clip_range=None,
+            beta=0.0,
+            normalize_advantages=False,
+        ),
+    }
+    exec("\n".join(words[first : last + 1]), names)  # noqa: S102: this is the reference itself
+    found: list[float] = names["advantages"].tolist()
+    return found
 
 
 def trl_loss(tensors: dict[str, Tensor], settings: dict[str, Any]) -> Tensor:

@@ -10,9 +10,19 @@ from typing import Any
 import pytest
 import torch
 
+from engine.advantage.group import advantages
 from engine.bench.rival import environment
 from engine.policy.torch.loss import Tokens, k3, policy_gradient
-from engine.protocol.algorithm import Algorithm, Cispo, Clipped, Gspo, NoCorrection
+from engine.protocol.algorithm import (
+    Algorithm,
+    Cispo,
+    Clipped,
+    GroupMean,
+    GroupStd,
+    Gspo,
+    LeaveOneOut,
+    NoCorrection,
+)
 
 TOLERANCE = 1e-6
 REFERENCE = Path(__file__).with_name("reference.py")
@@ -170,3 +180,59 @@ def test_numbers_that_are_none_weigh_nothing_and_leave_the_others_alone(odd, who
         if algorithm.kl or isinstance(algorithm.loss, Gspo) or algorithm.average == "sequences":
             continue
         assert apart(ours(tensors, algorithm, 50), ours(without, algorithm, 50)) == 0
+
+
+GROUPS = [
+    [0.0, 1.0, 1.0, 0.5],
+    [0.3, None, -2.0, 0.31],
+    [None, 0.7, None, None],
+    [None] * 4,
+    [0.25] * 4,
+    [0.0, 0.0, 0.0, 1e-3],
+    [3.0, -1.0, None, 3.0],
+]
+"""Differences, ties, unscored ones, one alone, nobody."""
+
+
+def spread(rewards: list[float | None], ddof: int) -> float:
+    known = [reward for reward in rewards if reward is not None]
+    mean = sum(known) / len(known)
+    return math.sqrt(sum((r - mean) ** 2 for r in known) / max(len(known) - ddof, 1))
+
+
+def test_advantages_are_those_of_trl(reference):
+    """TRL divides by the sample's deviation + 1e-4, we by the population's."""
+    trainers = [("grpo", "none"), ("grpo", "group"), ("rloo", "none")]
+    everyone = [reward for group in GROUPS for reward in group]
+    cases = [
+        {"trainer": t, "scale_rewards": s, "rewards": everyone, "size": 4} for t, s in trainers
+    ]
+    plain, scaled, left_out = reference(cases)
+    kind = GroupStd(floor=0.0)
+    for number, group in enumerate(GROUPS):
+        place = slice(4 * number, 4 * number + 4)
+        ours = {
+            "plain": (advantages(GroupMean(), group), plain[place]),
+            "scaled": (advantages(kind, group), scaled[place]),
+            "left out": (advantages(LeaveOneOut(), group), left_out[place]),
+        }
+        for name, (own, theirs) in ours.items():
+            factor = 1.0
+            if name == "scaled" and any(own_i for own_i in own):
+                factor = (spread(group, 0) + kind.epsilon) / (spread(group, 1) + 1e-4)
+            assert [(a or 0.0) * factor for a in own] == pytest.approx(theirs, abs=TOLERANCE), name
+
+
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("whose", ["logprobs", "old"])
+@pytest.mark.parametrize("name", ["grpo", "gspo"])
+def test_a_number_that_is_none_stays_in_its_sequence(odd, whose, name):
+    """Where a sequence is a unit, the others' gradients are what they were."""
+    tensors = rows(0)
+    tensors[whose][4][tensors["mask"][4].index(1)] = odd
+    plain, broken = rows(0), ours(tensors, TRL[name][1], 6)
+    assert math.isfinite(broken["loss"])
+    whole = ours(plain, TRL[name][1], 6)
+    for row in (0, 1, 2, 3, 5):
+        assert broken["gradient"][row] == pytest.approx(whole["gradient"][row], abs=1e-12)
+    assert all(math.isfinite(slope) for slope in broken["gradient"][4])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import forecast
+from engine.machine import forecast
 from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.linear import Packed, pack, times, times_packed
 from engine.policy.torch.model import LoraModel

@@ -7,7 +7,13 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from engine.flops import decode_bytes, decode_flops, forward_flops, least_seconds, train_flops
+from engine.machine.flops import (
+    decode_bytes,
+    decode_flops,
+    forward_flops,
+    least_seconds,
+    train_flops,
+)
 from engine.policy.base import SampleRequest, TrainBatch, TrainItem
 from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.effort import SampleEffort, TrainEffort

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from engine.advantage import advantages
-from engine.batch import deal, rows, scores_wanted, train_items
+from engine.advantage.group import advantages
 from engine.policy.base import PolicySpec, SampledToken, SampleRequest, ScoreBatch
 from engine.policy.torch.model import LoraModel
 from engine.policy.torch.optimizer import Optimizer
@@ -16,6 +15,7 @@ from engine.protocol.algorithm import Algorithm, PlainReward
 from engine.protocol.config import ModelConfig, TrainConfig
 from engine.protocol.presets import PRESETS, PresetName
 from engine.protocol.records import Branch, Trajectory
+from engine.step.batch import deal, rows, scores_wanted, train_items
 from tests.tiny_model import make_tiny_model
 
 GROUPS, SIZE, LENGTH, STEPS = 4, 8, 8, 6

@@ -11,8 +11,8 @@ from pathlib import Path
 import apsw
 import psutil
 
-from engine.hardware import device_words, has_native_bfloat16
 from engine.launch.local import default_workspace, runtime_dir
+from engine.machine.hardware import device_words, has_native_bfloat16
 from engine.models import STARTERS, cache_dir, problem_of
 from engine.protocol.problems import LaunchError
 from engine.protocol.records import Check

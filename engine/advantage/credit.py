@@ -8,7 +8,7 @@ from token to token is carried over it. `batch.py` wires it.
 import math
 from collections.abc import Hashable, Iterable, Sequence
 
-from engine.advantage import TIE, advantages
+from engine.advantage.group import TIE, advantages
 from engine.protocol.algorithm import Advantage
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from engine.batch import anchors, deal, normaliser, rows, scores_wanted, train_items
 from engine.policy.base import Scores, TrainItem
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import TrainConfig
 from engine.protocol.records import Branch, Trajectory
+from engine.step.batch import anchors, deal, normaliser, rows, scores_wanted, train_items
 
 Spans = list[tuple[int, int]]
 

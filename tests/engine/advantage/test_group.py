@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.advantage import advantages, differ, interval, mean_and_std
+from engine.advantage.group import advantages, differ, interval, mean_and_std
 from engine.protocol.algorithm import GroupMean, GroupStd, LeaveOneOut
 
 KINDS = [GroupMean(), GroupStd(), LeaveOneOut()]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import credit
+from engine.advantage import credit
 from engine.protocol.algorithm import GroupMean, GroupStd, PlainReward
 
 numbers = st.floats(-3, 3)
@@ -103,7 +103,7 @@ def test_mean_size_by_hand() -> None:
 
 
 def test_a_plain_reward_has_no_baseline() -> None:
-    from engine.advantage import advantages, has_signal
+    from engine.advantage.group import advantages, has_signal
 
     assert advantages(PlainReward(), [0.5, None, 0.5]) == [0.5, None, 0.5]
     assert has_signal(PlainReward(), [0.5, 0.5])

@@ -5,8 +5,8 @@
 
 import pytest
 
-from engine.flops import ModelShape
-from engine.forecast import (
+from engine.machine.flops import ModelShape
+from engine.machine.forecast import (
     PROGRAM_BYTES,
     Machine,
     Work,

@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from engine.flops import ModelShape, forward_flops
-from engine.forecast import (
+from engine.machine.flops import ModelShape, forward_flops
+from engine.machine.forecast import (
     PROGRAM_BYTES,
     Machine,
     Work,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from engine import credit
+from engine.advantage import credit
 from engine.policy.base import ScoreBatch, Scores, TrainBatch, TrainItem
 from engine.protocol.algorithm import Algorithm, AnchorCredit, ValueCredit
 from engine.protocol.config import TrainConfig

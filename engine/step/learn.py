@@ -4,12 +4,12 @@ Looks at the policy before it learns (`score`) only where the algorithm needs th
 as advantage or reward, a value head, or several updates compared with where they began.
 """
 
-from engine.batch import deal, distance, rows, scores_wanted, train_items, trained_tokens
-from engine.clock import Clock
 from engine.policy.base import Policy, ScoreBatch, TrainBatch
 from engine.protocol.records import Trajectory
-from engine.refill import informative
 from engine.run import Run
+from engine.step.batch import deal, distance, rows, scores_wanted, train_items, trained_tokens
+from engine.step.clock import Clock
+from engine.step.refill import informative
 
 
 async def learn(

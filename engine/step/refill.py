@@ -4,14 +4,14 @@ Comes in: a step's groups, whole. Goes out: more of them. It decides by stored r
 choices alone, so a step that is trained again on what is stored takes the same groups.
 """
 
-from engine.advantage import has_signal
-from engine.choose import further
+from engine.advantage.group import has_signal
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.events import PlannedGroup, StepExtended
 from engine.protocol.records import Scenario, Trajectory
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
+from engine.step.choose import further
 
 Groups = list[list[Trajectory]]
 

@@ -1,7 +1,7 @@
 """The scenarios of a step follow from seed and step."""
 
-from engine.choose import choose, further
 from engine.protocol.records import Scenario
+from engine.step.choose import choose, further
 
 SCENARIOS = [Scenario(id=f"s{n}", title="", data={}) for n in range(6)]
 

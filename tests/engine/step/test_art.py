@@ -7,12 +7,12 @@ import random
 import pytest
 import torch
 
-from engine.advantage import advantages
-from engine.batch import deal, rows, train_items
+from engine.advantage.group import advantages
 from engine.policy.torch.loss import Tokens, policy_gradient
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import TrainConfig
 from engine.protocol.records import Branch, Trajectory
+from engine.step.batch import deal, rows, train_items
 
 ART = Algorithm(preset="art")
 REWARDS = ([1.0, 0.0, 0.25, 0.0], [0.5, 0.5, 0.5], [0.9, 0.1, 0.5])

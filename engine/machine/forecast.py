@@ -1,13 +1,13 @@
 """Seconds and bytes of a step before there is one: work by the formulas of `flops`, over what the
 machine does at best, times what is reached of it. Pure.
 
-The factors were fitted to measured steps of the starter model (tests/engine/test_forecast.py has
-them): the formulas carry the shape of the work, the factors the quality of the kernels.
+The factors were fitted to measured steps of the starter model (they are in its test): the formulas
+carry the shape of the work, the factors the quality of the kernels.
 """
 
 from typing import NamedTuple
 
-from engine.flops import ModelShape, decode_bytes, decode_flops, forward_flops, train_flops
+from engine.machine.flops import ModelShape, decode_bytes, decode_flops, forward_flops, train_flops
 
 
 class Work(NamedTuple):

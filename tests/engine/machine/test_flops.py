@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.flops import (
+from engine.machine.flops import (
     ModelShape,
     decode_bytes,
     decode_flops,

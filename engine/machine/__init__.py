@@ -1,0 +1,1 @@
+"""What the machine can do, what a step costs, and whether the two fit."""
