@@ -79,6 +79,11 @@ class EngineClient:
         """Ask the engine to stop its runs after what is acknowledged, and exit."""
         await self._send("POST", "/engine/shutdown")
 
+    async def lend_keys(self, keys: dict[str, str]) -> None:
+        """API keys of judges by provider; the engine keeps them in memory only."""
+        body = json.dumps({"keys": keys}).encode()
+        await self._send("POST", "/keys", content=body)
+
     async def doctor(self) -> list[Check]:
         return await self._list("/doctor", Check)
 

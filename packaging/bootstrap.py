@@ -50,8 +50,9 @@ WINDOW_LIBRARIES = [
 TEST_LIBRARIES = ["xvfb", "xauth", "xdotool"]
 
 
-BESIDE = {"bench": "engine-cpu"}
-"""Environments in the user's cache that lie on top of .venv, and the set that they need there."""
+BESIDE: dict[str, str | None] = {"bench": "engine-cpu", "judge": None}
+"""Environments in the user's cache: the set of .venv that one lies on top of, or None where it
+shares nothing with it."""
 
 
 class Failed(Exception):
@@ -138,15 +139,16 @@ def command_test(arguments: argparse.Namespace) -> int:
 
 def command_environment(arguments: argparse.Namespace) -> int:
     ensure_environment()
-    ensure_packages([BESIDE[arguments.name]])
-    say(str(ensure_beside(arguments.name)))
+    if below := BESIDE[arguments.name]:
+        ensure_packages([below])
+    say(str(ensure_beside(arguments.name, below)))
     return 0
 
 
-def ensure_beside(name: str) -> Path:
+def ensure_beside(name: str, below: str | None) -> Path:
     """The Python of an environment keyed by its lock and by the one below, which it reads."""
     packages = next(VENV.glob("lib/python*/site-packages"), VENV / "Lib" / "site-packages")
-    locks = [LOCKS / f"{part}.txt" for part in (name, BESIDE[name], "torch")]
+    locks = [LOCKS / f"{part}.txt" for part in (name, *([below, "torch"] if below else []))]
     key = hashlib.sha256("".join([str(packages), *map(sha256, locks)]).encode()).hexdigest()[:12]
     code = "import platformdirs; print(platformdirs.user_cache_dir('atelier'))"
     cache = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True, check=True)
@@ -156,8 +158,9 @@ def ensure_beside(name: str) -> Path:
         return python
     shutil.rmtree(home, ignore_errors=True)
     subprocess.run([str(PYTHON), "-m", "venv", "--without-pip", str(home)], check=True)
-    own = home / packages.relative_to(VENV)
-    (own / "below.pth").write_text(f"{packages}\n")
+    if below:
+        own = home / packages.relative_to(VENV)
+        (own / "below.pth").write_text(f"{packages}\n")
     install(name, LOCKS / f"{name}.txt", into=python)
     (home / "ready").touch()
     return python

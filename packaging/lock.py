@@ -3,10 +3,11 @@
 
 usage: python3 packaging/lock.py [--torch-wheel FILE ...]
 
-All sets come from one resolution, so they fit into one environment. The NVIDIA libraries that a
-CUDA build of torch wants are left out: bootstrap.py brings them where such a build arrives. torch
-has a lock of its own: in hash mode pip passes over a wheel from a local folder, so bootstrap.py
-checks its hash itself. With --torch-wheel such a wheel is accepted besides the index's.
+All sets but those of ALONE come from one resolution, so they fit into one environment. The NVIDIA
+libraries that a CUDA build of torch wants are left out: bootstrap.py brings them where such a build
+arrives. torch has a lock of its own: in hash mode pip passes over a wheel from a local folder, so
+bootstrap.py checks its hash itself. With --torch-wheel such a wheel is accepted besides the one of
+the index.
 """
 
 import argparse
@@ -27,6 +28,8 @@ UNRESOLVED = {"bench": "openpipe-art==0.5.18"}
 """Taken without what they depend on: only single functions of theirs are called."""
 BESIDE = {"bench": "engine-cpu"}
 """Sets that lie on top of another one's environment, and bring only what is not there."""
+ALONE = {"judge": "litellm==1.106.2"}
+"""Environments that share nothing with ours: what holds API keys imports nothing else."""
 LEFT_OUT = ("nvidia-", "cuda-", "triton==")
 PIP = "pip==26.3"
 
@@ -59,6 +62,8 @@ def main() -> None:
             if torch:
                 (LOCKS / "torch.txt").write_text(with_hashes(torch, extra))
         compile_lock(["-"], LOCKS / "pip.txt", PIP)
+        for name, requirement in ALONE.items():
+            compile_lock(["-"], LOCKS / f"{name}.txt", requirement)
 
 
 def compile_lock(arguments: list[str], output: Path, requirements: str = "") -> None:

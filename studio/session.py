@@ -4,6 +4,7 @@ In: what a person wants (methods). Out: signals that say what changed; the frame
 listen. Calls to the engine run in `tasks`, by name; failures come out of `problem_raised`.
 """
 
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,6 +16,7 @@ from engine.client import EngineClient
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records import LIVING, ProjectView, RunKind, RunSummary, Sample
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
+from studio import keys
 from studio.link.engine import EngineLink
 from studio.link.state import LinkState
 from studio.models.feed import Feed
@@ -213,6 +215,7 @@ class Session(QObject):
         self.tasks.run("train", self._train(request, show))
 
     async def _train(self, request: StartRun, show: bool) -> None:
+        await self._lend_keys()
         run = await self.client.start_run(request)
         self.runs.put(run)
         if show:
@@ -222,11 +225,34 @@ class Session(QObject):
             self.link.pump.follow(run.id)
         self.runs_changed.emit()
 
+    async def _lend_keys(self) -> None:
+        """The judges' keys of the open project, out of the keyring, else of the environment."""
+        view = self.project.view
+        if view is None or view.config is None or not view.config.judge.enabled:
+            return
+        judge, found = view.config.judge, {}
+        for provider in {model.partition("/")[0] for model in judge.models}:
+            try:
+                key = await keys.get(provider)
+            except keys.KeyringError as error:
+                key = None
+                if not judge.base_url:
+                    self.said.emit(f"{error.problem.message} {error.problem.hint}")
+            found[provider] = key or os.environ.get(f"{provider.upper()}_API_KEY", "")
+        if known := {provider: key for provider, key in found.items() if key}:
+            await self.client.lend_keys(known)
+
     def command(self, action: str, steps: int | None = None, run_id: str = "") -> None:
         """Tell a run something: pause, continue, stop_after_step, stop_now, resume, extend."""
         wanted = run_id or self.run.run_id
         order = Command.model_validate({"action": action, "steps": steps, "key": uuid.uuid4().hex})
-        self._job(f"command {wanted}", lambda c: c.command(wanted, order), self._commanded)
+
+        async def give(client: EngineClient) -> RunSummary:
+            if action in ("resume", "extend"):
+                await self._lend_keys()
+            return await client.command(wanted, order)
+
+        self._job(f"command {wanted}", give, self._commanded)
 
     def _commanded(self, run: RunSummary) -> None:
         self.runs.put(run)

@@ -5,17 +5,14 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from engine.bench.atelier import Lap
 from engine.child import allowed_environment
+from engine.environments import python_of
 from engine.protocol.problems import AtelierError
 
-ROOT = Path(__file__).parents[2]
-BOOTSTRAP = ROOT / "packaging" / "bootstrap.py"
 CONTENDER = Path(__file__).with_name("trl_contender.py")
 LINE_LIMIT = 2**24
 
@@ -26,21 +23,7 @@ class BenchError(AtelierError):
 
 def environment() -> Path:
     """The Python that has TRL; installed on the first call, into the user's cache."""
-    if not BOOTSTRAP.exists():
-        raise BenchError.of(
-            "bench.no_environment",
-            "TRL is measured from a source checkout only: packaging/bootstrap.py is not here.",
-            "Clone the repository and run the command there.",
-        )
-    command = [sys.executable, str(BOOTSTRAP), "environment", "bench"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise BenchError.of(
-            "bench.no_environment",
-            "The environment of the benchmark could not be installed (see above).",
-            "Run the same command again: it goes on where it stopped.",
-        )
-    return Path(done.stdout.strip().splitlines()[-1])
+    return python_of("bench")
 
 
 class Rival:

@@ -10,6 +10,7 @@ COMMANDS = {
     "train": "train a project, and watch it here",
     "runs": "list the runs of a project",
     "trajectories": "list the trajectories of a run",
+    "judge": "compare the attempts of a run, or of a JSONL file, by a rubric",
     "models": "list, pull or find models",
     "new": "make a project, from a sample or empty",
     "doctor": "check this machine",
@@ -98,6 +99,31 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _judge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", help="run folder, or a JSONL file of chat messages")
+    parser.add_argument("--rubric", help="file; the run's own when left out")
+    parser.add_argument(
+        "--judge",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="as litellm names it (openai/gpt-5.4); repeatable; the run's own when left out",
+    )
+    parser.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… judges")
+    parser.add_argument("--budget", type=float, metavar="USD", help="spend at most this")
+    parser.add_argument(
+        "--price",
+        type=float,
+        nargs=2,
+        metavar=("IN", "OUT"),
+        help="dollars for a million tokens, where the price list lacks the model",
+    )
+    parser.add_argument("--passes", type=_positive, help="most looks at a group (default 3)")
+    parser.add_argument("--step", type=int, help="only this step")
+    parser.add_argument("--split", choices=["train", "validation"], help="only this split")
+    _json(parser)
+
+
 def _models(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
@@ -150,6 +176,7 @@ OPTIONS = {
     "train": _train,
     "runs": _runs,
     "trajectories": _trajectories,
+    "judge": _judge,
     "models": _models,
     "new": _new,
     "doctor": _json,

@@ -14,9 +14,19 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from engine.cli.terminal import Progress, complain, duration, figure, say, say_json, sparkline
+from engine.cli.terminal import (
+    Progress,
+    complain,
+    duration,
+    figure,
+    keys_of,
+    say,
+    say_json,
+    sparkline,
+)
 from engine.client import EngineClient
 from engine.launch.local import default_workspace, find, start
+from engine.project import load_config
 from engine.protocol.events import (
     FINAL,
     CheckpointSaved,
@@ -36,7 +46,7 @@ from engine.protocol.events import (
     WarmupFinished,
     WorkerRestarted,
 )
-from engine.protocol.problems import AtelierError, LaunchError, Problem
+from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
 from engine.protocol.records import LIVING, Interval, RunKind, RunSummary
 from engine.protocol.requests import Command, StartRun
 
@@ -73,6 +83,7 @@ async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
     endpoint = endpoint or await start(workspace)
     async with EngineClient(endpoint.port, endpoint.token) as client:
         try:
+            await lend_keys(client, project, overrides)
             summary = await begin(client, arguments, project, overrides)
             return await Watch(client, summary, arguments.json).until_end()
         finally:
@@ -95,6 +106,13 @@ async def begin(
     if wanted is None:
         raise AtelierError.of("run.unknown", f"This project has no run {arguments.resume}.")
     return await client.command(wanted.id, Command(action="resume", steps=arguments.steps))
+
+
+async def lend_keys(client: EngineClient, project: Path, overrides: dict[str, Any]) -> None:
+    """The judges' API keys that this terminal has."""
+    with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
+        if keys := keys_of(load_config(project, overrides).judge.models):
+            await client.lend_keys(keys)
 
 
 def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -84,10 +84,48 @@ class RewardConfig(Section):
 
 
 class JudgeConfig(Section):
-    """The LLM judge."""
+    """The LLM judge: it compares the attempts of a group by the rubric (RULER)."""
 
     enabled: bool = False
     """Ask a judge to compare the attempts of each group."""
+    models: tuple[str, ...] = ()
+    """Judges as litellm names them: `openai/gpt-5.4`, `anthropic/…`, `ollama_chat/…`."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible server, for models named `openai/…`."""
+    rubric: str = "rubric.md"
+    """What a good attempt is, in plain words, relative to the project."""
+    prompt: Literal["atelier", "art"] = "atelier"
+    """`art` asks exactly as ART's RULER does, once and in the order of the attempts."""
+    combine: Literal["mean", "median", "majority"] = "mean"
+    """What becomes of the scores of several judges."""
+    passes: Annotated[int, Field(ge=1, le=9)] = 3
+    """Most times a judge looks at a group, in another order each; it stops when two agree."""
+    stable: Annotated[float, Field(ge=-1, le=1)] = 0.8
+    """Kendall's τ of two passes from which they agree."""
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    """Of the judge."""
+    max_tokens: Annotated[int, Field(ge=64, le=131_072)] = 4096
+    """Most tokens of a judge's answer, its thoughts included."""
+    max_chars: Annotated[int, Field(ge=500)] = 24_000
+    """Characters of one attempt that are shown; the middle of long messages is left out."""
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120
+    """Seconds for one answer."""
+    retries: Annotated[int, Field(ge=0, le=20)] = 4
+    """Tries after one that failed by load, server or network."""
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 8
+    """Questions at the same time."""
+    budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
+    """Dollars that a run may spend on judging; attempts beyond it stay unscored."""
+    price_prompt: Annotated[float, Field(ge=0)] | None = None
+    """Dollars for a million tokens asked, where the price list lacks the model."""
+    price_completion: Annotated[float, Field(ge=0)] | None = None
+    """Dollars for a million tokens answered, where the price list lacks the model."""
+
+    @model_validator(mode="after")
+    def _somebody_judges(self) -> "JudgeConfig":
+        if self.enabled and not self.models:
+            raise ValueError("is enabled without a model: name one in judge.models")
+        return self
 
 
 class WarmupConfig(Section):

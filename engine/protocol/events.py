@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from engine.protocol.judging import Usage
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
     Checkpoint,
@@ -17,6 +18,7 @@ from engine.protocol.records import (
     Interval,
     Phase,
     RunSpec,
+    Split,
     TrajectorySummary,
 )
 
@@ -91,6 +93,37 @@ class TrajectoryRecorded(BaseEvent):
     trajectory: TrajectorySummary
 
 
+class CallOpened(BaseEvent):
+    """A question is about to be sent to a judge; its highest cost counts from now on."""
+
+    kind: Literal["call.opened"] = "call.opened"
+    key: str
+    judge: str
+    most_usd: float
+
+
+class CallClosed(BaseEvent):
+    """It was answered, or is given up."""
+
+    kind: Literal["call.closed"] = "call.closed"
+    key: str
+    judge: str
+    usage: Usage
+    seconds: float
+    problem: Problem | None = None
+
+
+class GroupJudged(BaseEvent):
+    """The judges have compared the attempts of a group."""
+
+    kind: Literal["group.judged"] = "group.judged"
+    split: Split
+    step: int
+    group: int
+    trajectories: list[TrajectorySummary]
+    """As they are now."""
+
+
 class GroupScored(BaseEvent):
     kind: Literal["group.scored"] = "group.scored"
     group: GroupSummary
@@ -135,7 +168,7 @@ class CheckpointSaved(BaseEvent):
 
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
-    worker: Literal["policy", "agent"]
+    worker: Literal["policy", "agent", "judge"]
     attempt: int
     problem: Problem
 
@@ -210,6 +243,9 @@ Event = (
     | StepStarted
     | StepExtended
     | TrajectoryRecorded
+    | CallOpened
+    | CallClosed
+    | GroupJudged
     | GroupScored
     | StepFinished
     | ValidationFinished

@@ -9,7 +9,7 @@ from engine.protocol.problems import Problem
 
 Split = Literal["train", "validation"]
 RunState = Literal["starting", "running", "paused", "stopping", "stopped", "failed", "finished"]
-RunKind = Literal["train", "baseline"]
+RunKind = Literal["train", "baseline", "imported"]
 Phase = Literal["loading", "warming_up", "validating", "rolling_out", "training", "publishing"]
 
 LIVING: frozenset[str] = frozenset({"starting", "running", "paused", "stopping"})
@@ -81,6 +81,8 @@ class TrajectorySummary(Record):
     truncated: bool = False
     """A completion hit its token limit."""
     duration_s: float = 0.0
+    awaits_judge: bool = False
+    """It has ended well, and nobody has compared it with its siblings yet."""
 
 
 class Trajectory(TrajectorySummary):
@@ -146,6 +148,8 @@ class RunSpec(Record):
     started_at: float
     config: ProjectConfig
     model_path: str
+    rubric: str = ""
+    """The judge's rubric as it was when the run started; empty without a judge."""
     versions: dict[str, str] = Field(default_factory=dict)
 
 

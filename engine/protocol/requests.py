@@ -47,6 +47,12 @@ class Handshake(Answer):
     workspace: str
 
 
+class LendKeys(Request):
+    """API keys by provider, as `openai`: held in the engine's memory, and nowhere else."""
+
+    keys: dict[str, str] = Field(repr=False)
+
+
 class CreateProject(Request):
     folder: str
     sample: str | None = None

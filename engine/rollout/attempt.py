@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from engine.judge.ruler import Ruler
 from engine.policy.base import Policy
 from engine.protocol.config import ProjectConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
@@ -36,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Stage:
-    """Everything rollouts share."""
+    """Everything rollouts share, and who judges them."""
 
     config: ProjectConfig
     chat: ChatFormat
@@ -44,6 +45,7 @@ class Stage:
     gateway: Gateway
     base_url: str
     pool: AgentPool
+    ruler: Ruler | None = None
 
 
 async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int) -> Trajectory:
@@ -68,9 +70,11 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         raise session.failure
     reward, parts = None, result.parts
     problem = problem or _unheard(session)
+    awaits_judge = problem is None and stage.config.judge.enabled
     if problem is None:
+        parts = _with_length(stage.config.train, place.split, parts, conversation)
+    if problem is None and not awaits_judge:
         try:
-            parts = _with_length(stage.config.train, place.split, parts, conversation)
             reward = blend(stage.config.reward, parts, result.metrics)
         except RolloutError as error:
             problem = error.problem
@@ -88,6 +92,7 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         turns=len(conversation.turns),
         sampled_tokens=sum(branch.sampled for branch in conversation.branches()),
         truncated=conversation.truncated,
+        awaits_judge=awaits_judge,
         duration_s=time.monotonic() - begun,
         messages=[_message(message) for message in conversation.messages],
         branches=conversation.branches(),

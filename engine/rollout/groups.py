@@ -3,6 +3,7 @@
 import asyncio
 
 from engine.advantage.group import advantages, has_signal, mean_and_std
+from engine.judge.scoring import judged
 from engine.protocol.records import GroupSummary, Phase, Scenario, Split, Trajectory
 from engine.rollout.attempt import Place, Stage, roll_out
 from engine.run import Run
@@ -85,8 +86,10 @@ async def _group(
         progress.add(trajectory)
         return trajectory
 
-    siblings = await asyncio.gather(*(one(index) for index in range(size)))
-    summary = summarise(run, split, step, number, scenario, list(siblings))
+    siblings = list(await asyncio.gather(*(one(index) for index in range(size))))
+    if stage.ruler and any(sibling.awaits_judge for sibling in siblings):
+        siblings = await judged(run, stage.ruler, siblings)
+    summary = summarise(run, split, step, number, scenario, siblings)
     if run.reader.group(split, step, number) is None:
         await run.writer.add_group(summary)
     return [

@@ -41,6 +41,7 @@ from engine.protocol.requests import (
     CreateProject,
     EditProject,
     EngineInfo,
+    LendKeys,
     ScenarioPage,
     StartRun,
     TrajectoryQuery,
@@ -82,6 +83,7 @@ class Application:
             ("GET", PROOF_PATH, self.prove),
             ("GET", "/engine", self.info),
             ("POST", "/engine/shutdown", self.shut_down),
+            ("POST", "/keys", self.lend_keys),
             ("GET", "/doctor", self.doctor),
             ("GET", "/models", self.models),
             ("GET", "/samples", self.samples),
@@ -142,6 +144,10 @@ class Application:
     async def shut_down(self, request: Request) -> Response:
         self.stop.set()
         return Response(status_code=202)
+
+    async def lend_keys(self, request: Request) -> Response:
+        self.supervisor.judge_keys |= (await _body(request, LendKeys)).keys
+        return Response(status_code=204)
 
     async def doctor(self, request: Request) -> Response:
         return _json_list(await asyncio.to_thread(examine))

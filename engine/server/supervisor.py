@@ -11,11 +11,14 @@ import traceback
 from collections.abc import AsyncIterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 
 from engine import __version__, loop
 from engine.child import ChildDied, reap_orphans
 from engine.identity import run_name, ulid
+from engine.judge.ledger import Ledger
+from engine.judge.provider import Provider
+from engine.judge.rubric import load_rubric, parse_rubric
+from engine.judge.ruler import Ruler
 from engine.launch.local import runtime_dir
 from engine.machine.hardware import device_words, free_disk, step_disk_need
 from engine.models import find_model
@@ -65,6 +68,8 @@ class Supervisor:
         self._leaving = False
         self._keys: dict[str, str] = {}
         self.base_url = ""
+        self.judge_keys: dict[str, str] = {}
+        """API keys by provider, lent by studio or CLI for as long as this engine lives."""
         self.stop_reason = "The engine was stopped."
 
     @property
@@ -81,6 +86,8 @@ class Supervisor:
         load_scenarios(project, config, "train")
         load_scenarios(project, config, "validation")
         model = find_model(config.model.name)
+        judged = config.judge.enabled
+        rubric = load_rubric(project / config.judge.rubric).source if judged else ""
         self._refuse_second()
         spec = RunSpec(
             id=ulid(),
@@ -90,6 +97,7 @@ class Supervisor:
             started_at=time.time(),
             config=config,
             model_path=str(model),
+            rubric=rubric,
             versions=_versions(),
         )
         folder = project / "runs" / spec.id
@@ -230,11 +238,9 @@ class Supervisor:
                 died = first_error(error)
                 if not isinstance(died, ChildDied) or attempt == MOST_RESTARTS:
                     raise
-                worker: Literal["policy", "agent"] = (
-                    "policy" if died.problem.code.startswith("policy") else "agent"
-                )
+                worker = died.problem.code.partition(".")[0]
                 await run.say(
-                    WorkerRestarted(worker=worker, attempt=attempt + 1, problem=died.problem)
+                    WorkerRestarted(worker=worker, attempt=attempt + 1, problem=died.problem)  # type: ignore[arg-type]
                 )
                 await asyncio.sleep(BACK_OFF_S[attempt])
 
@@ -247,11 +253,26 @@ class Supervisor:
         try:
             await pool.start()
             base_url = self.base_url
-            yield policy, Stage(run.config, chat, policy, self._gateway, base_url, pool)
+            async with self._judging(run) as ruler:
+                yield policy, Stage(run.config, chat, policy, self._gateway, base_url, pool, ruler)
         finally:
             await asyncio.shield(asyncio.gather(pool.close(), policy.close()))
             # One run at a time: whatever child is left now was orphaned by a worker that died.
             await asyncio.to_thread(reap_orphans)
+
+    @contextlib.asynccontextmanager
+    async def _judging(self, run: Run) -> AsyncIterator[Ruler | None]:
+        """The judge process of one run, if it has one; gone when the block ends."""
+        judge = run.config.judge
+        if not judge.enabled:
+            yield None
+            return
+        provider = await Provider.start(judge, self.judge_keys, run.log_file)
+        try:
+            ledger = Ledger(run, provider, judge)
+            yield Ruler(judge, parse_rubric(run.spec.rubric), ledger, run.config.train.seed)
+        finally:
+            await asyncio.shield(provider.close())
 
 
 @contextlib.contextmanager

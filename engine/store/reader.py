@@ -3,9 +3,11 @@
 import re
 import threading
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.judging import Call, Verdict
 from engine.protocol.problems import Refused
 from engine.protocol.records import (
     Checkpoint,
@@ -119,6 +121,24 @@ class RunReader:
             raise Refused.of("run.no_trajectory", f"There is no trajectory {trajectory_id}.")
         return _trajectory(*rows[0])
 
+    def call(self, key: str) -> Call | None:
+        """The answered call of a question; None while there is none."""
+        rows = self._rows("SELECT body FROM calls WHERE key = ? AND answered LIMIT 1", (key,))
+        return _call(rows[0][0]) if rows else None
+
+    def judge_cost(self) -> float:
+        """Dollars of all calls; those that were never closed at their highest."""
+        return float(str(self._rows("SELECT total(cost) FROM calls", ())[0][0]))
+
+    def verdicts(self, trajectory_ids: Sequence[str]) -> list[Verdict]:
+        """All verdicts of these trajectories, oldest first."""
+        marks = ", ".join("?" * len(trajectory_ids))
+        sql = f"SELECT body FROM verdicts WHERE trajectory_id IN ({marks}) ORDER BY at, judge"
+        return [
+            Verdict.model_validate_json(str(row[0]))
+            for row in self._rows(sql, tuple(trajectory_ids))
+        ]
+
     def checkpoints(self) -> list[Checkpoint]:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
         return [Checkpoint.model_validate_json(str(row[0])) for row in rows]
@@ -167,6 +187,11 @@ def _trajectory(body: object, advantage: object) -> Trajectory:
     assert isinstance(body, bytes)
     trajectory = Trajectory.model_validate_json(zlib.decompress(body))
     return trajectory.model_copy(update={"advantage": advantage})
+
+
+def _call(body: object) -> Call:
+    assert isinstance(body, bytes)
+    return Call.model_validate_json(zlib.decompress(body))
 
 
 def _unfinished(trajectories: list[Trajectory]) -> GroupSummary:

@@ -58,6 +58,25 @@ CREATE TABLE groups(
     PRIMARY KEY (split, step, grp)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE calls(
+    id TEXT PRIMARY KEY,                  -- one try; a key may have several
+    key TEXT NOT NULL,
+    judge TEXT NOT NULL,
+    answered INTEGER NOT NULL,
+    cost REAL NOT NULL,                   -- the highest it can be until it is closed
+    body BLOB                             -- zlib of Call; NULL is sent and never closed
+) STRICT;
+CREATE INDEX by_key ON calls(key) WHERE answered;
+
+CREATE TABLE verdicts(
+    trajectory_id TEXT NOT NULL,
+    judge TEXT NOT NULL,
+    rubric TEXT NOT NULL,
+    at REAL NOT NULL,
+    body TEXT NOT NULL,                   -- Verdict
+    PRIMARY KEY (trajectory_id, judge, rubric)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE checkpoints(
     step INTEGER PRIMARY KEY,
     record TEXT NOT NULL                  -- Checkpoint

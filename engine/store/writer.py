@@ -18,11 +18,15 @@ import apsw
 
 from engine.protocol.events import (
     BaseEvent,
+    CallClosed,
+    CallOpened,
     CheckpointSaved,
+    GroupJudged,
     GroupScored,
     TrajectoryRecorded,
     encode,
 )
+from engine.protocol.judging import Call, Verdict
 from engine.protocol.problems import Problem, StoreError
 from engine.protocol.records import Checkpoint, GroupSummary, Trajectory, TrajectorySummary
 from engine.store.schema import open_writer
@@ -89,6 +93,52 @@ class RunWriter:
             for index, value in enumerate(group.advantages)
         ]
         return await self._write(Write(GroupScored(group=group), tuple(rows)))
+
+    async def open_call(self, call_id: str, key: str, judge: str, most_usd: float) -> BaseEvent:
+        """Write down a question at its highest cost, before it is sent."""
+        row = (
+            "INSERT INTO calls(id, key, judge, answered, cost) VALUES (?, ?, ?, 0, ?)",
+            (call_id, key, judge, most_usd),
+        )
+        event = CallOpened(key=key, judge=judge, most_usd=most_usd)
+        return await self._write(Write(event, (row,)))
+
+    async def close_call(self, call_id: str, call: Call) -> BaseEvent:
+        """Write down what became of it, at its true cost."""
+        body = zlib.compress(call.model_dump_json().encode(), 1)
+        row = (
+            "UPDATE calls SET answered = ?, cost = ?, body = ? WHERE id = ?",
+            (int(call.problem is None), call.usage.cost_usd, body, call_id),
+        )
+        event = CallClosed(
+            key=call.key,
+            judge=call.judge,
+            usage=call.usage,
+            seconds=call.seconds,
+            problem=call.problem,
+        )
+        return await self._write(Write(event, (row,)))
+
+    async def add_verdicts(
+        self, verdicts: list[Verdict], trajectories: list[Trajectory]
+    ) -> BaseEvent:
+        """Store what the judges say of one group, and its trajectories as they are now."""
+        first, now = trajectories[0], time.time()
+        rows: list[Statement] = [
+            (
+                "INSERT OR REPLACE INTO verdicts(trajectory_id, judge, rubric, at, body) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (v.trajectory_id, v.judge, v.rubric, now, v.model_dump_json()),
+            )
+            for v in verdicts
+        ]
+        summaries = [summary_of(trajectory) for trajectory in trajectories]
+        for trajectory, summary in zip(trajectories, summaries, strict=True):
+            rows += updated_rows(trajectory, summary)
+        event = GroupJudged(
+            split=first.split, step=first.step, group=first.group, trajectories=summaries
+        )
+        return await self._write(Write(event, tuple(rows)))
 
     async def add_checkpoint(self, checkpoint: Checkpoint) -> BaseEvent:
         row = (
@@ -181,6 +231,13 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
             (searchable(trajectory),),
         ),
     )
+
+
+def updated_rows(trajectory: Trajectory, summary: TrajectorySummary) -> list[Statement]:
+    """What a later opinion changes: the row stays where it is."""
+    body = zlib.compress(trajectory.model_dump_json().encode(), 1)
+    values = (trajectory.reward, summary.model_dump_json(), body, trajectory.id)
+    return [("UPDATE trajectories SET reward = ?, summary = ?, body = ? WHERE id = ?", values)]
 
 
 def searchable(trajectory: Trajectory) -> str:

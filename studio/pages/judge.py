@@ -1,24 +1,31 @@
-"""Judge: an honest empty page. Judging is not built yet, and it says so."""
+"""Judge: who compares the attempts, by which rubric, and what it has cost so far."""
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from studio import figures
 from studio.actions import Actions
 from studio.pages.page import Page
 from studio.session import Session
 from studio.widgets.empty_page import EmptyPage, Preparation
 
+OFF = (
+    "No judge yet",
+    "An LLM judge compares the attempts of each group by a rubric in plain words. Name one in "
+    "project.toml, [judge] models, write what is good into rubric.md, and switch it on in Setup.",
+)
+ON = (
+    "The judge is on",
+    "It compares the attempts of each group as soon as they have ended. Whatever it does not score "
+    "validly stays unscored, with the reason.",
+)
+
 
 class JudgePage(Page):
-    """What it will hold, and what scores attempts until then."""
+    """The judge of this project and what it has done in the run that is shown."""
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
-        self._empty = EmptyPage(
-            "No judge yet",
-            "Here a rubric in plain words will rank the attempts of each group, and you will see "
-            "how often it agrees with you. This version scores with rules only.",
-            drawing="rows",
-        )
+        self._empty = EmptyPage(*OFF, drawing="rows")
         self._empty.set_actions("Open Setup", icon="sliders-horizontal")
         self._empty.action_requested.connect(lambda: actions.trigger("go.setup"))
         column = QVBoxLayout(self)
@@ -31,13 +38,31 @@ class JudgePage(Page):
         self._refresh()
 
     def _refresh(self) -> None:
-        if not self.isVisible():
+        view = self.session.project.view
+        if not self.isVisible() or view is None or view.config is None:
             return
+        judge, state = view.config.judge, self.session.run.state
+        self._empty.set_words(*(ON if judge.enabled else OFF))
         names = [n.removeprefix("reward/part/") for n in self.session.run.names("reward/part/")]
-        words = ", ".join(names) if names else "returned by the agent or by rewards.py"
+        said = ", ".join(names) if names else "returned by the agent or by rewards.py"
+        budget = f" of ${judge.budget_usd:.2f}" if judge.budget_usd is not None else ""
+        calls = figures.plural(state.judge_calls, "question")
+        failed = f", {state.judge_failed} without an answer" if state.judge_failed else ""
         self._empty.set_preparations(
             [
-                Preparation("rules", "Rules score every attempt", words, done=True),
-                Preparation("rubric", "Rubric", "rubric.md is kept in the project, not used yet"),
+                Preparation("parts", "Reward parts", said, done=True),
+                Preparation(
+                    "judge",
+                    "Judges",
+                    ", ".join(judge.models) or "none is named",
+                    done=bool(judge.models),
+                ),
+                Preparation("rubric", "Rubric", f"{judge.rubric} in the project", done=True),
+                Preparation(
+                    "spent",
+                    "This run",
+                    f"{calls}{failed}, ${state.judge_usd:.4f}{budget}",
+                    done=bool(state.judge_calls),
+                ),
             ]
         )

@@ -12,6 +12,7 @@ from studio.actions import Actions
 from studio.commands import shortcut_table
 from studio.link.state import LinkState
 from studio.models.shortcuts import ShortcutTableModel
+from studio.pages.judge_keys import JudgeKeysCard
 from studio.pages.page import Page, scrolled
 from studio.session import Session
 from studio.widgets.buttons import Button
@@ -38,6 +39,7 @@ class SettingsPage(Page):
         self._actions, self._workspace = actions, workspace
         self._facts = KeyValues(2)
         self._checks: list[CheckLine] = []
+        self._judge_keys = JudgeKeysCard(self.tasks)
         self._build()
         session.engine_changed.connect(self._show_engine)
         session.settings.changed.connect(self._show_look)
@@ -46,6 +48,7 @@ class SettingsPage(Page):
 
     def enter(self) -> None:
         self._show_engine(self.session.feed.link)
+        self._judge_keys.look()
 
     def _build(self) -> None:
         content = QWidget()
@@ -56,6 +59,7 @@ class SettingsPage(Page):
             self._look_card(),
             self._engine_card(),
             self._doctor_card(),
+            self._judge_keys,
             self._keys_card(),
         ):
             card.setMaximumWidth(WIDEST)

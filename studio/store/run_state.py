@@ -55,6 +55,10 @@ class RunState:
     trajectories: int = 0
     unscored: int = 0
     step_unscored: int = 0
+    judge_calls: int = 0
+    judge_failed: int = 0
+    judge_usd: float = 0.0
+    """Spent on answered calls; what is on its way is not in it."""
     progress: e.ProgressTicked | None = field(default=None, compare=False)
     """The last sign of life; nothing else may depend on it."""
 
@@ -91,6 +95,14 @@ class RunState:
         match event:
             case e.TrajectoryRecorded():
                 self._record(event.trajectory)
+            case e.CallOpened():
+                self.judge_calls += 1
+            case e.CallClosed():
+                self.judge_failed += event.problem is not None
+                self.judge_usd += event.usage.cost_usd
+            case e.GroupJudged():
+                for trajectory in event.trajectories:
+                    self._place(trajectory)
             case e.GroupScored():
                 self._score(event)
             case e.LogWritten():
@@ -171,7 +183,11 @@ class RunState:
 
     def _record(self, trajectory: TrajectorySummary) -> None:
         self.trajectories += 1
-        if trajectory.reward is None:
+        self._place(trajectory)
+
+    def _place(self, trajectory: TrajectorySummary) -> None:
+        """What is known of an attempt by now; one that waits for its judge is not unscored."""
+        if trajectory.reward is None and not trajectory.awaits_judge:
             self.unscored += 1
             self.step_unscored += 1
         flying = trajectory.split == "train" and trajectory.step == self.step

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
+    QLineEdit,
     QSpinBox,
     QWidget,
 )
@@ -122,10 +123,14 @@ class NumberField(Field):
 
 
 class TextField(Field):
-    """One line of text."""
+    """One line of text; a secret one shows dots."""
 
-    def __init__(self, name: str, placeholder: str = "", *, mono: bool = False) -> None:
+    def __init__(
+        self, name: str, placeholder: str = "", *, mono: bool = False, secret: bool = False
+    ) -> None:
         self._line = LineInput(name, placeholder, mono=mono)
+        if secret:
+            self._line.setEchoMode(QLineEdit.EchoMode.Password)
         super().__init__(name, self._line)
         self._line.textEdited.connect(lambda words: self.edited.emit(words))
 

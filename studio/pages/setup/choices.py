@@ -111,12 +111,12 @@ class ChoicesForm(QWidget):
             4, "Reward", "Who says what is good. Parts are added, then vetoes apply."
         )
         self._rules = ChoiceCard("Rules", "on", "", icon="list-checks", icon_tone="rules")
-        judge = ChoiceCard("Judge", "off", "comes later", icon="scale", icon_tone="judge")
+        self._judge = ChoiceCard("Judge", "off", "", icon="scale", icon_tone="judge")
+        self._judge.pressed.connect(self._switch_judge)
         you = ChoiceCard("You", "off", "comes later", icon="user-round", icon_tone="human")
-        for later in (judge, you):
-            later.setEnabled(False)
+        you.setEnabled(False)
         self._rules.set_chosen(True)
-        self._fourth.controls.addLayout(_beside(self._rules, judge, you))
+        self._fourth.controls.addLayout(_beside(self._rules, self._judge, you))
         self._fourth.finish()
 
     def _effort_row(self) -> None:
@@ -199,6 +199,16 @@ class ChoicesForm(QWidget):
         self._copy.set_words("Copied")
         QTimer.singleShot(1000, self, lambda: self._copy.set_words("Copy"))
 
+    def _switch_judge(self) -> None:
+        if self._config is None:
+            return
+        if self._config.judge.models:
+            self.edited.emit("judge.enabled", not self._config.judge.enabled)
+        else:
+            self._fourth.say(
+                'Name a judge first, in project.toml: [judge] models = ["openai/…"]', "info"
+            )
+
     # What it shows
 
     def set_models(self, models: Sequence[ModelInfo]) -> None:
@@ -233,6 +243,8 @@ class ChoicesForm(QWidget):
             "agent": self._second,
             "scenarios": self._third,
             "reward": self._fourth,
+            "judge": self._fourth,
+            "rubric": self._fourth,
         }
         for problem in problems:
             key = problem.where.split(":")[0]
@@ -288,6 +300,10 @@ class ChoicesForm(QWidget):
         weights = config.reward.weights
         words = ", ".join(f"{n} × {w:g}" for n, w in weights.items()) or "from the agent"
         self._rules.set_values("on", words)
+        judge = config.judge
+        named = ", ".join(model.rpartition("/")[2] for model in judge.models)
+        self._judge.set_values("on" if judge.enabled else "off", named or "none is named")
+        self._judge.set_chosen(judge.enabled)
         count = len(config.reward.constraints)
         self._fourth.say(
             f"{figures.plural(count, 'constraint')} applied after the sum" if count else ""

@@ -1,0 +1,1 @@
+"""The LLM judge: rubric and transcripts → prompt → reply → verdicts of a group."""

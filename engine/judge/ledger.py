@@ -1,0 +1,74 @@
+"""What judging has cost and what has been answered already: in the run's database, so that neither
+a restart nor a kill forgets it.
+
+A question is written down at its highest cost before it is sent, and at its true cost once it is
+answered. One that was sent and never answered stays at its highest: it may have been billed. Every
+try is a question of its own.
+"""
+
+import asyncio
+import uuid
+from weakref import WeakValueDictionary
+
+from engine.judge.prompt import Messages
+from engine.judge.provider import Provider
+from engine.protocol.config import JudgeConfig
+from engine.protocol.judging import Call
+from engine.protocol.problems import Problem
+from engine.run import Run
+
+
+class Ledger:
+    """Asks through a provider what is not known yet and can be paid."""
+
+    def __init__(self, run: Run, provider: Provider, config: JudgeConfig) -> None:
+        self._run = run
+        self._provider = provider
+        self._config = config
+        self._counting = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def spent(self) -> float:
+        """Dollars, with what is on its way at its highest."""
+        return self._run.reader.judge_cost()
+
+    async def ask(self, model: str, messages: Messages, rubric: str) -> Call:
+        """The stored answer, or a new one, tried again after what may pass. Without money for it,
+        a call with that problem, which is not stored: more budget brings it back."""
+        key = self._provider.key_of(model, messages)
+        async with self._locks.setdefault(key, asyncio.Lock()):  # asked twice at once: paid once
+            if known := self._run.reader.call(key):
+                return known
+            most, attempt = self._provider.most_cost(model, messages), 0
+            while True:
+                call_id = await self._open(key, model, most)
+                if call_id is None:
+                    problem = self._too_dear(most)
+                    return Call(
+                        key=key, judge=model, rubric=rubric, messages=messages, problem=problem
+                    )
+                call, wait_s = await self._provider.ask(model, messages, rubric, attempt)
+                await self._run.writer.close_call(call_id, call)
+                if wait_s is None or attempt == self._config.retries:
+                    return call
+                await asyncio.sleep(wait_s)
+                attempt += 1
+
+    async def _open(self, key: str, model: str, most: float) -> str | None:
+        """Set the highest cost aside; None where the budget does not hold it."""
+        async with self._counting:  # two questions must not spend the same last dollar
+            budget = self._config.budget_usd
+            if budget is not None and self.spent + most > budget:
+                return None
+            call_id = uuid.uuid4().hex
+            await self._run.writer.open_call(call_id, key, model, most)
+            return call_id
+
+    def _too_dear(self, most: float) -> Problem:
+        return Problem(
+            code="judge.budget",
+            message=f"The judge's budget is used up: ${self.spent:.2f} of "
+            f"${self._config.budget_usd:.2f}, and the next question may cost ${most:.4f}.",
+            hint="Raise judge.budget_usd, or take a cheaper judge.",
+        )

@@ -1,0 +1,127 @@
+"""The engine's hand on the judge process: questions out, calls back."""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.child import Child
+from engine.environments import python_of
+from engine.judge.prompt import Messages
+from engine.protocol.config import JudgeConfig
+from engine.protocol.judging import Call, Usage
+from engine.protocol.problems import ConfigError, Problem
+
+ROOT = Path(__file__).parents[2]
+TOKEN_MARGIN = 64
+"""Tokens a provider may add around each message."""
+
+
+class Price(NamedTuple):
+    """Dollars per token."""
+
+    prompt: float
+    completion: float
+
+    def of(self, usage: Usage) -> float:
+        return usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion
+
+
+class Provider:
+    """Owns one judge process. Make it with `start`, end it with `close`."""
+
+    def __init__(self, child: Child, config: JudgeConfig, prices: dict[str, Price]) -> None:
+        self._child = child
+        self._config = config
+        self._prices = prices
+        self._room = asyncio.Semaphore(config.concurrency)
+
+    @classmethod
+    async def start(cls, config: JudgeConfig, keys: Mapping[str, str], log: Path) -> "Provider":
+        """Raises ConfigError where the price of a judge is not known: nobody spends blindly."""
+        python = await asyncio.to_thread(python_of, "judge")
+        argv = [str(python), "-m", "engine.judge.worker"]
+        child = await Child.spawn("judge", argv, cwd=ROOT, log=log)
+        try:
+            await child.ask("keys", keys=dict(keys))
+            prices = {model: await _price(child, config, model) for model in config.models}
+        except BaseException:
+            await child.close()
+            raise
+        return cls(child, config, prices)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def key_of(self, model: str, messages: Messages) -> str:
+        """What a question is known by: equal ones have equal answers."""
+        config = self._config
+        settings = [model, config.base_url, config.temperature, config.max_tokens, messages]
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+    def most_cost(self, model: str, messages: Messages) -> float:
+        """Dollars that one question can cost at most: a token is at least one byte of its text."""
+        asked = sum(len(m["content"].encode()) + TOKEN_MARGIN for m in messages)
+        usage = Usage(prompt_tokens=asked, completion_tokens=self._config.max_tokens)
+        return self._prices[model].of(usage)
+
+    async def ask(
+        self, model: str, messages: Messages, rubric: str, attempt: int
+    ) -> tuple[Call, float | None]:
+        """One try: the call with its reply, or with the problem why there is none and, where
+        another try may help, the seconds to wait before it."""
+        config, key = self._config, self.key_of(model, messages)
+        begun = time.monotonic()
+        async with self._room:
+            answer = await self._child.ask(
+                "ask",
+                key=key,
+                model=model,
+                messages=messages,
+                base_url=config.base_url,
+                max_tokens=config.max_tokens,
+                temperature=config.temperature,
+                timeout_s=config.timeout_s,
+                attempt=attempt,
+            )
+        failed = answer.get("problem")
+        usage = Usage(
+            prompt_tokens=answer.get("prompt_tokens") or 0,
+            completion_tokens=answer.get("completion_tokens") or 0,
+            known=not answer.get("lost"),
+        )
+        cost = self._prices[model].of(usage) if usage.known else self.most_cost(model, messages)
+        call = Call(
+            key=key,
+            judge=model,
+            rubric=rubric,
+            messages=messages,
+            reply=answer.get("reply", ""),
+            usage=usage.model_copy(update={"cost_usd": cost}),
+            seconds=time.monotonic() - begun,
+            at=time.time(),
+            problem=Problem.model_validate(failed) if failed else None,
+        )
+        return call, answer.get("wait_s")
+
+    async def close(self) -> None:
+        await self._child.close()
+
+
+async def _price(child: Child, config: JudgeConfig, model: str) -> Price:
+    if config.price_prompt is not None and config.price_completion is not None:
+        return Price(config.price_prompt / 1e6, config.price_completion / 1e6)
+    if config.base_url:
+        return Price(0.0, 0.0)  # the person's own server
+    known = await child.ask("price", model=model)
+    if not known:
+        raise ConfigError.of(
+            "judge.price_unknown",
+            f"The price of {model} is not known, and a budget cannot be kept without it.",
+            "Set judge.price_prompt and judge.price_completion (dollars for a million tokens).",
+        )
+    return Price(known["prompt"], known["completion"])

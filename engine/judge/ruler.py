@@ -1,0 +1,212 @@
+"""RULER: the attempts of one group, compared by one or several judges. Group in, verdicts out.
+
+Equal attempts are shown once. A judge looks at the group again, in another order, until two of its
+rankings agree or `passes` are used up. What it does not score validly, after being told once, stays
+unscored with the reason; nothing is guessed.
+"""
+
+import asyncio
+import json
+import math
+import random
+from dataclasses import dataclass, field
+from statistics import median
+
+from engine.judge.agreement import majority, tau_of
+from engine.judge.ledger import Ledger
+from engine.judge.prompt import Messages, art_messages, correction, relative_messages
+from engine.judge.reply import Opinion, Reading, is_quoted, read_art_reply, read_reply
+from engine.judge.transcript import lines_of, openai_messages, shared_start
+from engine.protocol.config import JudgeConfig
+from engine.protocol.judging import Quote, Rubric, Verdict
+from engine.protocol.problems import Problem
+from engine.protocol.records import Trajectory
+from engine.seeds import derive
+
+
+@dataclass
+class Looked:
+    """What one judge has found out about the different attempts of a group, by their number."""
+
+    passes: list[dict[int, Opinion]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    problems: dict[int, Problem] = field(default_factory=dict)
+
+    def scores(self, number: int) -> list[float]:
+        return [found[number].score for found in self.passes if number in found]
+
+    def stability(self) -> float | None:
+        """Mean τ of each pass with the one before it."""
+        pairs = zip(self.passes, self.passes[1:], strict=False)
+        taus = [tau for one, other in pairs if (tau := _tau(one, other)) is not None]
+        return math.fsum(taus) / len(taus) if taus else None
+
+    def is_stable(self, enough: float) -> bool:
+        tau = _tau(*self.passes[-2:]) if len(self.passes) > 1 else None
+        return tau is not None and tau >= enough
+
+
+class Ruler:
+    """Judges groups of a run by a rubric."""
+
+    def __init__(self, config: JudgeConfig, rubric: Rubric, ledger: Ledger, seed: int) -> None:
+        self._config = config
+        self._rubric = rubric
+        self._ledger = ledger
+        self._seed = seed
+
+    async def judge(self, group: list[Trajectory]) -> list[Verdict]:
+        """One verdict per judge and attempt, judges in their order, attempts in theirs. Attempts
+        that failed have none."""
+        attempts = [one for one in group if one.problem is None]
+        if not attempts:
+            return []
+        transcripts = [self._transcript(one, attempts) for one in attempts]
+        shown = self._shown(transcripts)
+        first = list(dict.fromkeys(shown))
+        number = {place: number for number, place in enumerate(first)}
+        different = [attempts[place] for place in first]
+        texts = [transcripts[place] for place in first]
+        looked = await asyncio.gather(
+            *(self._look(model, different, texts) for model in self._config.models)
+        )
+        return [
+            self._verdict(model, seen, number[place], attempt, transcript)
+            for model, seen in zip(self._config.models, looked, strict=True)
+            for attempt, transcript, place in zip(attempts, transcripts, shown, strict=True)
+        ]
+
+    def _shown(self, transcripts: list[str]) -> list[int]:
+        """For each attempt, the first one like it, which is shown for all. ART shows equal ones
+        one by one, unless all are."""
+        if self._config.prompt == "art" and len(set(transcripts)) > 1:
+            return list(range(len(transcripts)))
+        return [transcripts.index(transcript) for transcript in transcripts]
+
+    async def _look(self, model: str, attempts: list[Trajectory], texts: list[str]) -> Looked:
+        """Passes over the group by one judge."""
+        config, seen = self._config, Looked()
+        most = 1 if config.prompt == "art" or len(attempts) == 1 else config.passes
+        for number in range(most):
+            order = list(range(len(attempts)))
+            if config.prompt == "atelier":
+                chance = random.Random(derive(self._seed, "judge", model, number, *texts))
+                chance.shuffle(order)
+            found = await self._pass(model, seen, attempts, texts, order)
+            if found:
+                seen.passes.append(found)
+            if not found or seen.is_stable(config.stable):
+                break
+        return seen
+
+    async def _pass(
+        self,
+        model: str,
+        seen: Looked,
+        attempts: list[Trajectory],
+        texts: list[str],
+        order: list[int],
+    ) -> dict[int, Opinion]:
+        messages, ids = self._question(attempts, texts, order)
+        call = await self._ledger.ask(model, messages, self._rubric.version)
+        seen.calls.append(call.key)
+        problem, reading = call.problem, Reading({}, "")
+        if problem is None:
+            reading = self._read(call.reply, ids)
+            if reading.complaint:
+                again = correction(messages, call.reply, reading.complaint)
+                call = await self._ledger.ask(model, again, self._rubric.version)
+                seen.calls.append(call.key)
+                second = Reading({}, reading.complaint)
+                if call.problem is None:
+                    second = self._read(call.reply, ids)
+                reading = max(reading, second, key=lambda r: (len(r.opinions), not r.complaint))
+        for name, number in zip(ids, order, strict=True):
+            if name in reading.opinions:
+                seen.problems.pop(number, None)
+            elif not seen.scores(number):
+                seen.problems[number] = problem or _unusable(reading.complaint)
+        return {order[ids.index(name)]: opinion for name, opinion in reading.opinions.items()}
+
+    def _question(
+        self, attempts: list[Trajectory], texts: list[str], order: list[int]
+    ) -> tuple[Messages, list[str]]:
+        if self._config.prompt == "art":
+            lists = [openai_messages(attempt) for attempt in attempts]
+            messages = art_messages(lists, self._rubric.text, attempts[0].tools or None)
+            return messages, [str(number + 1) for number in order]
+        start = ""
+        if common := shared_start([attempt.messages for attempt in attempts]):
+            beginning = attempts[0].model_copy(update={"messages": attempts[0].messages[:common]})
+            start = lines_of(beginning, self._config.max_chars)
+        tools = json.dumps(attempts[0].tools, ensure_ascii=False) if attempts[0].tools else ""
+        return relative_messages([texts[n] for n in order], self._rubric, start, tools)
+
+    def _read(self, reply: str, ids: list[str]) -> Reading:
+        if self._config.prompt == "art":
+            return read_art_reply(reply, len(ids))
+        return read_reply(reply, ids, self._rubric)
+
+    def _transcript(self, attempt: Trajectory, group: list[Trajectory]) -> str:
+        """What is its own: the start that all share is shown once, before them."""
+        common = shared_start([one.messages for one in group])
+        own = attempt.model_copy(update={"messages": attempt.messages[common:]})
+        return lines_of(own, self._config.max_chars) or "(nothing of its own)"
+
+    def _verdict(
+        self, model: str, seen: Looked, number: int, attempt: Trajectory, transcript: str
+    ) -> Verdict:
+        scores = seen.scores(number)
+        opinions = [found[number] for found in seen.passes if number in found]
+        last = opinions[-1] if opinions else Opinion(0.0, "", {}, [])
+        criteria = {
+            name: math.fsum(o.criteria[name] for o in opinions) / len(opinions)
+            for name in last.criteria
+        }
+        return Verdict(
+            trajectory_id=attempt.id,
+            judge=model,
+            rubric=self._rubric.version,
+            score=math.fsum(scores) / len(scores) if scores else None,
+            reason=last.reason,
+            criteria=criteria,
+            quotes=[Quote(text=q, found=is_quoted(q, transcript)) for q in last.quotes],
+            passes=scores,
+            calls=seen.calls,
+            stability=seen.stability(),
+            problem=None if scores else seen.problems.get(number),
+        )
+
+
+def combined(config: JudgeConfig, verdicts: list[Verdict]) -> dict[str, float]:
+    """One score per attempt out of all judges' verdicts; an attempt without any is left out."""
+    by_judge: dict[str, dict[str, float]] = {}
+    for verdict in verdicts:
+        if verdict.score is not None:
+            by_judge.setdefault(verdict.judge, {})[verdict.trajectory_id] = verdict.score
+    names = list(dict.fromkeys(verdict.trajectory_id for verdict in verdicts))
+    if config.combine == "majority" and len(config.models) > 1:
+        return majority(list(by_judge.values()), names)
+    found = {}
+    for name in names:
+        if scores := [scores[name] for scores in by_judge.values() if name in scores]:
+            middle = median if config.combine == "median" else _mean
+            found[name] = middle(scores)
+    return found
+
+
+def _tau(one: dict[int, Opinion], other: dict[int, Opinion]) -> float | None:
+    return tau_of(*({str(n): o.score for n, o in found.items()} for found in (one, other)))
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _unusable(complaint: str) -> Problem:
+    return Problem(
+        code="judge.no_score",
+        message="The judge gave no valid score for this attempt, also after being told.",
+        hint="Judge it again with another judge, or label it yourself.",
+        detail=complaint,
+    )

@@ -1,0 +1,47 @@
+"""Verdicts → rewards: the judge's part joins the others, and the group is stored as it is now."""
+
+from engine.judge.ruler import Ruler, combined
+from engine.protocol.config import ProjectConfig
+from engine.protocol.judging import PART, Verdict
+from engine.protocol.problems import Problem, RolloutError
+from engine.protocol.records import Trajectory
+from engine.reward.blend import blend
+from engine.run import Run
+
+
+async def judged(run: Run, ruler: Ruler, siblings: list[Trajectory]) -> list[Trajectory]:
+    """Ask the judges, store verdicts and rewards, return the attempts as they are now."""
+    verdicts = await ruler.judge(siblings)
+    scored = with_verdicts(run.config, siblings, verdicts)
+    await run.writer.add_verdicts(verdicts, scored)
+    return scored
+
+
+def with_verdicts(
+    config: ProjectConfig, siblings: list[Trajectory], verdicts: list[Verdict]
+) -> list[Trajectory]:
+    """Parts, reward and problem by these verdicts. Whoever the judges did not score is unscored."""
+    scores = combined(config.judge, verdicts)
+    problems = {v.trajectory_id: v.problem for v in verdicts if v.problem}
+    return [
+        _rewarded(config, one, scores.get(one.id), problems.get(one.id))
+        if one.awaits_judge or PART in one.parts
+        else one
+        for one in siblings
+    ]
+
+
+def _rewarded(
+    config: ProjectConfig, trajectory: Trajectory, score: float | None, problem: Problem | None
+) -> Trajectory:
+    parts = {name: value for name, value in trajectory.parts.items() if name != PART}
+    reward = None
+    if score is not None:
+        parts[PART], problem = score, None
+        try:
+            reward = blend(config.reward, parts, trajectory.metrics)
+        except RolloutError as error:
+            problem = error.problem
+    return trajectory.model_copy(
+        update={"parts": parts, "reward": reward, "problem": problem, "awaits_judge": False}
+    )

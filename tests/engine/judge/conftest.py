@@ -1,0 +1,98 @@
+"""A run in a folder, a judge process that talks to a scripted provider, and groups to judge."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from engine.judge.ledger import Ledger
+from engine.judge.provider import Provider
+from engine.judge.rubric import parse_rubric
+from engine.judge.ruler import Ruler
+from engine.protocol.config import JudgeConfig, ProjectConfig
+from engine.protocol.records import Message, RunSpec, Trajectory
+from engine.run import Run
+from tests.engine.judge.scripted import Script, provider
+
+T = TypeVar("T")
+RUBRIC = "The one that is worth more is better."
+
+
+class Court:
+    """Everything that one test of the judge needs."""
+
+    def __init__(self, folder: Path, script: Script) -> None:
+        self.folder = folder
+        self.script = script
+
+    def config(self, **settings: Any) -> JudgeConfig:
+        wanted = {"models": ("openai/scripted",), "passes": 1, "retries": 2, "timeout_s": 3}
+        prices = {"price_prompt": 10.0, "price_completion": 10.0}
+        return JudgeConfig(
+            enabled=True, base_url=self.script.url, **{**wanted, **prices, **settings}
+        )
+
+    def run(self, work: Callable[[Ruler, Run], Awaitable[T]], **settings: Any) -> T:
+        """Do something with a ruler over the run of this folder."""
+
+        async def through() -> T:
+            async with self.session(**settings) as (ruler, run, _):
+                return await work(ruler, run)
+
+        return asyncio.run(through())
+
+    @asynccontextmanager
+    async def session(self, **settings: Any) -> AsyncIterator[tuple[Ruler, Run, Provider]]:
+        config = self.config(**settings)
+        spec = RunSpec(
+            id="run",
+            name="a run",
+            project="p",
+            started_at=0,
+            config=ProjectConfig(judge=config),
+            model_path="",
+        )
+        self.folder.mkdir(exist_ok=True)
+        run = Run(self.folder, spec, lambda tick: None)
+        judge = await Provider.start(config, {"openai": "sk-secret-123"}, run.log_file)
+        try:
+            ledger = Ledger(run, judge, config)
+            yield Ruler(config, parse_rubric(RUBRIC), ledger, seed=0), run, judge
+        finally:
+            await judge.close()
+            run.close()
+
+
+@pytest.fixture
+def court(tmp_path: Path) -> Iterator[Court]:
+    with provider(Script()) as script:
+        yield Court(tmp_path / "run", script)
+
+
+def group(*answers: str, group: int = 0) -> list[Trajectory]:
+    """One attempt per answer, all to one question."""
+    return [
+        Trajectory(
+            id=f"t{group}-{index}",
+            split="train",
+            step=1,
+            group=group,
+            index=index,
+            scenario_id="s",
+            title="s",
+            reward=None,
+            awaits_judge=True,
+            messages=[
+                Message(role="user", content="What is it worth?"),
+                Message(role="assistant", content=answer),
+            ],
+        )
+        for index, answer in enumerate(answers)
+    ]
+
+
+def worth(*values: float) -> list[Trajectory]:
+    return group(*(f"I say worth={value}" for value in values))

@@ -1,0 +1,216 @@
+"""The judge against a provider that misbehaves on purpose: real HTTP, the real process."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from engine.judge.agreement import kendall_tau
+from engine.judge.ruler import combined
+from engine.judge.scoring import judged
+from engine.protocol.judging import PART, Verdict
+from tests.engine.judge.conftest import Court, group, worth
+
+VALUES = [0.1, 0.9, 0.4, 0.6, 0.3, 0.8, 0.2, 0.7]
+
+
+def scores(verdicts: list[Verdict]) -> list[float | None]:
+    return [verdict.score for verdict in verdicts]
+
+
+def test_a_group_is_scored_and_quotes_are_checked(court: Court) -> None:
+    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+    assert scores(verdicts) == VALUES
+    assert [quote.found for quote in verdicts[0].quotes] == [True, False]
+    assert verdicts[0].reason
+    assert len(court.script.asked) == 1
+
+
+@pytest.mark.parametrize("mood", ["one missing", "out of range", "nan", "twice", "stranger"])
+def test_an_answer_with_a_fault_is_asked_for_once_more(court: Court, mood: str) -> None:
+    court.script.moods = [mood]
+    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+    assert scores(verdicts) == VALUES
+    assert len(court.script.asked) == 2
+    assert "not right" in court.script.asked[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("mood", ["one missing", "out of range", "nan", "twice"])
+def test_a_fault_that_stays_leaves_one_unscored_with_the_reason(court: Court, mood: str) -> None:
+    court.script.moods = [mood] * 2
+    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+    unscored = [verdict for verdict in verdicts if verdict.score is None]
+    assert len(unscored) == 1
+    assert unscored[0].problem is not None
+    assert unscored[0].problem.code == "judge.no_score"
+    assert [v.score for v in verdicts if v.score is not None] == [
+        value for value, v in zip(VALUES, verdicts, strict=True) if v.score is not None
+    ]
+
+
+@pytest.mark.parametrize("mood", ["permuted", "prose", "429", "429 after", "500", "reset"])
+def test_what_can_be_overcome_is(court: Court, mood: str) -> None:
+    court.script.moods = [mood]
+    assert scores(court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))) == VALUES
+
+
+@pytest.mark.parametrize(
+    ("mood", "code"),
+    [
+        ("429", "judge.rate_limit"),
+        ("500", "judge.server"),
+        ("reset", "judge.unreachable"),
+        ("overflow", "judge.context"),
+        ("drip", "judge.timeout"),
+        ("truncated", "judge.no_score"),
+    ],
+)
+def test_what_cannot_leaves_the_group_unscored_and_says_why(
+    court: Court, mood: str, code: str
+) -> None:
+    court.script.moods = [mood] * 9
+    begun = time.monotonic()
+    settings = {"retries": 1, "timeout_s": 1.5}
+    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)), **settings)
+    assert scores(verdicts) == [None] * 8
+    problems = {verdict.problem.code for verdict in verdicts if verdict.problem}
+    assert problems == {code}
+    assert time.monotonic() - begun < 30
+
+
+def test_equal_attempts_are_shown_once(court: Court) -> None:
+    attempts = group("worth=0.2", "worth=0.7", "worth=0.2", "worth=0.2")
+    assert scores(court.run(lambda ruler, run: ruler.judge(attempts))) == [0.2, 0.7, 0.2, 0.2]
+    assert court.script.asked[0]["messages"][1]["content"].count("worth=0.2") == 1
+
+
+def test_the_same_question_is_never_paid_twice(court: Court) -> None:
+    for _ in range(2):  # another process, the same run folder
+        court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+    assert len(court.script.asked) == 1
+    assert set(court.script.billed.values()) == {1}
+    court.run(lambda ruler, run: ruler.judge(worth(*VALUES)), temperature=0.5)
+    assert len(court.script.asked) == 2
+
+
+def test_equal_groups_at_once_are_paid_once(court: Court) -> None:
+    async def both(ruler, run):  # type: ignore[no-untyped-def]
+        return await asyncio.gather(*(ruler.judge(worth(0.1, 0.9)) for _ in range(4)))
+
+    assert [scores(verdicts) for verdicts in court.run(both)] == [[0.1, 0.9]] * 4
+    assert len(court.script.asked) == 1
+
+
+def test_the_budget_is_never_exceeded(court: Court) -> None:
+    async def many(ruler, run):  # type: ignore[no-untyped-def]
+        verdicts = []
+        for number in range(12):
+            verdicts += await ruler.judge(group(f"{number} worth=0.1", f"{number} worth=0.9"))
+        return verdicts, run.reader.judge_cost()
+
+    one = 150 * 10e-6
+    verdicts, cost = court.run(many, budget_usd=0.03, max_tokens=200)
+    unscored = [verdict for verdict in verdicts if verdict.score is None]
+    assert cost <= 0.03
+    assert sum(court.script.billed.values()) * one == pytest.approx(cost)
+    assert {v.problem.code for v in unscored if v.problem} == {"judge.budget"}
+    assert 0 < len(unscored) < len(verdicts)
+
+
+def test_an_answer_that_was_lost_counts_at_its_highest(court: Court) -> None:
+    court.script.moods = ["drip"] * 3
+
+    async def work(ruler, run):  # type: ignore[no-untyped-def]
+        await ruler.judge(worth(0.1, 0.9))
+        return run.reader.judge_cost()
+
+    lost = court.run(work, timeout_s=0.5, retries=2, max_tokens=1000)
+    assert lost > 3 * 1000 * 10e-6
+
+
+def test_failed_attempts_are_not_shown(court: Court) -> None:
+    attempts = worth(0.1, 0.9, 0.5)
+    attempts[1] = attempts[1].model_copy(
+        update={"problem": {"code": "agent.timeout", "message": "late"}, "awaits_judge": False}
+    )
+    verdicts = court.run(lambda ruler, run: ruler.judge(attempts))
+    assert [verdict.trajectory_id for verdict in verdicts] == ["t0-0", "t0-2"]
+
+
+def test_verdicts_become_rewards_and_are_stored(court: Court) -> None:
+    async def work(ruler, run):  # type: ignore[no-untyped-def]
+        attempts = worth(0.1, 0.9)
+        for attempt in attempts:
+            await run.writer.add_trajectory(attempt)
+        await judged(run, ruler, attempts)
+        stored = run.reader.stored("train", 1)
+        return stored, run.reader.verdicts([t.id for t in stored]), run.reader.events()
+
+    stored, verdicts, events = court.run(work)
+    assert [t.reward for t in stored] == [0.1, 0.9]
+    assert [t.parts for t in stored] == [{PART: 0.1}, {PART: 0.9}]
+    assert not any(t.awaits_judge for t in stored)
+    assert scores(verdicts) == [0.1, 0.9]
+    assert any('"group.judged"' in event for event in events)
+
+
+def test_several_judges_are_combined(court: Court) -> None:
+    names = ("openai/a", "openai/b", "openai/c")
+    config = court.config(models=names, combine="median")
+    verdicts = court.run(lambda ruler, run: ruler.judge(worth(0.1, 0.9)), models=names)
+    assert len(verdicts) == 6
+    shifted = [
+        v.model_copy(update={"score": min(1.0, v.score + 0.05 * (v.judge == "openai/a"))})
+        for v in verdicts
+        if v.score is not None
+    ]
+    assert combined(config, shifted) == {"t0-0": 0.1, "t0-1": 0.9}
+
+
+def test_more_passes_until_two_agree(court: Court) -> None:
+    court.run(lambda ruler, run: ruler.judge(worth(*VALUES)), passes=5)
+    assert len(court.script.asked) == 2
+    orders = [asked["messages"][1]["content"] for asked in court.script.asked]
+    assert orders[0] != orders[1]
+
+
+def test_an_order_biased_judge_is_exposed_and_passes_help(court: Court) -> None:
+    """It likes what is shown first: alone it ranks by place, over passes the truth comes out."""
+    chance = random.Random(0)
+    noise: dict[tuple[int, str], float] = {}
+
+    def biased(place: int, text: str) -> float:
+        worthy = float(text.rsplit("worth=", 1)[1].split()[0])
+        jitter = noise.setdefault((place, text), chance.uniform(0, 0.02))
+        return min(1.0, max(0.0, 0.35 * worthy + 0.6 * (1 - place / 8) + jitter))
+
+    court.script.grade = biased
+    taus: dict[int, list[float]] = {1: [], 9: []}
+    stabilities = []
+    for passes, found in taus.items():
+        for number in range(6):
+            values = random.Random(number).sample(VALUES, 8)
+            attempts = group(*(f"{number}: worth={value}" for value in values))
+            verdicts = court.run(
+                lambda ruler, run, attempts=attempts: ruler.judge(attempts),
+                passes=passes,
+                stable=0.999,
+            )
+            tau = kendall_tau([v.score or 0.0 for v in verdicts], values)
+            assert tau is not None
+            found.append(tau)
+            if passes > 1:
+                stabilities.append(verdicts[0].stability)
+    once, often = (sum(found) / len(found) for found in taus.values())
+    assert often > once + 0.2
+    assert all(stability is not None and stability < 0.6 for stability in stabilities)
+
+
+def test_the_key_is_in_no_file(court: Court) -> None:
+    court.script.moods = ["500"]
+    court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+    assert court.script.headers[0]["authorization"] == "Bearer sk-secret-123"
+    for file in court.folder.rglob("*"):
+        if file.is_file():
+            assert b"sk-secret-123" not in file.read_bytes(), file
