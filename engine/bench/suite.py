@@ -18,7 +18,7 @@ GROWTH = {
     "prompt": [Shape(length, 32, 8, 1) for length in (128, 256, 512, 1024)],
     "completion": [Shape(128, length, 8, 1) for length in (16, 32, 64, 128)],
 }
-TURNS, BASE, ANSWER, OBSERVATION, SIBLINGS = 8, 375, 38, 100, 2
+TURNS, BASE, ANSWER, OBSERVATION, SIBLINGS = 8, 375, 38, 100, 4
 """A quarter of the field's usual 1 500-token prompt, 150-token answers, 400-token observations."""
 
 
