@@ -68,7 +68,7 @@ def trl_advantages(
             normalize_advantages=False,
         ),
     }
-    exec("\n".join(words[first : last + 1]), names)  # noqa: S102: this is the reference itself
+    exec("\n".join(words[first : last + 1]), names)  # the reference itself
     found: list[float] = names["advantages"].tolist()
     return found
 

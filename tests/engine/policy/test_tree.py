@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from engine.policy.base import TrainBatch, TrainItem
+from engine.policy.base import ScoreBatch, TrainBatch, TrainItem
 from engine.policy.torch.model import LoraModel
-from engine.policy.torch.trainer import forward_backward, seen
+from engine.policy.torch.trainer import forward_backward, score, seen
 from engine.policy.torch.tree import grow
 from tests.engine.policy.conftest import load
 
@@ -58,6 +58,11 @@ def batches(draw: st.DrawFn) -> list[TrainItem]:
 @pytest.fixture(scope="module")
 def model(tiny_model: Path) -> LoraModel:
     return stirred(tiny_model)
+
+
+@pytest.fixture(scope="module")
+def eager(tiny_model: Path) -> PreTrainedModel:
+    return AutoModelForCausalLM.from_pretrained(tiny_model, attn_implementation="eager").eval()
 
 
 def stirred(folder: Path) -> LoraModel:
@@ -111,6 +116,29 @@ def test_gradients_are_those_of_plain_rows(
     expected = plain(model, items)
     assert (packed(model, items, budget) - expected).norm() <= 1e-5 * expected.norm() + 1e-9
     assert (packed(model, items[::-1], budget) - expected).norm() <= 1e-5 * expected.norm() + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(items=batches(), budget=st.sampled_from([1, 30, 10_000]))
+def test_logprobs_are_those_of_padded_rows(
+    eager: PreTrainedModel, model: LoraModel, items: list[TrainItem], budget: int
+) -> None:
+    """The same weights without the adapter: one padded rectangle, eager attention with a mask."""
+    if not items:
+        return
+    longest = max(len(item.tokens) for item in items)
+    rows_BT = torch.tensor([item.tokens + [0] * (longest - len(item.tokens)) for item in items])
+    mask_BT = torch.tensor(
+        [[1] * len(item.tokens) + [0] * (longest - len(item.tokens)) for item in items]
+    )
+    with torch.no_grad():
+        logprobs_BTV = eager(input_ids=rows_BT, attention_mask=mask_BT).logits.log_softmax(-1)
+    asked = ScoreBatch(items=items, reference=True)
+    for number, said in enumerate(score(model, asked, budget, lambda done, total: None)):
+        item = items[number]
+        places = [place for start, end in item.spans for place in range(start, end)]
+        wanted = [logprobs_BTV[number, p - 1, item.tokens[p]].item() for p in places]
+        assert said.reference == pytest.approx(wanted, abs=2e-6)
 
 
 def family_items() -> list[TrainItem]:
