@@ -13,7 +13,8 @@ from tests.engine_http.conftest import Engine
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 PATHS = (
-    "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects", "/project",
+    "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
+    "/project",
     "/scenarios", "/forecast", "/runs", "/runs/x", "/runs/x/command",
     "/runs/x/events", "/runs/x/trajectories", "/v1/chat/completions", "/v1/models", "/docs",
     "/nope",
