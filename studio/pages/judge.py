@@ -57,7 +57,7 @@ class JudgePage(Page):
                     ", ".join(judge.models) or "none is named",
                     done=bool(judge.models),
                 ),
-                Preparation("rubric", "Rubric", f"{judge.rubric} in the project", done=True),
+                Preparation("rubric", "Rubric", f"{judge.rubric}, as it is when a run starts"),
                 Preparation(
                     "spent",
                     "This run",
