@@ -1,7 +1,6 @@
 """The Run page: strip, charts, right column, log; before a run what to do, after a failure why."""
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
@@ -306,10 +305,6 @@ class RunPage(Page):
 
     def _want(self, **query: object) -> None:
         self.trajectories_wanted.emit(TrajectoryQuery.model_validate(query))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._strip.set_narrow(self.width() < 1080)
 
 
 ONE_STEP = {"train.steps": 1}

@@ -2,6 +2,7 @@
 
 import numpy as np
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from studio import figures
@@ -88,14 +89,22 @@ class StripBlock(QWidget):
 
     def show_facts(self, run: RunModel) -> None:
         self._facts.set_spans(_facts(run.state))
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def add_tool(self, widget: QWidget) -> None:
         """Put something before the axis switch."""
         self._line.insertWidget(self._line.count() - 1, widget)
 
-    def set_narrow(self, narrow: bool) -> None:
-        """Without room the legend goes; the strip's tips say the same."""
-        self._legend.setVisible(not narrow)
+    def _fit(self) -> None:
+        """Where the facts need its room the legend goes; the strip's tips say the same."""
+        items = [self._line.itemAt(place) for place in range(self._line.count())]
+        widgets = [widget for item in items if item and (widget := item.widget())]
+        needed = sum(widget.sizeHint().width() + self._line.spacing() for widget in widgets)
+        self._legend.setVisible(needed <= self.width())
 
     def _build(self) -> None:
         self._line = QHBoxLayout()
