@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.protocol import events as e
+from engine.protocol.judging import Usage
+from engine.protocol.records import TrajectorySummary
 from studio.store.forecast import remaining_seconds, step_seconds, usual_phases, validations_left
 from studio.store.run_state import RunState, SequenceGap
 from tests.studio.simulate import GOLDEN, SMALL, Simulation
@@ -128,3 +130,42 @@ def test_groups_that_come_later_fly_with_the_others() -> None:
     state = folded(LOGS["extended"][:begun])
     assert state.flight[3].title == "Q3 hotel invoice total"
     assert not state.flight[3].rewards
+
+
+def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
+    def attempt(index: int, reward: float | None, waits: bool) -> TrajectorySummary:
+        return TrajectorySummary(
+            id=f"t{index}",
+            split="train",
+            step=1,
+            group=0,
+            index=index,
+            scenario_id="s",
+            title="s",
+            reward=reward,
+            awaits_judge=waits,
+        )
+
+    planned = e.PlannedGroup(group=0, scenario_id="s", title="s", size=2)
+    waiting = [
+        e.StepStarted(step=1, groups=[planned]),
+        *(e.TrajectoryRecorded(trajectory=attempt(index, None, True)) for index in (0, 1)),
+        e.CallOpened(key="k", judge="j", most_usd=0.5),
+    ]
+    answered = [
+        e.CallClosed(key="k", judge="j", usage=Usage(cost_usd=0.25), seconds=1),
+        e.GroupJudged(
+            split="train",
+            step=1,
+            group=0,
+            trajectories=[attempt(0, 0.7, False), attempt(1, None, False)],
+        ),
+    ]
+    events = [
+        event.model_copy(update={"seq": seq}) for seq, event in enumerate([*waiting, *answered], 1)
+    ]
+    state = folded(events[: len(waiting)])
+    assert (state.trajectories, state.unscored, state.judge_calls, state.judge_usd) == (2, 0, 1, 0)
+    state.fold(events)
+    assert (state.trajectories, state.unscored, state.judge_usd) == (2, 1, 0.25)
+    assert state.flight[0].rewards == {0: 0.7, 1: None}
