@@ -267,7 +267,9 @@ class Supervisor:
         if not judge.enabled:
             yield None
             return
-        words = f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
+        words = (
+            f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
+        )
         await run.log("info", "judge", words)
         provider = await Provider.start(judge, self.judge_keys, run.log_file)
         try:
