@@ -23,11 +23,12 @@ def python_of(name: str) -> Path:
             "Clone the repository and run the command there.",
         )
     command = [sys.executable, str(BOOTSTRAP), "environment", name]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise EnvironmentMissing.of(
             "environment.not_installed",
-            f"The {name} environment could not be installed (see above).",
-            "Run the same command again: it goes on where it stopped.",
+            f"The {name} environment could not be installed.",
+            "Try again: it goes on where it stopped.",
+            detail=done.stderr[-4000:],
         )
     return Path(done.stdout.strip().splitlines()[-1])

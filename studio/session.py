@@ -13,6 +13,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 
 from engine.client import EngineClient
+from engine.protocol.judging import keys_in, provider_of
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records import LIVING, ProjectView, RunKind, RunSummary, Sample
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
@@ -230,17 +231,16 @@ class Session(QObject):
         view = self.project.view
         if view is None or view.config is None or not view.config.judge.enabled:
             return
-        judge, found = view.config.judge, {}
-        for provider in {model.partition("/")[0] for model in judge.models}:
-            try:
-                key = await keys.get(provider)
-            except keys.KeyringError as error:
-                key = None
-                if not judge.base_url:
-                    self.said.emit(f"{error.problem.message} {error.problem.hint}")
-            found[provider] = key or os.environ.get(f"{provider.upper()}_API_KEY", "")
-        if known := {provider: key for provider, key in found.items() if key}:
-            await self.client.lend_keys(known)
+        judge = view.config.judge
+        found = keys_in(os.environ, judge.models)
+        try:
+            kept = {name: await keys.get(name) for name in map(provider_of, judge.models)}
+            found |= {name: key for name, key in kept.items() if key}
+        except keys.KeyringError as error:
+            if not (found or judge.base_url):
+                self.said.emit(f"{error.problem.message} {error.problem.hint}")
+        if found:
+            await self.client.lend_keys(found)
 
     def command(self, action: str, steps: int | None = None, run_id: str = "") -> None:
         """Tell a run something: pause, continue, stop_after_step, stop_now, resume, extend."""

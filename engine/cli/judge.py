@@ -6,10 +6,12 @@ costs nothing. What a run has learnt is not changed by it.
 
 import argparse
 import asyncio
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from engine.cli.terminal import complain, figure, keys_of, say, say_json, table
+from engine.cli.terminal import complain, figure, say, say_json, table
 from engine.identity import run_name
 from engine.judge.imports import read_attempts
 from engine.judge.ledger import Ledger
@@ -18,7 +20,7 @@ from engine.judge.rubric import load_rubric, parse_rubric
 from engine.judge.ruler import Ruler, combined
 from engine.judge.scoring import with_verdicts
 from engine.protocol.config import JudgeConfig, ProjectConfig
-from engine.protocol.judging import Rubric, Verdict
+from engine.protocol.judging import Rubric, Verdict, keys_in
 from engine.protocol.problems import AtelierError, ConfigError
 from engine.protocol.records import RunSpec, Trajectory
 from engine.protocol.requests import TrajectoryQuery
@@ -42,7 +44,8 @@ async def judge(arguments: argparse.Namespace) -> int:
     config, rubric = _settings(arguments, spec)
     opened = Run(folder, spec, lambda tick: None)
     try:
-        provider = await Provider.start(config, keys_of(config.models), opened.log_file)
+        keys = keys_in(os.environ, config.models)
+        provider = await Provider.start(config, keys, opened.log_file)
         try:
             ledger = Ledger(opened, provider, config)
             ruler = Ruler(config, rubric, ledger, spec.config.train.seed)
@@ -52,8 +55,8 @@ async def judge(arguments: argparse.Namespace) -> int:
                     await opened.writer.add_trajectory(attempt)
                 verdicts = await ruler.judge(group)
                 whole = ProjectConfig(judge=config)
-                shown = with_verdicts(whole, group, verdicts) if groups else group
-                await opened.writer.add_verdicts(verdicts, shown)
+                now = with_verdicts(whole, group, verdicts) if groups else group
+                await opened.writer.add_verdicts(verdicts, now, rewarded=bool(groups))
                 unscored += _tell(arguments, config, group, verdicts)
             if not arguments.json:
                 say(f"Spent ${ledger.spent:.4f} on this run so far; {unscored} unscored.")
@@ -116,15 +119,13 @@ def _settings(arguments: argparse.Namespace, spec: RunSpec) -> tuple[JudgeConfig
     return config, parse_rubric(spec.rubric)
 
 
-def _stored(run: Run, arguments: argparse.Namespace) -> list[list[Trajectory]]:
+def _stored(run: Run, arguments: argparse.Namespace) -> Iterator[list[Trajectory]]:
+    """The run's groups, newest first, one at a time."""
     query = TrajectoryQuery(split=arguments.split, step=arguments.step, limit=PAGE)
-    groups = []
-    for offset in range(0, 10**9, PAGE):
-        page = run.reader.groups(query.model_copy(update={"offset": offset}))
-        groups += [run.reader.stored(g.split, g.step, g.group) for g in page.items]
-        if offset + PAGE >= page.total:
-            return groups
-    raise AssertionError("pages end")
+    while (page := run.reader.groups(query)).items:
+        for group in page.items:
+            yield run.reader.stored(group.split, group.step, group.group)
+        query = query.model_copy(update={"offset": query.offset + PAGE})
 
 
 def _tell(

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -80,10 +79,3 @@ def duration(seconds: float) -> str:
 
 def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}".replace("-", "−")
-
-
-def keys_of(models: tuple[str, ...]) -> dict[str, str]:
-    """API keys out of this terminal's environment: `OPENAI_API_KEY` for `openai/…`."""
-    providers = {model.partition("/")[0] for model in models}
-    found = {name: os.environ.get(f"{name.upper()}_API_KEY", "") for name in providers}
-    return {name: key for name, key in found.items() if key}

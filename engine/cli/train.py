@@ -19,7 +19,6 @@ from engine.cli.terminal import (
     complain,
     duration,
     figure,
-    keys_of,
     say,
     say_json,
     sparkline,
@@ -46,6 +45,7 @@ from engine.protocol.events import (
     WarmupFinished,
     WorkerRestarted,
 )
+from engine.protocol.judging import keys_in
 from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
 from engine.protocol.records import LIVING, Interval, RunKind, RunSummary
 from engine.protocol.requests import Command, StartRun
@@ -111,7 +111,7 @@ async def begin(
 async def lend_keys(client: EngineClient, project: Path, overrides: dict[str, Any]) -> None:
     """The judges' API keys that this terminal has."""
     with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
-        if keys := keys_of(load_config(project, overrides).judge.models):
+        if keys := keys_in(os.environ, load_config(project, overrides).judge.models):
             await client.lend_keys(keys)
 
 

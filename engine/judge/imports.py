@@ -6,6 +6,7 @@ the same messages up to the first answer belong together.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ def read_attempts(file: Path) -> list[list[Trajectory]]:
             "attempts.unreadable", "The file cannot be read.", where=str(file), detail=str(error)
         ) from error
     groups: dict[str, list[Trajectory]] = {}
+    numbers: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
             entry = _entry(line, f"{file}:{number}")
             messages = entry["messages"]
-            siblings = groups.setdefault(_group(entry, messages), [])
-            group = list(groups).index(_group(entry, messages))
-            siblings.append(_trajectory(entry, messages, group, len(siblings)))
+            group = _group(entry, messages)
+            siblings = groups.setdefault(group, [])
+            place = numbers.setdefault(group, len(numbers))
+            siblings.append(_trajectory(entry, messages, place, len(siblings)))
     if not groups:
         raise ConfigError.of(
             "attempts.none",
@@ -44,9 +47,12 @@ def read_attempts(file: Path) -> list[list[Trajectory]]:
 def _entry(line: str, where: str) -> dict[str, Any]:
     try:
         data = json.loads(line)
-        entry = {"messages": data} if isinstance(data, list) else dict(data)
+        entry: dict[str, Any] = {"messages": data} if isinstance(data, list) else dict(data)
         messages = [Message.model_validate(_plain(message)) for message in entry["messages"]]
-    except (ValueError, TypeError, KeyError, ValidationError) as error:
+        reward = entry.get("reward")
+        if reward is not None and not math.isfinite(reward):
+            raise ValueError(f"the reward {reward} is no number")
+    except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
         raise ConfigError.of(
             "attempts.wrong_line",
             "This line is not an attempt.",
@@ -79,9 +85,7 @@ def _group(entry: dict[str, Any], messages: list[Message]) -> str:
 def _trajectory(
     entry: dict[str, Any], messages: list[Message], group: int, index: int
 ) -> Trajectory:
-    given = entry.get("reward")
-    known = isinstance(given, int | float) and not isinstance(given, bool)
-    reward = float(given) if known and given is not None else None
+    reward = entry.get("reward")
     asked = next((m.content for m in messages if m.role == "user"), "")
     title = str(entry.get("title") or " ".join(asked.split())[:80] or f"group {group + 1}")
     return Trajectory(

@@ -12,7 +12,7 @@ from engine.child import Child
 from engine.environments import python_of
 from engine.judge.prompt import Messages
 from engine.protocol.config import JudgeConfig
-from engine.protocol.judging import Call, Usage
+from engine.protocol.judging import Call, Usage, provider_of
 from engine.protocol.problems import ConfigError, Problem
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +81,7 @@ class Provider:
                 "ask",
                 key=key,
                 model=model,
+                provider=provider_of(model),
                 messages=messages,
                 base_url=config.base_url,
                 max_tokens=config.max_tokens,
@@ -92,7 +93,7 @@ class Provider:
         usage = Usage(
             prompt_tokens=answer.get("prompt_tokens") or 0,
             completion_tokens=answer.get("completion_tokens") or 0,
-            known=not answer.get("lost"),
+            known=answer["metered"],
         )
         cost = self._prices[model].of(usage) if usage.known else self.most_cost(model, messages)
         call = Call(

@@ -11,6 +11,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from statistics import median
+from typing import NamedTuple
 
 from engine.judge.agreement import majority, tau_of
 from engine.judge.ledger import Ledger
@@ -19,9 +20,20 @@ from engine.judge.reply import Opinion, Reading, is_quoted, read_art_reply, read
 from engine.judge.transcript import lines_of, openai_messages, shared_start
 from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import Quote, Rubric, Verdict
-from engine.protocol.problems import Problem
+from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records import Trajectory
 from engine.seeds import derive
+
+
+class Exhibit(NamedTuple):
+    """What a judge is shown of a group."""
+
+    attempts: list[Trajectory]
+    """The different ones."""
+    start: str
+    """The messages that all begin with."""
+    texts: list[str]
+    """What each of them did from there."""
 
 
 @dataclass
@@ -50,6 +62,8 @@ class Ruler:
     """Judges groups of a run by a rubric."""
 
     def __init__(self, config: JudgeConfig, rubric: Rubric, ledger: Ledger, seed: int) -> None:
+        """Raises ConfigError where the prompt has no place for what the rubric asks."""
+        check_fit(config, rubric)
         self._config = config
         self._rubric = rubric
         self._ledger = ledger
@@ -57,18 +71,22 @@ class Ruler:
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
         """One verdict per judge and attempt, judges in their order, attempts in theirs. Attempts
-        that failed have none."""
-        attempts = [one for one in group if one.problem is None]
+        that failed by themselves have none."""
+        attempts = [one for one in group if may_be_judged(one)]
         if not attempts:
             return []
-        transcripts = [self._transcript(one, attempts) for one in attempts]
+        common = shared_start([one.messages for one in attempts])
+        transcripts = [self._lines(one, common, None) for one in attempts]
         shown = self._shown(transcripts)
         first = list(dict.fromkeys(shown))
         number = {place: number for number, place in enumerate(first)}
-        different = [attempts[place] for place in first]
-        texts = [transcripts[place] for place in first]
+        exhibit = Exhibit(
+            [attempts[place] for place in first],
+            self._lines(attempts[0], 0, common),
+            [transcripts[place] for place in first],
+        )
         looked = await asyncio.gather(
-            *(self._look(model, different, texts) for model in self._config.models)
+            *(self._look(model, exhibit) for model in self._config.models)
         )
         return [
             self._verdict(model, seen, number[place], attempt, transcript)
@@ -83,16 +101,20 @@ class Ruler:
             return list(range(len(transcripts)))
         return [transcripts.index(transcript) for transcript in transcripts]
 
-    async def _look(self, model: str, attempts: list[Trajectory], texts: list[str]) -> Looked:
+    def _lines(self, attempt: Trajectory, start: int, end: int | None) -> str:
+        part = attempt.model_copy(update={"messages": attempt.messages[start:end]})
+        return lines_of(part, self._config.max_chars)
+
+    async def _look(self, model: str, exhibit: Exhibit) -> Looked:
         """Passes over the group by one judge."""
         config, seen = self._config, Looked()
-        most = 1 if config.prompt == "art" or len(attempts) == 1 else config.passes
+        most = 1 if config.prompt == "art" or len(exhibit.texts) == 1 else config.passes
         for number in range(most):
-            order = list(range(len(attempts)))
+            order = list(range(len(exhibit.texts)))
             if config.prompt == "atelier":
-                chance = random.Random(derive(self._seed, "judge", model, number, *texts))
-                chance.shuffle(order)
-            found = await self._pass(model, seen, attempts, texts, order)
+                key = derive(self._seed, "judge", model, number, *exhibit.texts)
+                random.Random(key).shuffle(order)
+            found = await self._pass(model, seen, exhibit, order)
             if found:
                 seen.passes.append(found)
             if not found or seen.is_stable(config.stable):
@@ -100,14 +122,9 @@ class Ruler:
         return seen
 
     async def _pass(
-        self,
-        model: str,
-        seen: Looked,
-        attempts: list[Trajectory],
-        texts: list[str],
-        order: list[int],
+        self, model: str, seen: Looked, exhibit: Exhibit, order: list[int]
     ) -> dict[int, Opinion]:
-        messages, ids = self._question(attempts, texts, order)
+        messages, ids = self._question(exhibit, order)
         call = await self._ledger.ask(model, messages, self._rubric.version)
         seen.calls.append(call.key)
         problem, reading = call.problem, Reading({}, "")
@@ -128,30 +145,20 @@ class Ruler:
                 seen.problems[number] = problem or _unusable(reading.complaint)
         return {order[ids.index(name)]: opinion for name, opinion in reading.opinions.items()}
 
-    def _question(
-        self, attempts: list[Trajectory], texts: list[str], order: list[int]
-    ) -> tuple[Messages, list[str]]:
+    def _question(self, exhibit: Exhibit, order: list[int]) -> tuple[Messages, list[str]]:
+        given = exhibit.attempts[0].tools
         if self._config.prompt == "art":
-            lists = [openai_messages(attempt) for attempt in attempts]
-            messages = art_messages(lists, self._rubric.text, attempts[0].tools or None)
+            lists = [openai_messages(attempt) for attempt in exhibit.attempts]
+            messages = art_messages(lists, self._rubric.source, given or None)
             return messages, [str(number + 1) for number in order]
-        start = ""
-        if common := shared_start([attempt.messages for attempt in attempts]):
-            beginning = attempts[0].model_copy(update={"messages": attempts[0].messages[:common]})
-            start = lines_of(beginning, self._config.max_chars)
-        tools = json.dumps(attempts[0].tools, ensure_ascii=False) if attempts[0].tools else ""
-        return relative_messages([texts[n] for n in order], self._rubric, start, tools)
+        tools = json.dumps(given, ensure_ascii=False) if given else ""
+        texts = [exhibit.texts[number] for number in order]
+        return relative_messages(texts, self._rubric, exhibit.start, tools)
 
     def _read(self, reply: str, ids: list[str]) -> Reading:
         if self._config.prompt == "art":
             return read_art_reply(reply, len(ids))
         return read_reply(reply, ids, self._rubric)
-
-    def _transcript(self, attempt: Trajectory, group: list[Trajectory]) -> str:
-        """What is its own: the start that all share is shown once, before them."""
-        common = shared_start([one.messages for one in group])
-        own = attempt.model_copy(update={"messages": attempt.messages[common:]})
-        return lines_of(own, self._config.max_chars) or "(nothing of its own)"
 
     def _verdict(
         self, model: str, seen: Looked, number: int, attempt: Trajectory, transcript: str
@@ -176,6 +183,22 @@ class Ruler:
             stability=seen.stability(),
             problem=None if scores else seen.problems.get(number),
         )
+
+
+def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
+    """ART's prompt knows no criteria: they would be asked for in vain."""
+    if config.prompt == "art" and rubric.criteria:
+        raise ConfigError.of(
+            "judge.no_criteria",
+            "The prompt of ART has no weighted criteria, and this rubric has some.",
+            'Take judge.prompt = "atelier", or write the criteria into the text.',
+            where="judge.prompt",
+        )
+
+
+def may_be_judged(attempt: Trajectory) -> bool:
+    """It ended well; what an earlier judge could not do is no reason against another."""
+    return attempt.problem is None or attempt.problem.code.startswith("judge.")
 
 
 def combined(config: JudgeConfig, verdicts: list[Verdict]) -> dict[str, float]:

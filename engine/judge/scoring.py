@@ -13,7 +13,7 @@ async def judged(run: Run, ruler: Ruler, siblings: list[Trajectory]) -> list[Tra
     """Ask the judges, store verdicts and rewards, return the attempts as they are now."""
     verdicts = await ruler.judge(siblings)
     scored = with_verdicts(run.config, siblings, verdicts)
-    await run.writer.add_verdicts(verdicts, scored)
+    await run.writer.add_verdicts(verdicts, scored, rewarded=True)
     return scored
 
 

@@ -6,6 +6,7 @@ is left out silently.
 """
 
 import json
+from itertools import takewhile
 from typing import Any
 
 from engine.protocol.records import Message, Trajectory
@@ -48,14 +49,18 @@ def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def shared_start(trajectories: list[list[Message]]) -> int:
-    """How many messages all of them begin with."""
-    first, *others = trajectories
-    count = 0
-    for place, message in enumerate(first):
-        if any(len(other) <= place or other[place] != message for other in others):
-            break
-        count += 1
+    """How many messages all of them begin with; where that would leave one of them nothing of its
+    own, only those before the first answer."""
+    first = trajectories[0]
+    equal = (len(set(map(_dumped, column))) == 1 for column in zip(*trajectories, strict=False))
+    count = sum(1 for _ in takewhile(bool, equal))
+    if count == min(map(len, trajectories)):
+        count = sum(1 for _ in takewhile(lambda m: m.role != "assistant", first[:count]))
     return count
+
+
+def _dumped(message: Message) -> str:
+    return message.model_dump_json()
 
 
 def _head(message: Message) -> str:

@@ -12,12 +12,13 @@ import os
 import random
 import socket
 import sys
-import threading
 from typing import Any
 
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
 
 import litellm
+
+from engine.life import exit_with_engine
 
 LONGEST_WAIT_S = 60.0
 FIRST_WAIT_S = 1.0
@@ -30,6 +31,14 @@ AGAIN = (
     litellm.APIConnectionError,
     litellm.Timeout,
 )
+UNBILLED = (
+    litellm.RateLimitError,
+    litellm.AuthenticationError,
+    litellm.PermissionDeniedError,
+    litellm.NotFoundError,
+    litellm.BadRequestError,
+)
+"""Refusals before any work is done."""
 Kinds = type[Exception] | tuple[type[Exception], ...]
 WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
     (
@@ -42,7 +51,7 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
         litellm.AuthenticationError,
         "judge.key",
         "The provider refuses the key.",
-        "Give a valid key on the Judge page or in the provider's environment variable.",
+        "Give a valid key under Settings, Judge keys, or in the provider's environment variable.",
     ),
     (
         litellm.NotFoundError,
@@ -121,8 +130,8 @@ class Worker:
         return {} if None in (prompt, completion) else {"prompt": prompt, "completion": completion}
 
     async def _op_ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One try of one question: the answer, or a `problem` with `lost` (it may have been billed
-        although no answer came) and, where another try may help, `wait_s`."""
+        """One try of one question: the answer, or a `problem` and, where another try may help,
+        `wait_s`. `metered` is false where it may have been billed and nobody says how much."""
         try:
             return await asyncio.wait_for(self._complete(message), message["timeout_s"])
         # the boundary: whatever a provider's code raises becomes a problem of this question
@@ -130,7 +139,7 @@ class Worker:
             passing = isinstance(error, (TimeoutError, *AGAIN))
             return {
                 "problem": problem_of(error, self._keys),
-                "lost": passing and not isinstance(error, litellm.RateLimitError),
+                "metered": isinstance(error, UNBILLED),
                 "wait_s": waiting_time(error, message["attempt"]) if passing else None,
             }
 
@@ -142,7 +151,8 @@ class Worker:
             max_tokens=message["max_tokens"],
             temperature=message["temperature"],
             base_url=message["base_url"],
-            api_key=self._keys.get(provider_of(model)) or ("none" if message["base_url"] else None),
+            api_key=self._keys.get(message["provider"])
+            or ("none" if message["base_url"] else None),
             timeout=message["timeout_s"],
             num_retries=0,
             max_retries=0,
@@ -151,12 +161,13 @@ class Worker:
             extra_headers={"Idempotency-Key": message["key"]},
         )
         choice = reply.choices[0] if reply.choices else None
-        usage = reply.usage
+        usage = getattr(reply, "usage", None)
         return {
             "reply": (choice.message.content or "") if choice else "",
             "finish": (choice.finish_reason or "") if choice else "",
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
+            "metered": bool(usage and usage.prompt_tokens),  # litellm makes up zeros
+            "prompt_tokens": usage.prompt_tokens if usage else 0,
+            "completion_tokens": usage.completion_tokens if usage else 0,
         }
 
 
@@ -175,11 +186,6 @@ def problem_of(error: Exception, keys: dict[str, str]) -> dict[str, str]:
             return {"code": code, "message": words, "hint": hint, "detail": detail}
     words = f"The judge call failed: {type(error).__name__}."
     return {"code": "judge.failed", "message": words, "detail": detail}
-
-
-def provider_of(model: str) -> str:
-    """Whose key a model needs: `openai/gpt-5` → `openai`."""
-    return model.split("/", 1)[0] if "/" in model else "openai"
 
 
 def waiting_time(error: BaseException, attempt: int) -> float:
@@ -208,14 +214,9 @@ async def serve(line: int) -> None:
     os._exit(0)
 
 
-def _exit_with_engine(life: int) -> None:
-    os.read(life, 1)
-    os._exit(0)
-
-
 def main() -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
-    threading.Thread(target=_exit_with_engine, args=(life,), daemon=True).start()
+    exit_with_engine(life)
     asyncio.run(serve(line))
 
 

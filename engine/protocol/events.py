@@ -121,7 +121,7 @@ class GroupJudged(BaseEvent):
     step: int
     group: int
     trajectories: list[TrajectorySummary]
-    """As they are now."""
+    """As they are now; none where the verdicts changed no reward."""
 
 
 class GroupScored(BaseEvent):

@@ -1,7 +1,8 @@
 """The judge on the wire: rubrics, calls, verdicts."""
 
 import hashlib
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from pydantic import Field
 
@@ -91,4 +92,14 @@ class Verdict(Record):
     problem: Problem | None = None
 
 
-Combine = Literal["mean", "median", "majority"]
+def provider_of(model: str) -> str:
+    """Whose key a judge needs: `openai/gpt-5` → `openai`."""
+    provider, slash, _ = model.partition("/")
+    return provider if slash else "openai"
+
+
+def keys_in(environment: Mapping[str, str], models: Sequence[str]) -> dict[str, str]:
+    """The judges' API keys among environment variables: `OPENAI_API_KEY` for `openai/…`."""
+    providers = {provider_of(model) for model in models}
+    found = {name: environment.get(f"{name.upper()}_API_KEY", "") for name in providers}
+    return {name: key for name, key in found.items() if key}

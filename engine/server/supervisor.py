@@ -18,12 +18,13 @@ from engine.identity import run_name, ulid
 from engine.judge.ledger import Ledger
 from engine.judge.provider import Provider
 from engine.judge.rubric import load_rubric, parse_rubric
-from engine.judge.ruler import Ruler
+from engine.judge.ruler import Ruler, check_fit
 from engine.launch.local import runtime_dir
 from engine.machine.hardware import device_words, free_disk, step_disk_need
 from engine.models import find_model
 from engine.policy.worker import TorchPolicy
 from engine.project import load_config, load_scenarios
+from engine.protocol.config import JudgeConfig
 from engine.protocol.events import (
     FINAL,
     RunExtended,
@@ -86,8 +87,7 @@ class Supervisor:
         load_scenarios(project, config, "train")
         load_scenarios(project, config, "validation")
         model = find_model(config.model.name)
-        judged = config.judge.enabled
-        rubric = load_rubric(project / config.judge.rubric).source if judged else ""
+        rubric = _rubric(project, config.judge) if config.judge.enabled else ""
         self._refuse_second()
         spec = RunSpec(
             id=ulid(),
@@ -314,6 +314,13 @@ def problem_of(error: BaseException) -> Problem:
         hint="Resume from the last checkpoint; please report it with the details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )
+
+
+def _rubric(project: Path, judge: JudgeConfig) -> str:
+    """As it is now; the run keeps it. Raises ConfigError where it cannot be used."""
+    rubric = load_rubric(project / judge.rubric)
+    check_fit(judge, rubric)
+    return rubric.source
 
 
 def _check_disk(run: Run) -> None:

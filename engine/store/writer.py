@@ -120,10 +120,12 @@ class RunWriter:
         return await self._write(Write(event, (row,)))
 
     async def add_verdicts(
-        self, verdicts: list[Verdict], trajectories: list[Trajectory]
+        self, verdicts: list[Verdict], group: list[Trajectory], rewarded: bool
     ) -> BaseEvent:
-        """Store what the judges say of one group, and its trajectories as they are now."""
-        first, now = trajectories[0], time.time()
+        """Store what the judges say of one group and, where that has changed its rewards, its
+        trajectories as they are now."""
+        first, now = group[0], time.time()
+        trajectories = group if rewarded else []
         rows: list[Statement] = [
             (
                 "INSERT OR REPLACE INTO verdicts(trajectory_id, judge, rubric, at, body) "

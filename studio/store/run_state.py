@@ -55,6 +55,8 @@ class RunState:
     trajectories: int = 0
     unscored: int = 0
     step_unscored: int = 0
+    awaiting: set[str] = field(default_factory=set)
+    """Attempts that have ended and wait for their judge."""
     judge_calls: int = 0
     judge_failed: int = 0
     judge_usd: float = 0.0
@@ -102,7 +104,8 @@ class RunState:
                 self.judge_usd += event.usage.cost_usd
             case e.GroupJudged():
                 for trajectory in event.trajectories:
-                    self._place(trajectory)
+                    if trajectory.id in self.awaiting:
+                        self._place(trajectory)
             case e.GroupScored():
                 self._score(event)
             case e.LogWritten():
@@ -187,7 +190,10 @@ class RunState:
 
     def _place(self, trajectory: TrajectorySummary) -> None:
         """What is known of an attempt by now; one that waits for its judge is not unscored."""
-        if trajectory.reward is None and not trajectory.awaits_judge:
+        self.awaiting.discard(trajectory.id)
+        if trajectory.awaits_judge:
+            self.awaiting.add(trajectory.id)
+        elif trajectory.reward is None:
             self.unscored += 1
             self.step_unscored += 1
         flying = trajectory.split == "train" and trajectory.step == self.step

@@ -19,7 +19,6 @@ class Packed(NamedTuple):
     """A weight [O, I] in oneDNN's own layout."""
 
     weight: Tensor
-    outputs: int
 
 
 def has_onednn(tensor: Tensor) -> bool:
@@ -36,7 +35,7 @@ def times(x_SI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tens
 def pack(weight_OI: Tensor, rows: int) -> Packed | Tensor:
     """A copy laid out for products of about `rows` rows; the weight itself where there is none."""
     if weight_OI.dtype in (torch.float32, torch.bfloat16) and has_onednn(weight_OI):
-        return Packed(torch.ops.mkldnn._reorder_linear_weight(weight_OI, rows), len(weight_OI))
+        return Packed(torch.ops.mkldnn._reorder_linear_weight(weight_OI, rows))
     return weight_OI
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from engine.life import exit_with_engine
 from engine.policy.base import (
     PolicyInfo,
     PolicySpec,
@@ -214,14 +215,9 @@ def _device_words(device: torch.device) -> str:
     return f"CPU · {os.cpu_count()} cores"
 
 
-def _exit_with_engine(life: int) -> None:
-    os.read(life, 1)
-    os._exit(0)
-
-
 def main() -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
-    threading.Thread(target=_exit_with_engine, args=(life,), daemon=True).start()
+    exit_with_engine(life)
     torch.set_num_threads(
         len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     )

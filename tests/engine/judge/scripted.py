@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
                 return None
         key = self.headers.get("Idempotency-Key", "")
         script.billed[key] = script.billed.get(key, 0) + 1
-        return self._answer(self._reply(body["messages"], mood), slowly=mood == "drip")
+        return self._answer(self._reply(body["messages"], mood), mood)
 
     def _reply(self, messages: list[dict[str, str]], mood: str) -> str:
         found = ATTEMPT.findall(messages[1]["content"])
@@ -94,25 +94,22 @@ class Handler(BaseHTTPRequestHandler):
             return f"Let me think {{about it}}.\n```json\n{text}\n```\nI hope this helps!"
         return text[: len(text) // 2] if mood == "truncated" else text
 
-    def _answer(self, text: str, slowly: bool) -> None:
+    def _answer(self, text: str, mood: str) -> None:
+        slowly = mood == "drip"
+        usage = {
+            "prompt_tokens": PROMPT_TOKENS,
+            "completion_tokens": COMPLETION_TOKENS,
+            "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
+        }
+        message = {"role": "assistant", "content": text}
         body = json.dumps(
             {
                 "id": "x",
                 "object": "chat.completion",
                 "created": 0,
                 "model": "m",
-                "choices": [
-                    {
-                        "index": 0,
-                        "finish_reason": "stop",
-                        "message": {"role": "assistant", "content": text},
-                    }
-                ],
-                "usage": {
-                    "prompt_tokens": PROMPT_TOKENS,
-                    "completion_tokens": COMPLETION_TOKENS,
-                    "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
-                },
+                "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+                **({} if mood == "no usage" else {"usage": usage}),
             }
         ).encode()
         self._head(200, len(body), {})

@@ -78,13 +78,12 @@ def test_ids_say_nothing_of_the_place_and_repeat() -> None:
     assert set(others) != set(ids)
 
 
-def test_criteria_examples_and_tools_are_shown() -> None:
+def test_criteria_and_tools_are_shown() -> None:
     rubric = Rubric(source="r", text="r", criteria=(Criterion(name="kind", words="be kind"),))
-    messages, _ = relative_messages(["a", "b"], rubric, "[user]\nhi", "[tool]", ["Example one"])
+    messages, _ = relative_messages(["a", "b"], rubric, "[user]\nhi", "[tool]")
     system, user = (message["content"] for message in messages)
     assert "- kind: be kind" in system
     assert '"criteria": {"kind": 0.0}' in system
-    assert "Example one" in system
     assert "[user]\nhi" in user
     assert "[tool]" in user
 

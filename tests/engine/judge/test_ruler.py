@@ -7,9 +7,12 @@ import time
 import pytest
 
 from engine.judge.agreement import kendall_tau
-from engine.judge.ruler import combined
+from engine.judge.rubric import parse_rubric
+from engine.judge.ruler import check_fit, combined
 from engine.judge.scoring import judged
+from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import PART, Verdict
+from engine.protocol.problems import ConfigError, Problem
 from tests.engine.judge.conftest import Court, group, worth
 
 VALUES = [0.1, 0.9, 0.4, 0.6, 0.3, 0.8, 0.2, 0.7]
@@ -132,10 +135,42 @@ def test_an_answer_that_was_lost_counts_at_its_highest(court: Court) -> None:
 def test_failed_attempts_are_not_shown(court: Court) -> None:
     attempts = worth(0.1, 0.9, 0.5)
     attempts[1] = attempts[1].model_copy(
-        update={"problem": {"code": "agent.timeout", "message": "late"}, "awaits_judge": False}
+        update={"problem": Problem(code="agent.timeout", message="late"), "awaits_judge": False}
     )
     verdicts = court.run(lambda ruler, run: ruler.judge(attempts))
     assert [verdict.trajectory_id for verdict in verdicts] == ["t0-0", "t0-2"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_equal_attempts_and_single_ones_show_their_answer(court: Court, count: int) -> None:
+    """Validation groups have one attempt: what all begin with must not swallow it."""
+    court.run(lambda ruler, run: ruler.judge(worth(*[0.4] * count)))
+    shown = court.script.asked[0]["messages"][1]["content"]
+    assert shown.index("What is it worth?") < shown.index("worth=0.4")
+    assert "(nothing of its own)" not in shown
+
+
+def test_what_another_judge_could_not_do_is_judged_again(court: Court) -> None:
+    problem = Problem(code="judge.budget", message="The judge's budget is used up.")
+    attempts = [one.model_copy(update={"problem": problem}) for one in worth(0.1, 0.9)]
+    assert scores(court.run(lambda ruler, run: ruler.judge(attempts))) == [0.1, 0.9]
+
+
+def test_the_prompt_of_art_refuses_criteria() -> None:
+    rubric = parse_rubric("---\ncriteria:\n- name: kind\n---\nBe kind.")
+    with pytest.raises(ConfigError, match="weighted criteria"):
+        check_fit(JudgeConfig(models=("openai/a",), prompt="art"), rubric)
+
+
+def test_an_answer_without_usage_counts_at_its_highest(court: Court) -> None:
+    court.script.moods = ["no usage"]
+
+    async def work(ruler, run):  # type: ignore[no-untyped-def]
+        return await ruler.judge(worth(0.1, 0.9)), run.reader.judge_cost()
+
+    verdicts, cost = court.run(work, max_tokens=1000)
+    assert scores(verdicts) == [0.1, 0.9]
+    assert cost > 1000 * 10e-6
 
 
 def test_verdicts_become_rewards_and_are_stored(court: Court) -> None:

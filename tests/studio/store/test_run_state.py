@@ -169,3 +169,5 @@ def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
     state.fold(events)
     assert (state.trajectories, state.unscored, state.judge_usd) == (2, 1, 0.25)
     assert state.flight[0].rewards == {0: 0.7, 1: None}
+    again = answered[1].model_copy(update={"seq": len(events) + 1})
+    assert state.fold([again]).unscored == 1
