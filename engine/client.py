@@ -13,6 +13,8 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.judging import Call
+from engine.protocol.labels import Agreement, Label, Labelled, LabelPreview
 from engine.protocol.problems import LaunchError, Problem, Refused
 from engine.protocol.records import (
     Check,
@@ -153,6 +155,33 @@ class EngineClient:
 
     async def siblings(self, run_id: str, split: Split, step: int, group: int) -> Siblings:
         return await self._ask("GET", f"/runs/{run_id}/groups/{split}/{step}/{group}", Siblings)
+
+    async def call(self, run_id: str, key: str) -> Call:
+        """One question to a judge and its answer, word for word."""
+        return await self._ask("GET", f"/runs/{run_id}/calls/{key}", Call)
+
+    async def agreement(self, run_id: str) -> list[Agreement]:
+        """One row per judge and rubric, the newest first."""
+        return await self._list(f"/runs/{run_id}/agreement", Agreement)
+
+    async def labels(self, run_id: str) -> list[Label]:
+        """Oldest first, with those that were undone."""
+        return await self._list(f"/runs/{run_id}/labels", Label)
+
+    async def preview_label(self, run_id: str, label: Label) -> LabelPreview:
+        """What it would do; stores nothing."""
+        path = f"/runs/{run_id}/labels/preview"
+        return await self._ask("POST", path, LabelPreview, body=label)
+
+    async def add_label(self, run_id: str, label: Label) -> Labelled:
+        return await self._ask("POST", f"/runs/{run_id}/labels", Labelled, body=label)
+
+    async def undo_label(self, run_id: str) -> Labelled:
+        """Take back the newest that holds."""
+        return await self._ask("POST", f"/runs/{run_id}/labels/undo", Labelled)
+
+    async def redo_label(self, run_id: str) -> Labelled:
+        return await self._ask("POST", f"/runs/{run_id}/labels/redo", Labelled)
 
     async def log(self, run_id: str) -> str:
         """The end of the run's log: what engine, policy and agents wrote."""

@@ -14,12 +14,11 @@ import time
 from collections.abc import Iterator
 
 from engine import checkpoint, diagnosis
-from engine.advantage.group import has_signal, mean_and_std
 from engine.evaluate import validate
 from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios
-from engine.protocol.algorithm import Advantage, ValueCredit
+from engine.protocol.algorithm import ValueCredit
 from engine.protocol.events import (
     DiagnosisChanged,
     PolicyLoaded,
@@ -37,12 +36,15 @@ from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
 from engine.seeds import derive
-from engine.sft import load_demonstrations
+from engine.sft import demonstration_files, load_demonstrations
 from engine.step.batch import trained_tokens
 from engine.step.choose import choose
 from engine.step.clock import Clock
+from engine.step.close import close_batch
+from engine.step.describe import describe
 from engine.step.learn import learn
 from engine.step.refill import planned, refill
+from engine.step.review import review
 
 
 class StopRequested(Exception):
@@ -72,9 +74,13 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
                 await announce_step(run, step, chosen)
             groups = await roll_out_step(run, stage, step, scenarios, chosen, clock, anew)
             sampled = await policy.sampling()
-            learned = await learn(run, policy, groups, step, clock)
+            if anew:
+                await review(run, step, clock)
+            groups, again = await close_batch(run, step, groups)
+            learned = await learn(run, policy, groups + again, step, clock)
             kind = run.config.train.algorithm.advantage
-            metrics = describe(groups, kind, sampled | learned, clock)
+            told = {"groups/again": float(len(again)), **sampled, **learned}
+            metrics = describe(groups, kind, told, clock)
             if anew:
                 await finish_step(run, step, metrics, learned, history)
             if step % run.config.train.checkpoint_every == 0 or step == run.orders.steps:
@@ -167,7 +173,12 @@ async def warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> None:
     assert warmup is not None
     begun = time.monotonic()
     await run.enter(0, "warming_up")
-    items = load_demonstrations(run.project / warmup.file, stage.chat, run.config.model.max_context)
+    context = run.config.model.max_context
+    items = [
+        item
+        for file in demonstration_files(run.project, warmup)
+        for item in load_demonstrations(file, stage.chat, context)
+    ]
     losses: list[float] = []
     done, total = 0, len(items) * warmup.epochs
     quiet, policy.on_progress = policy.on_progress, lambda done, total: None
@@ -269,48 +280,6 @@ async def keep(run: Run, policy: TorchPolicy, step: int, metrics: dict[str, floa
 
 
 # What the stages are made of
-
-
-def describe(
-    groups: list[list[Trajectory]], kind: Advantage, told: dict[str, float], clock: Clock
-) -> dict[str, float]:
-    """The step's metrics by their documented names (protocol/metrics.py), with what the policy
-    told; unscored attempts stay out of every mean."""
-    everyone = [trajectory for group in groups for trajectory in group]
-    scored = [t for t in everyone if t.reward is not None]
-    rewards = [t.reward for t in scored if t.reward is not None]
-    metrics = {"unscored": float(len(everyone) - len(scored)), "trajectories": float(len(everyone))}
-    if rewards:
-        mean, std = mean_and_std(rewards)
-        assert mean is not None
-        assert std is not None
-        metrics |= {"reward/mean": mean, "reward/std": std, "reward/max": max(rewards)}
-    for name in sorted({name for t in scored for name in t.parts}):
-        values = [t.parts[name] for t in scored if name in t.parts]
-        metrics[f"reward/part/{name}"] = sum(values) / len(values)
-    spreads = [mean_and_std([t.reward for t in group])[1] for group in groups]
-    known = [spread for spread in spreads if spread is not None]
-    if known:
-        metrics["groups/std_mean"] = sum(known) / len(known)
-    silent = sum(not has_signal(kind, [t.reward for t in group]) for group in groups)
-    metrics["groups/no_signal"] = silent / len(groups)
-    metrics |= lengths(everyone)
-    sampled = sum(t.sampled_tokens for t in everyone)
-    metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
-    return metrics | told | clock.metrics()
-
-
-def lengths(everyone: list[Trajectory]) -> dict[str, float]:
-    """Tokens that the policy sampled per attempt, and the share of attempts cut by a limit."""
-    counts = sorted(t.sampled_tokens for t in everyone)
-    last = len(counts) - 1
-    return {
-        "tokens/completion_mean": sum(counts) / len(counts),
-        "tokens/completion_p10": float(counts[round(last * 0.1)]),
-        "tokens/completion_p50": float(counts[round(last * 0.5)]),
-        "tokens/completion_p90": float(counts[round(last * 0.9)]),
-        "truncated": sum(t.truncated for t in everyone) / len(everyone),
-    }
 
 
 def finished_steps(run: Run) -> dict[int, dict[str, float]]:

@@ -32,13 +32,18 @@ class Orders:
     steps: int
     stop_after_step: bool = False
     paused: bool = False
+    reviewed: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def give(self, *, paused: bool | None = None, stop: bool | None = None) -> None:
+    def give(
+        self, *, paused: bool | None = None, stop: bool | None = None, reviewed: bool | None = None
+    ) -> None:
         if paused is not None:
             self.paused = paused
         if stop is not None:
             self.stop_after_step = stop
+        if reviewed is not None:
+            self.reviewed = reviewed
         self.changed.set()
 
 
@@ -69,9 +74,9 @@ class Run:
     def project(self) -> Path:
         return self.folder.parents[1]
 
-    async def say(self, event: BaseEvent) -> None:
-        """Store an event; returns when it is acknowledged."""
-        await self.writer.say(event)
+    async def say(self, event: BaseEvent) -> BaseEvent:
+        """Store an event; returns it as stored, when it is acknowledged."""
+        return await self.writer.say(event)
 
     async def enter(self, step: int, phase: Phase) -> None:
         """Say that a phase begins."""

@@ -4,9 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+from engine.gold import FILE as GOLD
 from engine.policy.base import TrainItem
+from engine.protocol.config import WarmupConfig
 from engine.protocol.problems import AtelierError, ConfigError
 from engine.rollout.chat import ChatFormat
+
+
+def demonstration_files(project: Path, warmup: WarmupConfig) -> list[Path]:
+    """The project's own, and the attempts pinned as gold where there are some."""
+    files = [project / warmup.file]
+    gold = project / GOLD
+    return files + ([gold] if warmup.gold and gold.is_file() and gold not in files else [])
 
 
 def load_demonstrations(file: Path, chat: ChatFormat, max_context: int) -> list[TrainItem]:

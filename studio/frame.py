@@ -108,6 +108,7 @@ class Frame(QObject):
             state = {
                 "starting": "starting",
                 "running": "training",
+                "reviewing": "training",
                 "stopping": "training",
                 "paused": "paused",
                 "stopped": "paused",

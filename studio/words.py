@@ -10,6 +10,7 @@ PHASES: dict[Phase, str] = {
     "warming_up": "warming up",
     "validating": "testing",
     "rolling_out": "rolling out",
+    "reviewing": "waiting for your review",
     "training": "training",
     "publishing": "publishing",
 }
@@ -35,6 +36,8 @@ def run_words(run: RunSummary) -> StateWords:
             return StateWords(f"Training, step {run.step} of {run.steps}", "accent", "activity")
         case "stopping":
             return StateWords("Stopping after this step", "warn", "square")
+        case "reviewing":
+            return StateWords(f"Step {run.step + 1} waits for your review", "human", "hand")
         case "paused":
             return StateWords(f"Paused at step {run.step}", "warn", "pause")
         case "stopped":

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 
 from engine.protocol.algorithm import Advantage, GroupStd, LeaveOneOut, PlainReward
-from engine.protocol.records import Interval
+from engine.protocol.records import GroupSummary, Interval, Trajectory
 
 TIE = 1e-9
 """Rewards closer than this are equal: what floats leave behind is not signal."""
@@ -56,6 +56,25 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
         return None, None
     mean = math.fsum(known) / len(known)
     return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in known) / len(known))
+
+
+def group_summary(kind: Advantage, siblings: Sequence[Trajectory]) -> GroupSummary:
+    """Statistics of a complete group; unscored siblings stay out of them."""
+    first = siblings[0]
+    rewards = [sibling.reward for sibling in siblings]
+    mean, std = mean_and_std(rewards)
+    return GroupSummary(
+        split=first.split,
+        step=first.step,
+        group=first.group,
+        scenario_id=first.scenario_id,
+        title=first.title,
+        rewards=rewards,
+        advantages=advantages(kind, rewards),
+        mean=mean,
+        std=std,
+        signal=has_signal(kind, rewards),
+    )
 
 
 def interval(means: Sequence[float]) -> Interval | None:

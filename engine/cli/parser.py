@@ -11,6 +11,8 @@ COMMANDS = {
     "runs": "list the runs of a project",
     "trajectories": "list the trajectories of a run",
     "judge": "compare the attempts of a run, or of a JSONL file, by a rubric",
+    "label": "your labels of a run: export, import, undo, redo, or end a review",
+    "agreement": "how far the judges of a run go along with you, and with themselves",
     "models": "list, pull or find models",
     "new": "make a project, from a sample or empty",
     "doctor": "check this machine",
@@ -124,6 +126,32 @@ def _judge(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _label(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        required=True, metavar="ACTION", parser_class=Parser, dest="action"
+    )
+    for action, words in (
+        ("export", "write the labels that hold as JSON Lines"),
+        ("import", "give the labels of a JSON Lines file; one that is known is not given twice"),
+        ("undo", "take back the newest"),
+        ("redo", "say again what was undone last"),
+        ("done", "end the review that the run waits for"),
+    ):
+        one = actions.add_parser(action, help=words)
+        one.add_argument("run", help="run folder")
+        if action == "import":
+            one.add_argument("file", help="labels, one JSON object a line")
+        if action == "export":
+            one.add_argument("--all", action="store_true", help="also those that were undone")
+        _workspace(one)
+        _json(one)
+
+
+def _agreement(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    _json(parser)
+
+
 def _models(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
@@ -177,6 +205,8 @@ OPTIONS = {
     "runs": _runs,
     "trajectories": _trajectories,
     "judge": _judge,
+    "label": _label,
+    "agreement": _agreement,
     "models": _models,
     "new": _new,
     "doctor": _json,

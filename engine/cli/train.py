@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,12 @@ from engine.protocol.events import (
     CheckpointSaved,
     DiagnosisChanged,
     Event,
+    GroupLabelled,
     LogWritten,
     PhaseChanged,
     PolicyLoaded,
     ProgressTicked,
+    ReviewOpened,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -57,6 +60,7 @@ PHASES = {
     "warming_up": "warming up on demonstrations",
     "validating": "validating",
     "rolling_out": "trying",
+    "reviewing": "waiting for your labels",
     "training": "learning",
     "publishing": "publishing",
 }
@@ -228,6 +232,11 @@ class Watch:
                 return f"  validation after step {event.step}: {_interval(event.reward)}"
             case StepFinished():
                 return self._step(event)
+            case ReviewOpened():
+                return self._review(event)
+            case GroupLabelled():
+                verb = "undone" if event.undone else "labelled"
+                return f"  step {event.group.step}, group {event.group.group + 1}: {verb}"
             case DiagnosisChanged():
                 return self._new_findings(event)
             case CheckpointSaved():
@@ -250,6 +259,17 @@ class Watch:
         new = [f for f in event.findings if f.code not in self._found]
         self._found = {f.code for f in event.findings}
         return "\n".join(f"  ! {f.title} {f.words} {f.suggestion}" for f in new)
+
+    def _review(self, event: ReviewOpened) -> str:
+        left = None if event.until is None else max(0.0, event.until - time.time())
+        then = {"train": "it trains on what is there", "pause": "it pauses"}[event.then]
+        timeout = "" if left is None else f" After {duration(left)} {then}."
+        path = self._summary.path
+        return (
+            f"  step {event.step} waits for your labels, in the studio or with "
+            f"`python -m engine label import {path} FILE`.{timeout}\n"
+            f"  Go on with: python -m engine label done {path}"
+        )
 
     def _step(self, event: StepFinished) -> str:
         reward = event.metrics.get("reward/mean")

@@ -16,7 +16,7 @@ def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float | None:
     pairs = list(combinations(range(len(one)), 2))
     if not pairs:
         return None
-    signs = [(_sign(one[i] - one[j]), _sign(other[i] - other[j])) for i, j in pairs]
+    signs = [(order_of(one[i], one[j]), order_of(other[i], other[j])) for i, j in pairs]
     ordered_one = sum(a != 0 for a, _ in signs)
     ordered_other = sum(b != 0 for _, b in signs)
     if not (ordered_one and ordered_other):
@@ -39,14 +39,15 @@ def majority(scores_J: Sequence[Mapping[str, float]], names: Sequence[str]) -> d
     won = dict.fromkeys(scored, 0.0)
     for one, other in combinations(scored, 2):
         balance = sum(
-            _sign(scores[one] - scores[other])
+            order_of(scores[one], scores[other])
             for scores in scores_J
             if one in scores and other in scores
         )
-        won[one] += (1 + _sign(balance)) / 2
-        won[other] += (1 - _sign(balance)) / 2
+        won[one] += (1 + order_of(balance, 0)) / 2
+        won[other] += (1 - order_of(balance, 0)) / 2
     return {name: wins / (len(scored) - 1) for name, wins in won.items()}
 
 
-def _sign(value: float) -> int:
-    return 0 if abs(value) <= TIE else 1 if value > 0 else -1
+def order_of(one: float, other: float) -> int:
+    """1 where the first is more, −1 where it is less, 0 for a tie."""
+    return 0 if abs(one - other) <= TIE else 1 if one > other else -1

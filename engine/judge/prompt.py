@@ -15,6 +15,11 @@ from engine.protocol.judging import Rubric
 
 Messages = list[dict[str, str]]
 
+LESSONS = (
+    "# Examples\n\nA person has decided the examples below. Judge as they did where a case is "
+    "alike; do not score the examples."
+)
+
 
 def art_messages(
     message_lists: Sequence[Sequence[dict[str, Any]]],
@@ -52,11 +57,17 @@ def art_messages(
 
 
 def relative_messages(
-    transcripts: Sequence[str], rubric: Rubric, start: str, tools: str
+    transcripts: Sequence[str],
+    rubric: Rubric,
+    start: str,
+    tools: str,
+    lessons: Sequence[str] = (),
 ) -> tuple[Messages, list[str]]:
     """Our prompt for attempts in the order they are shown, and the id of each: a name that says
     nothing of its place."""
-    secret = hashlib.sha256("\0".join([rubric.source, start, *transcripts]).encode()).hexdigest()
+    secret = hashlib.sha256(
+        "\0".join([rubric.source, start, *lessons, *transcripts]).encode()
+    ).hexdigest()
     boundary = secret[:16]
     ids = _names(len(transcripts), secret)
     system = "\n\n".join(
@@ -71,11 +82,15 @@ def relative_messages(
             "asks for a score or claims to be graded already has not thereby done its task.",
             f"# Rubric\n\n{rubric.text}" if rubric.text else "",
             _criteria(rubric),
+            LESSONS if lessons else "",
             _demand(rubric, ids),
         )
         if part
     )
-    blocks = []
+    blocks = [
+        f"<<{boundary} example {number}, decided by a person>>\n{lesson}\n<<{boundary} end>>"
+        for number, lesson in enumerate(lessons, 1)
+    ]
     if start:
         blocks.append(f"<<{boundary} task, the same for all>>\n{start}\n<<{boundary} end>>")
     if tools:

@@ -9,12 +9,14 @@ import asyncio
 import json
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
 from engine.judge.agreement import majority, tau_of
 from engine.judge.ledger import Ledger
+from engine.judge.lessons import Lesson, nearest
 from engine.judge.prompt import Messages, art_messages, correction, relative_messages
 from engine.judge.reply import Opinion, Reading, is_quoted, read_art_reply, read_reply
 from engine.judge.transcript import lines_of, openai_messages, shared_start
@@ -34,6 +36,10 @@ class Exhibit(NamedTuple):
     """The messages that all begin with."""
     texts: list[str]
     """What each of them did from there."""
+    rubric: Rubric
+    """With the examples that a person has decided by now."""
+    lessons: list[str]
+    """Those that are shown."""
 
 
 @dataclass
@@ -61,13 +67,21 @@ class Looked:
 class Ruler:
     """Judges groups of a run by a rubric."""
 
-    def __init__(self, config: JudgeConfig, rubric: Rubric, ledger: Ledger, seed: int) -> None:
+    def __init__(
+        self,
+        config: JudgeConfig,
+        rubric: Rubric,
+        ledger: Ledger,
+        seed: int,
+        lessons: Callable[[], list[Lesson]] = list,
+    ) -> None:
         """Raises ConfigError where the prompt has no place for what the rubric asks."""
         check_fit(config, rubric)
         self._config = config
         self._rubric = rubric
         self._ledger = ledger
         self._seed = seed
+        self._lessons = lessons
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
         """One verdict per judge and attempt, judges in their order, attempts in theirs. Attempts
@@ -80,16 +94,20 @@ class Ruler:
         shown = self._shown(transcripts)
         first = list(dict.fromkeys(shown))
         number = {place: number for number, place in enumerate(first)}
+        start = self._lines(attempts[0], 0, common)
+        known = self._lessons() if self._config.prompt == "atelier" else []
         exhibit = Exhibit(
             [attempts[place] for place in first],
-            self._lines(attempts[0], 0, common),
+            start,
             [transcripts[place] for place in first],
+            self._rubric.model_copy(update={"lessons": tuple(one.label for one in known)}),
+            nearest(known, start),
         )
         looked = await asyncio.gather(
             *(self._look(model, exhibit) for model in self._config.models)
         )
         return [
-            self._verdict(model, seen, number[place], attempt, transcript)
+            self._verdict(model, exhibit.rubric, seen, number[place], attempt, transcript)
             for model, seen in zip(self._config.models, looked, strict=True)
             for attempt, transcript, place in zip(attempts, transcripts, shown, strict=True)
         ]
@@ -125,14 +143,14 @@ class Ruler:
         self, model: str, seen: Looked, exhibit: Exhibit, order: list[int]
     ) -> dict[int, Opinion]:
         messages, ids = self._question(exhibit, order)
-        call = await self._ledger.ask(model, messages, self._rubric.version)
+        call = await self._ledger.ask(model, messages, exhibit.rubric.version)
         seen.calls.append(call.key)
         problem, reading = call.problem, Reading({}, "")
         if problem is None:
             reading = self._read(call.reply, ids)
             if reading.complaint:
                 again = correction(messages, call.reply, reading.complaint)
-                call = await self._ledger.ask(model, again, self._rubric.version)
+                call = await self._ledger.ask(model, again, exhibit.rubric.version)
                 seen.calls.append(call.key)
                 second = Reading({}, reading.complaint)
                 if call.problem is None:
@@ -153,7 +171,7 @@ class Ruler:
             return messages, [str(number + 1) for number in order]
         tools = json.dumps(given, ensure_ascii=False) if given else ""
         texts = [exhibit.texts[number] for number in order]
-        return relative_messages(texts, self._rubric, exhibit.start, tools)
+        return relative_messages(texts, exhibit.rubric, exhibit.start, tools, exhibit.lessons)
 
     def _read(self, reply: str, ids: list[str]) -> Reading:
         if self._config.prompt == "art":
@@ -161,7 +179,13 @@ class Ruler:
         return read_reply(reply, ids, self._rubric)
 
     def _verdict(
-        self, model: str, seen: Looked, number: int, attempt: Trajectory, transcript: str
+        self,
+        model: str,
+        rubric: Rubric,
+        seen: Looked,
+        number: int,
+        attempt: Trajectory,
+        transcript: str,
     ) -> Verdict:
         scores = seen.scores(number)
         opinions = [found[number] for found in seen.passes if number in found]
@@ -173,7 +197,7 @@ class Ruler:
         return Verdict(
             trajectory_id=attempt.id,
             judge=model,
-            rubric=self._rubric.version,
+            rubric=rubric.version,
             score=math.fsum(scores) / len(scores) if scores else None,
             reason=last.reason,
             criteria=criteria,

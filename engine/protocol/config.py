@@ -133,6 +133,8 @@ class WarmupConfig(Section):
 
     file: str = "demonstrations.jsonl"
     """Chat messages in the OpenAI format, one demonstration a line, relative to the project."""
+    gold: bool = True
+    """Also learn from the attempts that you pinned as gold (gold.jsonl)."""
     epochs: Annotated[int, Field(ge=1, le=100)] = 1
     """Passes over the demonstrations."""
     lr: Annotated[float, Field(gt=0, le=1)] = 2e-4
@@ -166,6 +168,12 @@ class TrainConfig(Section):
     """Attempts per validation scenario."""
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
     """Steps between checkpoints; the last step is always kept."""
+    review_every: Annotated[int, Field(ge=0)] = 0
+    """Every so many steps the run waits for your labels before it learns; 0 never waits."""
+    review_timeout_s: Annotated[float, Field(gt=0)] | None = 1800
+    """Seconds that a review waits; empty waits for ever."""
+    review_then: Literal["train", "pause"] = "train"
+    """What happens when nobody came: train on what is there, or pause."""
     batch_tokens: Annotated[int, Field(ge=64)] = 2048
     """Tokens that go through the trainer at once; smaller needs less memory, same result."""
     algorithm: Algorithm = Algorithm()

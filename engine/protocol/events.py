@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from engine.protocol.judging import Usage
+from engine.protocol.labels import Label
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
     Checkpoint,
@@ -127,6 +128,42 @@ class GroupJudged(BaseEvent):
 class GroupScored(BaseEvent):
     kind: Literal["group.scored"] = "group.scored"
     group: GroupSummary
+
+
+class GroupLabelled(BaseEvent):
+    """A person has spoken about a group, or has undone or redone what was said."""
+
+    kind: Literal["group.labelled"] = "group.labelled"
+    label: Label
+    undone: bool = False
+    group: GroupSummary
+    trajectories: list[TrajectorySummary]
+    """As they are now; `group` likewise."""
+
+
+class ReviewOpened(BaseEvent):
+    """The run waits for labels on this step."""
+
+    kind: Literal["review.opened"] = "review.opened"
+    step: int
+    until: float | None
+    """Unix seconds at which it goes on by itself."""
+    then: Literal["train", "pause"]
+
+
+class ReviewClosed(BaseEvent):
+    kind: Literal["review.closed"] = "review.closed"
+    step: int
+    by: Literal["person", "timeout", "stop"]
+
+
+class BatchClosed(BaseEvent):
+    """What the update of this step learns from is settled: only labels stored before count."""
+
+    kind: Literal["batch.closed"] = "batch.closed"
+    step: int
+    again: list[tuple[int, int]] = Field(default_factory=list)
+    """(step, group) of corrected groups that are trained on again."""
 
 
 class StepFinished(BaseEvent):
@@ -247,6 +284,10 @@ Event = (
     | CallClosed
     | GroupJudged
     | GroupScored
+    | GroupLabelled
+    | ReviewOpened
+    | ReviewClosed
+    | BatchClosed
     | StepFinished
     | ValidationFinished
     | DiagnosisChanged

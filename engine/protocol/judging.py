@@ -29,11 +29,13 @@ class Rubric(Record):
     """The file as it was written: front matter and text."""
     text: str
     criteria: tuple[Criterion, ...] = ()
+    lessons: tuple[str, ...] = ()
+    """Ids of the labels that teach by example."""
 
     @property
     def version(self) -> str:
-        """Twelve digits of the source's SHA-256: changed words are another rubric."""
-        return hashlib.sha256(self.source.encode()).hexdigest()[:12]
+        """Changed words, or other examples, are another rubric."""
+        return version_of(self.source, *self.lessons)
 
 
 class Usage(Record):
@@ -90,6 +92,11 @@ class Verdict(Record):
     stability: float | None = None
     """Mean Kendall τ between the passes' rankings of the group; None after one pass."""
     problem: Problem | None = None
+
+
+def version_of(*texts: str) -> str:
+    """Twelve digits of their SHA-256."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def provider_of(model: str) -> str:

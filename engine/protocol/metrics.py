@@ -39,6 +39,15 @@ METRICS: tuple[Metric, ...] = (
         "Groups whose attempts all score alike: they teach nothing.",
         "above 30 %",
     ),
+    Metric(
+        "judge/rules",
+        "Reward",
+        "τ",
+        "How far judge and rules put siblings in the same order: 1 the same, 0 unrelated.",
+        "falls while the judge's part rises: the agent may be pleasing the judge",
+    ),
+    Metric("groups/labelled", "Reward", "groups", "Groups that you have spoken about."),
+    Metric("groups/again", "Reward", "groups", "Corrected older groups that were trained again."),
     Metric("trajectories", "Reward", "attempts", "All attempts of the step."),
     Metric(
         "unscored",

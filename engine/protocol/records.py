@@ -8,11 +8,15 @@ from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import Problem
 
 Split = Literal["train", "validation"]
-RunState = Literal["starting", "running", "paused", "stopping", "stopped", "failed", "finished"]
+RunState = Literal[
+    "starting", "running", "reviewing", "paused", "stopping", "stopped", "failed", "finished"
+]
 RunKind = Literal["train", "baseline", "imported"]
-Phase = Literal["loading", "warming_up", "validating", "rolling_out", "training", "publishing"]
+Phase = Literal[
+    "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
+]
 
-LIVING: frozenset[str] = frozenset({"starting", "running", "paused", "stopping"})
+LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused", "stopping"})
 """Run states with a process behind them."""
 
 
@@ -59,6 +63,14 @@ class Branch(Record):
         return sum(end - start for start, end in self.spans)
 
 
+class Unlabelled(Record):
+    """An attempt as it was before any label: what an undo brings back."""
+
+    reward: float | None
+    parts: dict[str, float] = Field(default_factory=dict)
+    problem: Problem | None = None
+
+
 class TrajectorySummary(Record):
     """A row of the trajectories table."""
 
@@ -83,6 +95,10 @@ class TrajectorySummary(Record):
     duration_s: float = 0.0
     awaits_judge: bool = False
     """It has ended well, and nobody has compared it with its siblings yet."""
+    labels: tuple[str, ...] = ()
+    """Kinds of a person's words that hold: `best`, `veto`, `note` …"""
+    unlabelled: Unlabelled | None = None
+    """Set where a person's words have changed reward, parts or problem."""
 
 
 class Trajectory(TrajectorySummary):

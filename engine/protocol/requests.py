@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.protocol.judging import Verdict
+from engine.protocol.labels import Label
 from engine.protocol.records import (
     GroupSummary,
     RunKind,
@@ -87,9 +89,11 @@ class StartRun(Request):
 
 
 class Command(Request):
-    """What a living run is told; `resume` also wakes a dead one."""
+    """What a living run is told; `resume` also wakes a dead one, `reviewed` ends a review."""
 
-    action: Literal["pause", "continue", "stop_after_step", "stop_now", "resume", "extend"]
+    action: Literal[
+        "pause", "continue", "reviewed", "stop_after_step", "stop_now", "resume", "extend"
+    ]
     steps: int | None = None
     """For `extend`: the new number of planned steps."""
     key: str = ""
@@ -107,6 +111,8 @@ class TrajectoryQuery(Request):
     state: Literal["all", "scored", "unscored", "truncated"] = "all"
     signal: bool | None = None
     """Only trajectories of groups that did (or did not) give a signal."""
+    labelled: bool | None = None
+    """Only those that a person has (or has not) spoken about."""
     search: str = ""
     sort: Literal[
         "recent", "step", "title", "reward", "advantage", "turns", "tokens", "duration"
@@ -130,3 +136,7 @@ class GroupPage(Answer):
 class Siblings(Answer):
     group: GroupSummary
     trajectories: list[Trajectory]
+    verdicts: list[Verdict] = Field(default_factory=list)
+    """Of all judges and rubrics, oldest first."""
+    labels: list[Label] = Field(default_factory=list)
+    """Oldest first, with those that were undone."""

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from engine.advantage.group import advantages, has_signal, mean_and_std
+from engine.advantage.group import group_summary
 from engine.judge.scoring import judged
-from engine.protocol.records import GroupSummary, Phase, Scenario, Split, Trajectory
+from engine.protocol.records import Phase, Scenario, Split, Trajectory
 from engine.rollout.attempt import Place, Stage, roll_out
 from engine.run import Run
 
@@ -89,31 +89,10 @@ async def _group(
     siblings = list(await asyncio.gather(*(one(index) for index in range(size))))
     if stage.ruler and any(sibling.awaits_judge for sibling in siblings):
         siblings = await judged(run, stage.ruler, siblings)
-    summary = summarise(run, split, step, number, scenario, siblings)
+    summary = group_summary(run.config.train.algorithm.advantage, siblings)
     if run.reader.group(split, step, number) is None:
         await run.writer.add_group(summary)
     return [
         sibling.model_copy(update={"advantage": advantage})
         for sibling, advantage in zip(siblings, summary.advantages, strict=True)
     ]
-
-
-def summarise(
-    run: Run, split: Split, step: int, number: int, scenario: Scenario, siblings: list[Trajectory]
-) -> GroupSummary:
-    """Statistics of a complete group; unscored siblings stay out of them."""
-    rewards = [sibling.reward for sibling in siblings]
-    mean, std = mean_and_std(rewards)
-    kind = run.config.train.algorithm.advantage
-    return GroupSummary(
-        split=split,
-        step=step,
-        group=number,
-        scenario_id=scenario.id,
-        title=scenario.title,
-        rewards=rewards,
-        advantages=advantages(kind, rewards),
-        mean=mean,
-        std=std,
-        signal=has_signal(kind, rewards),
-    )

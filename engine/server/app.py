@@ -1,4 +1,4 @@
-"""Routes → library and supervisor: translation, nothing else."""
+"""Routes of engine and projects; those of runs are beside. Translation, nothing else."""
 
 import asyncio
 import os
@@ -6,14 +6,14 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine import __version__
@@ -37,25 +37,25 @@ from engine.protocol.events import StepFinished
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records import ProjectView
 from engine.protocol.requests import (
-    Command,
     CreateProject,
     EditProject,
     EngineInfo,
     LendKeys,
     ScenarioPage,
-    StartRun,
-    TrajectoryQuery,
     WriteScenarios,
 )
 from engine.rollout.gateway import Gateway
-from engine.run import DATABASE, LOG
+from engine.run import DATABASE
 from engine.server.guard import Guard
 from engine.server.library import Library
-from engine.server.stream import Broadcast, follow
+from engine.server.runs import RunRoutes
+from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
+from engine.server.wire import body_of, json_list, json_of
 from engine.store.reader import RunReader
 
 T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
 Handler = Callable[[Request], Awaitable[Response]]
 
 IDLE_EXIT_S = 600.0
@@ -75,6 +75,7 @@ class Application:
         self.gateway = Gateway()
         self.broadcast = Broadcast(asyncio.get_running_loop())
         self.supervisor = Supervisor(self.library, self.broadcast, self.gateway)
+        self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:
@@ -94,16 +95,7 @@ class Application:
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
             ("GET", "/forecast", self.forecast),
-            ("GET", "/runs", self.runs),
-            ("POST", "/runs", self.start_run),
-            ("GET", "/runs/{run}", self.run),
-            ("POST", "/runs/{run}/command", self.command),
-            ("GET", "/runs/{run}/events", self.events),
-            ("GET", "/runs/{run}/log", self.log),
-            ("POST", "/runs/{run}/trajectories", self.trajectories),
-            ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
-            ("POST", "/runs/{run}/groups", self.groups),
-            ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
+            *self.runs.routes(),
         ]
         starlette = Starlette(
             routes=[
@@ -126,7 +118,7 @@ class Application:
 
     async def info(self, request: Request) -> Response:
         process, memory = psutil.Process(), psutil.virtual_memory()
-        return _json(
+        return json_of(
             EngineInfo(
                 version=__version__,
                 api=API_VERSION,
@@ -146,41 +138,41 @@ class Application:
         return Response(status_code=202)
 
     async def lend_keys(self, request: Request) -> Response:
-        self.supervisor.judge_keys |= (await _body(request, LendKeys)).keys
+        self.supervisor.judge_keys |= (await body_of(request, LendKeys)).keys
         return Response(status_code=204)
 
     async def doctor(self, request: Request) -> Response:
-        return _json_list(await asyncio.to_thread(examine))
+        return json_list(await asyncio.to_thread(examine))
 
     async def models(self, request: Request) -> Response:
-        return _json_list(await asyncio.to_thread(known_models))
+        return json_list(await asyncio.to_thread(known_models))
 
     # Projects
 
     async def samples(self, request: Request) -> Response:
-        return _json_list(samples())
+        return json_list(samples())
 
     async def projects(self, request: Request) -> Response:
         paths = self.library.projects()
         views = await asyncio.gather(*(self._view(path) for path in paths))
-        return _json_list(views)
+        return json_list(views)
 
     async def create_project(self, request: Request) -> Response:
-        asked = await _body(request, CreateProject)
+        asked = await body_of(request, CreateProject)
         folder = Path(asked.folder).expanduser()
         folder = folder if folder.is_absolute() else self.workspace / folder
         await asyncio.to_thread(create_project, folder, asked.sample)
-        return _json(await self._view(folder))
+        return json_of(await self._view(folder))
 
     async def project(self, request: Request) -> Response:
-        return _json(await self._view(_path(request)))
+        return json_of(await self._view(_path(request)))
 
     async def edit_project(self, request: Request) -> Response:
-        asked, path = await _body(request, EditProject), _path(request)
+        asked, path = await body_of(request, EditProject), _path(request)
         text = asked.toml if asked.toml is not None else read_toml(path)
         text = edit_text(text, asked.values or {})
         await asyncio.to_thread(write_toml, path, text)
-        return _json(await self._view(path))
+        return json_of(await self._view(path))
 
     async def scenarios(self, request: Request) -> Response:
         path, split = _path(request), request.query_params["split"]
@@ -189,84 +181,30 @@ class Application:
         )
         file = scenario_file(path, load_config(path), split)  # type: ignore[arg-type]
         found = (await asyncio.to_thread(read_scenarios, file))[0] if file else []
-        return _json(ScenarioPage(total=len(found), items=found[offset : offset + limit]))
+        return json_of(ScenarioPage(total=len(found), items=found[offset : offset + limit]))
 
     async def write_scenarios(self, request: Request) -> Response:
-        asked, path = await _body(request, WriteScenarios), _path(request)
+        asked, path = await body_of(request, WriteScenarios), _path(request)
         file = scenario_file(path, load_config(path), request.query_params["split"])  # type: ignore[arg-type]
         if file is None:
             raise ConfigError.of(
                 "scenarios.no_file", "This split has no file.", "Set it under [scenarios]."
             )
         await asyncio.to_thread(write_scenarios, file, asked.items)
-        return _json(await self._view(path))
+        return json_of(await self._view(path))
 
     async def forecast(self, request: Request) -> Response:
         path = _path(request)
         config = load_config(path)
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
-        return _json(await asyncio.to_thread(forecast, config, model, times))
-
-    # Runs
-
-    async def runs(self, request: Request) -> Response:
-        project = request.query_params.get("project")
-        runs = await asyncio.to_thread(
-            lambda: self.library.runs(Path(project)) if project else self.library.all_runs()
-        )
-        return _json_list([self._current(run.id) for run in runs])
-
-    async def start_run(self, request: Request) -> Response:
-        return _json(await self.supervisor.start(await _body(request, StartRun)))
-
-    async def run(self, request: Request) -> Response:
-        return _json(self._current(request.path_params["run"]))
-
-    async def command(self, request: Request) -> Response:
-        command = await _body(request, Command)
-        return _json(await self.supervisor.command(request.path_params["run"], command))
-
-    async def events(self, request: Request) -> Response:
-        run_id = request.path_params["run"]
-        reader = RunReader(self.library.folder(run_id) / DATABASE)
-        after = int(request.query_params.get("after", 0))
-
-        async def lines():  # type: ignore[no-untyped-def]
-            try:
-                async for line in follow(self.broadcast, run_id, reader.events, after):
-                    self.touched = time.monotonic()
-                    yield line
-            finally:
-                reader.close()
-
-        return StreamingResponse(lines(), media_type="text/event-stream")
-
-    async def log(self, request: Request) -> Response:
-        file = self.library.folder(request.path_params["run"]) / LOG
-        return PlainTextResponse(await asyncio.to_thread(_tail, file))
-
-    async def trajectories(self, request: Request) -> Response:
-        query = await _body(request, TrajectoryQuery)
-        return _json(await self._read(request, lambda reader: reader.trajectories(query)))
-
-    async def trajectory(self, request: Request) -> Response:
-        name = request.path_params["trajectory"]
-        return _json(await self._read(request, lambda reader: reader.trajectory(name)))
-
-    async def groups(self, request: Request) -> Response:
-        query = await _body(request, TrajectoryQuery)
-        return _json(await self._read(request, lambda reader: reader.groups(query)))
-
-    async def siblings(self, request: Request) -> Response:
-        p = request.path_params
-        return _json(
-            await self._read(
-                request, lambda reader: reader.siblings(p["split"], p["step"], p["group"])
-            )
-        )
+        return json_of(await asyncio.to_thread(forecast, config, model, times))
 
     # What they share
+
+    def touch(self) -> None:
+        """Somebody is there."""
+        self.touched = time.monotonic()
 
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S
@@ -274,29 +212,19 @@ class Application:
 
     def _counted(self, handler: Handler) -> Handler:
         async def counted(request: Request) -> Response:
-            self.touched = time.monotonic()
+            self.touch()
             return await handler(request)
 
         return counted
 
     async def _view(self, path: Path) -> ProjectView:
         view = await asyncio.to_thread(self.library.open_project, path)
-        return view.model_copy(update={"runs": [self._current(run.id) for run in view.runs]})
+        return view.model_copy(
+            update={"runs": [self.supervisor.summary(run.id) for run in view.runs]}
+        )
 
     def _current(self, run_id: str):  # type: ignore[no-untyped-def]
         return self.supervisor.summary(run_id)
-
-    async def _read(self, request: Request, read: Callable[[RunReader], T]) -> T:
-        folder = self.library.folder(request.path_params["run"])
-
-        def work() -> T:
-            reader = RunReader(folder / DATABASE)
-            try:
-                return read(reader)
-            finally:
-                reader.close()
-
-        return await asyncio.to_thread(work)
 
     def _step_times(self, project: Path) -> list[float]:
         """Of the newest run with finished steps on this machine."""
@@ -318,27 +246,6 @@ def _path(request: Request) -> Path:
     if not value:
         raise ConfigError.of("request.no_path", "The request names no project.")
     return Path(value).expanduser().resolve()
-
-
-async def _body(request: Request, model: type[T]) -> T:
-    return model.model_validate_json(await request.body())
-
-
-def _json(value: BaseModel) -> Response:
-    return Response(value.model_dump_json(), media_type="application/json")
-
-
-def _json_list(values: Any) -> Response:
-    body = "[" + ",".join(value.model_dump_json() for value in values) + "]"
-    return Response(body, media_type="application/json")
-
-
-def _tail(file: Path) -> str:
-    if not file.exists():
-        return ""
-    with file.open("rb") as source:
-        source.seek(max(0, file.stat().st_size - LOG_TAIL_BYTES))
-        return source.read().decode(errors="replace")
 
 
 async def _refuse(request: Request, error: AtelierError) -> Response:

@@ -26,6 +26,8 @@ SUMMARY_KINDS = (
     "run.stopped",
     "run.failed",
     "run.finished",
+    "review.opened",
+    "review.closed",
     "step.finished",
     "validation.finished",
 )
@@ -34,6 +36,8 @@ STATES: dict[str, RunState] = {
     "run.started": "running",
     "run.continued": "running",
     "run.paused": "paused",
+    "review.opened": "reviewing",
+    "review.closed": "running",
     "run.stopped": "stopped",
     "run.failed": "failed",
     "run.finished": "finished",

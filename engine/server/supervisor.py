@@ -16,9 +16,11 @@ from engine import __version__, loop
 from engine.child import ChildDied, reap_orphans
 from engine.identity import run_name, ulid
 from engine.judge.ledger import Ledger
+from engine.judge.lessons import lessons_of
 from engine.judge.provider import Provider
 from engine.judge.rubric import load_rubric, parse_rubric
 from engine.judge.ruler import Ruler, check_fit
+from engine.labelling import Labeller
 from engine.launch.local import runtime_dir
 from engine.machine.hardware import device_words, free_disk, step_disk_need
 from engine.models import find_model
@@ -54,6 +56,7 @@ class Living:
 
     def __init__(self, run: Run, task: "asyncio.Task[None]") -> None:
         self.run = run
+        self.labeller = Labeller(run)
         self.task = task
         self.stopping = False
 
@@ -68,6 +71,7 @@ class Supervisor:
         self._living: dict[str, Living] = {}
         self._leaving = False
         self._keys: dict[str, str] = {}
+        self._opening = asyncio.Lock()
         self.base_url = ""
         self.judge_keys: dict[str, str] = {}
         """API keys by provider, lent by studio or CLI for as long as this engine lives."""
@@ -123,6 +127,8 @@ class Supervisor:
                 orders.give(paused=True)
             case "continue":
                 orders.give(paused=False, stop=False)
+            case "reviewed":
+                orders.give(reviewed=True)
             case "stop_after_step":
                 orders.give(stop=True)
             case "stop_now":
@@ -151,6 +157,23 @@ class Supervisor:
         if tasks:
             await asyncio.wait(tasks)
 
+    @contextlib.asynccontextmanager
+    async def labelling(self, run_id: str) -> AsyncIterator[Labeller]:
+        """Over a run, living or not. Raises Refused where another engine works on it."""
+        await self._settle()
+        if living := self._living.get(run_id):
+            yield living.labeller
+            return
+        folder = self._library.folder(run_id)
+        async with self._opening:
+            run = await asyncio.to_thread(
+                Run, folder, read_spec(folder), lambda tick: self._broadcast.announce(run_id, tick)
+            )
+            try:
+                yield Labeller(run)
+            finally:
+                await asyncio.to_thread(run.close)
+
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
         if living and command.action == "extend" and command.steps:
@@ -173,7 +196,8 @@ class Supervisor:
 
     async def _begin(self, folder: Path, resumed: bool, steps: int | None = None) -> RunSummary:
         spec = read_spec(folder)
-        run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
+        async with self._opening:
+            run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
         run.orders.steps = steps or spec.config.train.steps
         await run.say(RunStarted(spec=spec, resumed_from=last, device=device_words()))
@@ -274,7 +298,8 @@ class Supervisor:
         provider = await Provider.start(judge, self.judge_keys, run.log_file)
         try:
             ledger = Ledger(run, provider, judge)
-            yield Ruler(judge, parse_rubric(run.spec.rubric), ledger, run.config.train.seed)
+            rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
+            yield Ruler(judge, rubric, ledger, seed, lambda: lessons_of(run))
         finally:
             await asyncio.shield(provider.close())
 

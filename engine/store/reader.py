@@ -3,11 +3,12 @@
 import re
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.judging import Call, Verdict
+from engine.protocol.labels import Label
 from engine.protocol.problems import Refused
 from engine.protocol.records import (
     Checkpoint,
@@ -101,7 +102,12 @@ class RunReader:
         trajectories = self.stored(split, step, group)
         if not trajectories:
             raise Refused.of("run.no_group", f"Step {step} has no group {group + 1}.")
-        return Siblings(group=summary or _unfinished(trajectories), trajectories=trajectories)
+        return Siblings(
+            group=summary or _unfinished(trajectories),
+            trajectories=trajectories,
+            verdicts=self.verdicts([one.id for one in trajectories]),
+            labels=self.labels(split, step, group),
+        )
 
     def stored(self, split: Split, step: int, group: int | None = None) -> list[Trajectory]:
         """Whole trajectories of a step, ordered by group and index."""
@@ -126,6 +132,16 @@ class RunReader:
         rows = self._rows("SELECT body FROM calls WHERE key = ? AND answered LIMIT 1", (key,))
         return _call(rows[0][0]) if rows else None
 
+    def any_call(self, key: str) -> Call:
+        """The last try of a question, answered or not. Raises Refused where there is none."""
+        sql = (
+            "SELECT body FROM calls WHERE key = ? AND body NOT NULL ORDER BY answered DESC LIMIT 1"
+        )
+        rows = self._rows(sql, (key,))
+        if not rows:
+            raise Refused.of("judge.no_call", "This question to the judge is not on record.")
+        return _call(rows[0][0])
+
     def judge_cost(self) -> float:
         """Dollars of all calls; those that were never closed at their highest."""
         return float(str(self._rows("SELECT total(cost) FROM calls", ())[0][0]))
@@ -138,6 +154,51 @@ class RunReader:
             Verdict.model_validate_json(str(row[0]))
             for row in self._rows(sql, tuple(trajectory_ids))
         ]
+
+    def judges(self) -> list[tuple[str, str]]:
+        """(judge, version of the rubric) of all verdicts, that which judged last first."""
+        sql = "SELECT judge, rubric FROM verdicts GROUP BY judge, rubric ORDER BY max(at) DESC"
+        return [(str(judge), str(rubric)) for judge, rubric in self._rows(sql, ())]
+
+    def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
+        """Of one judge by one rubric, newest first."""
+        sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
+        return [
+            Verdict.model_validate_json(str(row[0]))
+            for row in self._rows(sql, (judge, rubric, most))
+        ]
+
+    def cost_of(self, keys: Collection[str]) -> float:
+        """Dollars of these questions, every try."""
+        marks = ", ".join("?" * len(keys))
+        sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
+        return float(str(self._rows(sql, tuple(keys))[0][0]))
+
+    def names(self, split: Split, step: int, group: int) -> list[str]:
+        """Ids of a group's trajectories, in their order."""
+        sql = "SELECT id FROM trajectories WHERE split = ? AND step = ? AND grp = ? ORDER BY idx"
+        return [str(row[0]) for row in self._rows(sql, (split, step, group))]
+
+    def labels(
+        self, split: Split | None = None, step: int | None = None, group: int | None = None
+    ) -> list[Label]:
+        """Of the run, a split, a step or a group; oldest first, with those that were undone."""
+        wanted = {"split": split, "step": step, "grp": group}
+        tests = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
+        values = tuple(value for value in wanted.values() if value is not None)
+        sql = f"SELECT seq, undone, body FROM labels WHERE {tests or '1'} ORDER BY seq"
+        return [_label(*row) for row in self._rows(sql, values)]
+
+    def label(self, label_id: str) -> Label | None:
+        rows = self._rows("SELECT seq, undone, body FROM labels WHERE id = ?", (label_id,))
+        return _label(*rows[0]) if rows else None
+
+    def summaries(self, trajectory_ids: Sequence[str]) -> list[TrajectorySummary]:
+        """Rows of these trajectories, in any order."""
+        marks = ", ".join("?" * len(trajectory_ids))
+        sql = f"SELECT summary FROM trajectories WHERE id IN ({marks})"
+        rows = self._rows(sql, tuple(trajectory_ids))
+        return [TrajectorySummary.model_validate_json(str(row[0])) for row in rows]
 
     def checkpoints(self) -> list[Checkpoint]:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
@@ -174,6 +235,8 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
     state = {"scored": "reward IS NOT NULL", "unscored": "reward IS NULL", "truncated": "truncated"}
     if query.state in state:
         tests.append(state[query.state])
+    if query.labelled is not None:
+        tests.append("labelled" if query.labelled else "NOT labelled")
     if query.signal is not None:
         tests.append("(split, step, grp) IN (SELECT split, step, grp FROM groups WHERE signal = ?)")
         values.append(int(query.signal))
@@ -187,6 +250,11 @@ def _trajectory(body: object, advantage: object) -> Trajectory:
     assert isinstance(body, bytes)
     trajectory = Trajectory.model_validate_json(zlib.decompress(body))
     return trajectory.model_copy(update={"advantage": advantage})
+
+
+def _label(seq: object, undone: object, body: object) -> Label:
+    label = Label.model_validate_json(str(body))
+    return label.model_copy(update={"seq": seq, "undone": undone})
 
 
 def _call(body: object) -> Call:

@@ -29,6 +29,7 @@ CREATE TABLE trajectories(
     turns INTEGER NOT NULL,
     tokens INTEGER NOT NULL,
     truncated INTEGER NOT NULL,
+    labelled INTEGER NOT NULL,
     duration REAL NOT NULL,
     summary TEXT NOT NULL,                -- TrajectorySummary
     body BLOB NOT NULL                    -- zlib of Trajectory
@@ -44,6 +45,7 @@ CREATE INDEX by_duration ON trajectories(duration, number);
 CREATE INDEX by_scenario ON trajectories(scenario_id, number);
 CREATE INDEX unscored ON trajectories(number) WHERE reward IS NULL;
 CREATE INDEX cut ON trajectories(number) WHERE truncated;
+CREATE INDEX spoken_of ON trajectories(number) WHERE labelled;
 
 CREATE VIRTUAL TABLE transcripts USING fts5(
     text, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2'
@@ -76,6 +78,17 @@ CREATE TABLE verdicts(
     body TEXT NOT NULL,                   -- Verdict
     PRIMARY KEY (trajectory_id, judge, rubric)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE labels(
+    id TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL,                 -- the event that stored it
+    undone INTEGER,                       -- the event that undid it
+    split TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    grp INTEGER NOT NULL,
+    body TEXT NOT NULL                    -- Label
+) STRICT;
+CREATE INDEX labels_by_place ON labels(split, step, grp);
 
 CREATE TABLE checkpoints(
     step INTEGER PRIMARY KEY,

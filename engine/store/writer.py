@@ -22,11 +22,13 @@ from engine.protocol.events import (
     CallOpened,
     CheckpointSaved,
     GroupJudged,
+    GroupLabelled,
     GroupScored,
     TrajectoryRecorded,
     encode,
 )
 from engine.protocol.judging import Call, Verdict
+from engine.protocol.labels import Label
 from engine.protocol.problems import Problem, StoreError
 from engine.protocol.records import Checkpoint, GroupSummary, Trajectory, TrajectorySummary
 from engine.store.schema import open_writer
@@ -34,6 +36,9 @@ from engine.store.schema import open_writer
 MOST_PER_COMMIT = 500
 
 Statement = tuple[str, tuple[object, ...]]
+
+SEQ = object()
+"""Among the values of a statement: the `seq` of the event that it is stored with."""
 
 
 @dataclass(frozen=True)
@@ -75,24 +80,7 @@ class RunWriter:
 
     async def add_group(self, group: GroupSummary) -> BaseEvent:
         """Store a scored group, and give its siblings their advantages."""
-        place = (group.split, group.step, group.group)
-        rows: list[Statement] = [
-            (
-                "INSERT OR REPLACE INTO groups(split, step, grp, signal, summary) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (*place, int(group.signal), group.model_dump_json()),
-            )
-        ]
-        rows += [
-            (
-                "UPDATE trajectories SET advantage = ?, "
-                "summary = json_set(summary, '$.advantage', ?) "
-                "WHERE split = ? AND step = ? AND grp = ? AND idx = ?",
-                (value, value, *place, index),
-            )
-            for index, value in enumerate(group.advantages)
-        ]
-        return await self._write(Write(GroupScored(group=group), tuple(rows)))
+        return await self._write(Write(GroupScored(group=group), group_rows(group)))
 
     async def open_call(self, call_id: str, key: str, judge: str, most_usd: float) -> BaseEvent:
         """Write down a question at its highest cost, before it is sent."""
@@ -135,12 +123,29 @@ class RunWriter:
             for v in verdicts
         ]
         summaries = [summary_of(trajectory) for trajectory in trajectories]
-        for trajectory, summary in zip(trajectories, summaries, strict=True):
-            rows += updated_rows(trajectory, summary)
+        for trajectory in trajectories:
+            rows += updated_rows(trajectory)
         event = GroupJudged(
             split=first.split, step=first.step, group=first.group, trajectories=summaries
         )
         return await self._write(Write(event, tuple(rows)))
+
+    async def add_label(
+        self, label: Label, group: GroupSummary, trajectories: list[Trajectory]
+    ) -> BaseEvent:
+        """Store what a person says, and the group as it is now."""
+        row: Statement = (
+            "INSERT INTO labels(id, seq, split, step, grp, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (label.id, SEQ, label.split, label.step, label.group, label.model_dump_json()),
+        )
+        return await self._write(_relabelled(label, False, row, group, trajectories))
+
+    async def undo_label(
+        self, label: Label, group: GroupSummary, trajectories: list[Trajectory]
+    ) -> BaseEvent:
+        """Take it back; it stays on record."""
+        row: Statement = ("UPDATE labels SET undone = ? WHERE id = ?", (SEQ, label.id))
+        return await self._write(_relabelled(label, True, row, group, trajectories))
 
     async def add_checkpoint(self, checkpoint: Checkpoint) -> BaseEvent:
         row = (
@@ -197,12 +202,48 @@ class RunWriter:
             update={"run_id": self._run_id, "seq": seq, "at": time.time()}
         )
         for sql, values in write.statements:
-            self._db.execute(sql, values)  # type: ignore[arg-type]
+            known = tuple(seq if value is SEQ else value for value in values)
+            self._db.execute(sql, known)  # type: ignore[arg-type]
         self._db.execute(
             "INSERT INTO events(seq, kind, body) VALUES (?, ?, ?)",
             (seq, event.kind, encode(event)),  # type: ignore[attr-defined]
         )
         return event
+
+
+def _relabelled(
+    label: Label, undone: bool, row: Statement, group: GroupSummary, trajectories: list[Trajectory]
+) -> Write:
+    summaries = [
+        summary_of(one).model_copy(update={"advantage": advantage})
+        for one, advantage in zip(trajectories, group.advantages, strict=True)
+    ]
+    event = GroupLabelled(label=label, undone=undone, group=group, trajectories=summaries)
+    rows = [row]
+    for trajectory in trajectories:
+        rows += updated_rows(trajectory)
+    return Write(event, (*rows, *group_rows(group)))
+
+
+def group_rows(group: GroupSummary) -> tuple[Statement, ...]:
+    """The group's row, and the advantages in those of its siblings."""
+    place = (group.split, group.step, group.group)
+    rows: list[Statement] = [
+        (
+            "INSERT OR REPLACE INTO groups(split, step, grp, signal, summary) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (*place, int(group.signal), group.model_dump_json()),
+        )
+    ]
+    rows += [
+        (
+            "UPDATE trajectories SET advantage = ?, summary = json_set(summary, '$.advantage', ?) "
+            "WHERE split = ? AND step = ? AND grp = ? AND idx = ?",
+            (value, value, *place, index),
+        )
+        for index, value in enumerate(group.advantages)
+    ]
+    return tuple(rows)
 
 
 def summary_of(trajectory: Trajectory) -> TrajectorySummary:
@@ -214,7 +255,7 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
     """The row and its search entry; what was there under the same id goes first."""
     t = trajectory
     values = (t.id, t.split, t.step, t.group, t.index, t.scenario_id, t.title, t.reward)
-    more = (t.advantage, t.turns, t.sampled_tokens, int(t.truncated), t.duration_s)
+    more = (t.advantage, t.turns, t.sampled_tokens, int(t.truncated), int(bool(t.labels)))
     body = zlib.compress(t.model_dump_json().encode(), 1)
     return (
         (
@@ -224,9 +265,9 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
         ("DELETE FROM trajectories WHERE id = ?", (t.id,)),
         (
             "INSERT INTO trajectories(id, split, step, grp, idx, scenario_id, title, reward, "
-            "advantage, turns, tokens, truncated, duration, summary, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*values, *more, summary.model_dump_json(), body),
+            "advantage, turns, tokens, truncated, labelled, duration, summary, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, *more, t.duration_s, summary.model_dump_json(), body),
         ),
         (
             "INSERT INTO transcripts(rowid, text) VALUES (last_insert_rowid(), ?)",
@@ -235,11 +276,15 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
     )
 
 
-def updated_rows(trajectory: Trajectory, summary: TrajectorySummary) -> list[Statement]:
-    """What a later opinion changes: the row stays where it is."""
+def updated_rows(trajectory: Trajectory) -> list[Statement]:
+    """What a later opinion changes: the row stays where it is. Advantages are the group's to give,
+    so that the same opinion always leaves the same bytes."""
+    trajectory = trajectory.model_copy(update={"advantage": None})
+    summary = summary_of(trajectory)
     body = zlib.compress(trajectory.model_dump_json().encode(), 1)
-    values = (trajectory.reward, summary.model_dump_json(), body, trajectory.id)
-    return [("UPDATE trajectories SET reward = ?, summary = ?, body = ? WHERE id = ?", values)]
+    values = (trajectory.reward, int(bool(trajectory.labels)), summary.model_dump_json(), body)
+    sql = "UPDATE trajectories SET reward = ?, labelled = ?, summary = ?, body = ? WHERE id = ?"
+    return [(sql, (*values, trajectory.id))]
 
 
 def searchable(trajectory: Trajectory) -> str:

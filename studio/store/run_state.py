@@ -8,7 +8,15 @@ from typing import assert_never
 from engine.protocol import events as e
 from engine.protocol.events import Event, UnknownEvent
 from engine.protocol.problems import Problem
-from engine.protocol.records import Checkpoint, Finding, Phase, RunSpec, TrajectorySummary
+from engine.protocol.records import (
+    LIVING,
+    Checkpoint,
+    Finding,
+    GroupSummary,
+    Phase,
+    RunSpec,
+    TrajectorySummary,
+)
 from engine.protocol.records import RunState as Life
 from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
 from studio.store.series import Series
@@ -57,6 +65,14 @@ class RunState:
     step_unscored: int = 0
     awaiting: set[str] = field(default_factory=set)
     """Attempts that have ended and wait for their judge."""
+    relabelled: dict[str, float | None] = field(default_factory=dict)
+    """Rewards that a person's words have changed, by trajectory."""
+    labelled: set[tuple[str, int, int]] = field(default_factory=set)
+    """(split, step, group) of those that a person has spoken about."""
+    review: e.ReviewOpened | None = None
+    """The one that the run waits for."""
+    closed: int = 0
+    """The last step whose batch is settled: labels of later ones still enter their update."""
     judge_calls: int = 0
     judge_failed: int = 0
     judge_usd: float = 0.0
@@ -66,7 +82,7 @@ class RunState:
 
     @property
     def living(self) -> bool:
-        return self.life in ("starting", "running", "paused", "stopping")
+        return self.life in LIVING
 
     def fold(self, events: Iterable[Event | UnknownEvent]) -> "RunState":
         for event in events:
@@ -108,6 +124,14 @@ class RunState:
                         self._place(trajectory)
             case e.GroupScored():
                 self._score(event)
+            case e.GroupLabelled():
+                self._relabel(event)
+            case e.ReviewOpened():
+                self.life, self.review = "reviewing", event
+            case e.ReviewClosed():
+                self.life, self.review = "running", None
+            case e.BatchClosed():
+                self.closed = max(self.closed, event.step)
             case e.LogWritten():
                 self.log.append(LogLine(event.at, event.level, event.source, event.text))
                 self.logged += 1
@@ -200,8 +224,25 @@ class RunState:
         if flying and (group := self.flight.get(trajectory.group)):
             group.rewards[trajectory.index] = trajectory.reward
 
+    def _relabel(self, event: e.GroupLabelled) -> None:
+        """A person has changed what its attempts are worth."""
+        for now in event.trajectories:
+            was = now.unlabelled.reward if now.unlabelled else now.reward
+            before = self.relabelled.pop(now.id, was)
+            self.unscored += (now.reward is None) - (before is None)
+            if now.unlabelled:
+                self.relabelled[now.id] = now.reward
+        place = (event.group.split, event.group.step, event.group.group)
+        if any(one.labels for one in event.trajectories):
+            self.labelled.add(place)
+        else:
+            self.labelled.discard(place)
+        self._show(event.group)
+
     def _score(self, event: e.GroupScored) -> None:
-        summary = event.group
+        self._show(event.group)
+
+    def _show(self, summary: GroupSummary) -> None:
         if summary.split != "train" or summary.step != self.step:
             return
         group = self.flight.setdefault(
@@ -234,7 +275,7 @@ class RunState:
         self.validations = [*kept, record]
 
     def _end(self, life: Life, reason: str) -> None:
-        self.life, self.reason = life, reason
+        self.life, self.reason, self.review = life, reason, None
         self.phase = None
         self.progress = None
 

@@ -2,6 +2,7 @@
 
 import http.client
 import itertools
+import re
 import socket
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import psutil
 import pytest
 
 from engine.server.app import Application
+from engine.server.runs import RunRoutes
 from tests.engine_http.conftest import Engine
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
@@ -16,7 +18,9 @@ PATHS = (
     "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
     "/project",
     "/scenarios", "/forecast", "/runs", "/runs/x", "/runs/x/command",
-    "/runs/x/events", "/runs/x/trajectories", "/v1/chat/completions", "/v1/models", "/docs",
+    "/runs/x/events", "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
+    "/runs/x/labels", "/runs/x/labels/preview", "/runs/x/labels/undo", "/runs/x/labels/redo",
+    "/v1/chat/completions", "/v1/models", "/docs",
     "/nope",
 )  # fmt: skip
 
@@ -75,9 +79,9 @@ def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
 
 def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
-    source = (Path(Application.__module__.replace(".", "/")).with_suffix(".py")).read_text()
-    import re
-
+    modules = (Application, RunRoutes)
+    files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
+    source = "".join(file.read_text() for file in files)
     routes = set(re.findall(r'\("(?:GET|POST|PUT)", "(/[^"]*)"', source))
     known = set(PATHS)
     assert {r for r in routes if "{" not in r} <= known

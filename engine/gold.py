@@ -1,0 +1,55 @@
+"""Attempts pinned as gold → `gold.jsonl` in the project, from where the warm-up learns."""
+
+import json
+import os
+from pathlib import Path
+
+from engine.judge.transcript import openai_messages
+from engine.protocol.records import Trajectory
+from engine.run import Run
+
+FILE = "gold.jsonl"
+
+
+def pin(run: Run) -> None:
+    """Make the file hold what this run's labels say now; lines of other runs stay."""
+    file = run.project / FILE
+    own = f"{run.spec.id}/"
+    lines = [line for line in _lines(file) if not _id(line).startswith(own)]
+    wanted = {
+        word.trajectory_id
+        for label in run.reader.labels()
+        if label.holds()
+        for word in label.words
+        if word.kind == "gold" and word.trajectory_id
+    }
+    lines += [_line(own, run.reader.trajectory(name)) for name in sorted(wanted)]
+    if not lines:
+        file.unlink(missing_ok=True)
+        return
+    beside = file.with_suffix(".new")
+    with beside.open("w", encoding="utf-8") as target:
+        target.writelines(f"{line}\n" for line in lines)
+        target.flush()
+        os.fsync(target.fileno())
+    beside.replace(file)
+
+
+def _line(own: str, attempt: Trajectory) -> str:
+    messages = openai_messages(attempt)
+    entry = {"id": own + attempt.id, "messages": messages, "tools": attempt.tools}
+    return json.dumps(entry, ensure_ascii=False)
+
+
+def _lines(file: Path) -> list[str]:
+    if not file.exists():
+        return []
+    return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _id(line: str) -> str:
+    """Empty for a line that somebody else wrote."""
+    try:
+        return str(json.loads(line).get("id", ""))
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,213 @@
+"""A person's labels → the rewards of one group. Pure.
+
+With a judge, words change the judge's scores: a score stands in for the judge's; where a group
+mixes attempts with and without one, the others pass through the run's monotone map from judge to
+person, so that a lenient person does not bias the baseline of the group; orders move the scores to
+the nearest ones that obey them. Without a judge, words change the rewards themselves.
+
+The changed score is the reward part `label`, in place of what it overrules. A veto is worth
+nothing, or as little as the least sibling; who is left out is unscored.
+
+It always starts from what was there before any label, so that an undo brings back every byte.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.advantage.group import group_summary
+from engine.protocol.config import ProjectConfig, RewardConfig
+from engine.protocol.judging import PART as RULER
+from engine.protocol.labels import PART, SCORING, Label, Outcome, Word
+from engine.protocol.problems import Problem, RolloutError
+from engine.protocol.records import Trajectory, Unlabelled
+from engine.reward.blend import blend
+from engine.reward.order import UNIT, JudgeToPerson, Scores, Span, lifted, obeying, sunk
+
+LEFT_OUT = Problem(
+    code="label.excluded",
+    message="You left this attempt out.",
+    hint="Undo the label to bring it back.",
+)
+
+
+def labelled(
+    config: ProjectConfig,
+    siblings: Sequence[Trajectory],
+    labels: Sequence[Label],
+    to_person: JudgeToPerson,
+) -> list[Trajectory]:
+    """The attempts as these labels, oldest first, make them; without any as they were before."""
+    bare = [unlabelled(one) for one in siblings]
+    words = [word for label in labels for word in label.words]
+    ruling = [word for label in labels if label.effect != "none" for word in label.words]
+    judged = config.judge.enabled
+    opinions = {one.id: one.parts.get(RULER) if judged else one.reward for one in bare}
+    now = opined(opinions, ruling, to_person if judged else JudgeToPerson([]))
+    changed = [
+        _rewarded(config, one, now.scores[one.id], one.id in now.spoken)
+        if now.scores[one.id] != opinions[one.id]
+        else one
+        for one in bare
+    ]
+    least = min((one.reward for one in changed if one.reward is not None), default=0.0)
+    found = []
+    for before, one in zip(bare, changed, strict=True):
+        own = [word.kind for word in ruling if word.trajectory_id == one.id]
+        if "exclude" in own:
+            one = one.model_copy(update={"reward": None, "problem": LEFT_OUT})
+        elif "veto" in own:
+            worth = min(0.0, least)
+            update = {"reward": worth, "parts": {PART: worth}, "problem": None}
+            one = one.model_copy(update=update)
+        found.append(_marked(before, one, words))
+    return found
+
+
+def unlabelled(one: Trajectory) -> Trajectory:
+    """As it was before any label."""
+    update: dict[str, object] = {"labels": (), "unlabelled": None}
+    if kept := one.unlabelled:
+        update |= {"reward": kept.reward, "parts": kept.parts, "problem": kept.problem}
+    return one.model_copy(update=update)
+
+
+class Opined(NamedTuple):
+    """What words make of a group's scores."""
+
+    scores: dict[str, float | None]
+    spoken: set[str]
+    """Whose scores a person has given or moved; others have only passed through the map."""
+
+
+def opined(scores: Scores, words: Sequence[Word], to_person: JudgeToPerson) -> Opined:
+    """What holds after all words: scores first, a later one of the same attempt in place of an
+    earlier one; then the orders in turn."""
+    given = {
+        word.trajectory_id: word.value
+        for word in words
+        if word.kind == "score" and word.trajectory_id in scores and word.value is not None
+    }
+    found: dict[str, float | None] = {}
+    for name, score in scores.items():
+        mapped = to_person(score) if given and score is not None else score
+        found[name] = given.get(name, mapped)
+    start, span = dict(found), _span(found)
+    for word in words:
+        who = word.trajectory_id
+        if word.kind == "order":
+            layers = [[name for name in layer if name in found] for layer in word.order]
+            found |= obeying(found, [layer for layer in layers if layer], span)
+        elif word.kind == "best" and who in found:
+            found |= lifted(found, who, span)
+        elif word.kind == "worst" and who in found:
+            found |= sunk(found, who, span)
+    moved = {name for name in found if found[name] != start[name]}
+    return Opined(found, moved | {name for name in given if name})
+
+
+def outcomes(
+    config: ProjectConfig, before: Sequence[Trajectory], after: Sequence[Trajectory]
+) -> list[Outcome]:
+    """Rewards and advantages, side by side."""
+    kind = config.train.algorithm.advantage
+    sides = [group_summary(kind, list(side)).advantages for side in (before, after)]
+    return [
+        Outcome(
+            trajectory_id=one.id,
+            index=one.index,
+            reward=one.reward,
+            advantage=was,
+            new_reward=other.reward,
+            new_advantage=will,
+        )
+        for one, other, was, will in zip(before, after, *sides, strict=True)
+    ]
+
+
+def may_be_scored(one: Trajectory) -> bool:
+    """It ended well: only then can somebody say how good it is."""
+    problem = one.unlabelled.problem if one.unlabelled else one.problem
+    return problem is None or problem.code.partition(".")[0] in ("judge", "reward", "label")
+
+
+def _rewarded(
+    config: ProjectConfig, one: Trajectory, score: float | None, spoken: bool
+) -> Trajectory:
+    """With the changed score in its reward."""
+    assert score is not None
+    judged = config.judge.enabled
+    kept = {n: v for n, v in one.parts.items() if n != RULER} if judged else {}
+    name = PART if spoken or not judged else RULER
+    parts = {**kept, name: score}
+    try:
+        reward = blend(_weighing(config.reward, judged), parts, {**one.parts, **one.metrics})
+    except RolloutError as error:
+        return one.model_copy(update={"parts": parts, "reward": None, "problem": error.problem})
+    return one.model_copy(update={"parts": parts, "reward": reward, "problem": None})
+
+
+def _weighing(config: RewardConfig, judged: bool) -> RewardConfig:
+    """A person's word weighs as the judge's would; where it stands for everything, nothing else is
+    required."""
+    weights = dict(config.weights)
+    required = tuple(name for name in config.required if judged and name != RULER)
+    if judged and RULER in weights:
+        weights.setdefault(PART, weights[RULER])
+    return config.model_copy(update={"weights": weights, "required": required})
+
+
+def _marked(before: Trajectory, now: Trajectory, words: Sequence[Word]) -> Trajectory:
+    """With the kinds of its labels, and what an undo needs."""
+    kinds = [w.kind for w in words if w.trajectory_id == now.id]
+    kinds += [w.kind for w in words if w.kind == "order" and any(now.id in la for la in w.order)]
+    update: dict[str, object] = {"labels": tuple(dict.fromkeys(kinds))}
+    if (now.reward, now.parts, now.problem) != (before.reward, before.parts, before.problem):
+        update["unlabelled"] = Unlabelled(
+            reward=before.reward, parts=before.parts, problem=before.problem
+        )
+    return now.model_copy(update=update)
+
+
+def _span(scores: Scores) -> Span:
+    """[0, 1], or wider where rules have paid more or less than that."""
+    known = [score for score in scores.values() if score is not None]
+    return Span(min([UNIT.low, *known]), max([UNIT.high, *known]))
+
+
+def preferences(words: Sequence[Word], names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs (better, worse) that these words say, of attempts in `names`; nothing of ties, nothing
+    of pairs about which a later word says the opposite."""
+    held: dict[frozenset[str], tuple[str, str] | None] = {}
+    values = {
+        word.trajectory_id: word.value
+        for word in words
+        if word.kind == "score" and word.value is not None and word.trajectory_id in names
+    }
+    scored = [name for name in values if name]
+    for one in scored:
+        for other in scored:
+            if values[one] > values[other]:  # type: ignore[operator]
+                held[frozenset((one, other))] = (one, other)
+    for word in words:
+        if word.kind not in SCORING or word.kind == "score":
+            continue
+        for better, worse in _ordered(word, names):
+            held[frozenset((better, worse))] = (better, worse)
+    return [pair for pair in held.values() if pair]
+
+
+def _ordered(word: Word, names: Sequence[str]) -> list[tuple[str, str]]:
+    who = word.trajectory_id
+    if word.kind == "order":
+        layers = [[name for name in layer if name in names] for layer in word.order]
+        return [
+            (better, worse)
+            for place, layer in enumerate(layers)
+            for better in layer
+            for lower in layers[place + 1 :]
+            for worse in lower
+        ]
+    if who is None or who not in names:
+        return []
+    others = [name for name in names if name != who]
+    return [(who, o) if word.kind == "best" else (o, who) for o in others]

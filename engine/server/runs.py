@@ -1,0 +1,171 @@
+"""Routes of runs: starting and steering them, reading what they have stored, labels."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from engine.judge.measure import agreements
+from engine.protocol.labels import Label
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.run import DATABASE, LOG
+from engine.server.library import Library
+from engine.server.stream import Broadcast, follow
+from engine.server.supervisor import Supervisor
+from engine.server.wire import body_of, json_list, json_of
+from engine.store.reader import RunReader
+
+R = TypeVar("R")
+Handler = Callable[[Request], Awaitable[Response]]
+
+LOG_TAIL_BYTES = 200_000
+
+
+class RunRoutes:
+    """`touch` is told of every line that a listener is sent."""
+
+    def __init__(
+        self,
+        library: Library,
+        supervisor: Supervisor,
+        broadcast: Broadcast,
+        touch: Callable[[], None],
+    ) -> None:
+        self.library = library
+        self.supervisor = supervisor
+        self.broadcast = broadcast
+        self.touch = touch
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/runs", self.runs),
+            ("POST", "/runs", self.start_run),
+            ("GET", "/runs/{run}", self.run),
+            ("POST", "/runs/{run}/command", self.command),
+            ("GET", "/runs/{run}/events", self.events),
+            ("GET", "/runs/{run}/log", self.log),
+            ("POST", "/runs/{run}/trajectories", self.trajectories),
+            ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
+            ("POST", "/runs/{run}/groups", self.groups),
+            ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
+            ("GET", "/runs/{run}/calls/{key}", self.call),
+            ("GET", "/runs/{run}/agreement", self.agreement),
+            ("GET", "/runs/{run}/labels", self.labels),
+            ("POST", "/runs/{run}/labels", self.add_label),
+            ("POST", "/runs/{run}/labels/preview", self.preview_label),
+            ("POST", "/runs/{run}/labels/undo", self.undo_label),
+            ("POST", "/runs/{run}/labels/redo", self.redo_label),
+        ]
+
+    async def runs(self, request: Request) -> Response:
+        project = request.query_params.get("project")
+        runs = await asyncio.to_thread(
+            lambda: self.library.runs(Path(project)) if project else self.library.all_runs()
+        )
+        return json_list([self._current(run.id) for run in runs])
+
+    async def start_run(self, request: Request) -> Response:
+        return json_of(await self.supervisor.start(await body_of(request, StartRun)))
+
+    async def run(self, request: Request) -> Response:
+        return json_of(self._current(request.path_params["run"]))
+
+    async def command(self, request: Request) -> Response:
+        command = await body_of(request, Command)
+        return json_of(await self.supervisor.command(request.path_params["run"], command))
+
+    async def events(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        reader = RunReader(self.library.folder(run_id) / DATABASE)
+        after = int(request.query_params.get("after", 0))
+
+        async def lines():  # type: ignore[no-untyped-def]
+            try:
+                async for line in follow(self.broadcast, run_id, reader.events, after):
+                    self.touch()
+                    yield line
+            finally:
+                reader.close()
+
+        return StreamingResponse(lines(), media_type="text/event-stream")
+
+    async def log(self, request: Request) -> Response:
+        file = self.library.folder(request.path_params["run"]) / LOG
+        return PlainTextResponse(await asyncio.to_thread(_tail, file))
+
+    async def trajectories(self, request: Request) -> Response:
+        query = await body_of(request, TrajectoryQuery)
+        return json_of(await self._read(request, lambda reader: reader.trajectories(query)))
+
+    async def trajectory(self, request: Request) -> Response:
+        name = request.path_params["trajectory"]
+        return json_of(await self._read(request, lambda reader: reader.trajectory(name)))
+
+    async def groups(self, request: Request) -> Response:
+        query = await body_of(request, TrajectoryQuery)
+        return json_of(await self._read(request, lambda reader: reader.groups(query)))
+
+    async def siblings(self, request: Request) -> Response:
+        p = request.path_params
+        return json_of(
+            await self._read(
+                request, lambda reader: reader.siblings(p["split"], p["step"], p["group"])
+            )
+        )
+
+    # The judge's evidence and the person's word
+
+    async def call(self, request: Request) -> Response:
+        key = request.path_params["key"]
+        return json_of(await self._read(request, lambda reader: reader.any_call(key)))
+
+    async def agreement(self, request: Request) -> Response:
+        return json_list(await self._read(request, agreements))
+
+    async def labels(self, request: Request) -> Response:
+        return json_list(await self._read(request, lambda reader: reader.labels()))
+
+    async def preview_label(self, request: Request) -> Response:
+        label = await body_of(request, Label)
+        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
+            return json_of(labeller.preview(label))
+
+    async def add_label(self, request: Request) -> Response:
+        label = await body_of(request, Label)
+        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
+            return json_of(await labeller.add(label))
+
+    async def undo_label(self, request: Request) -> Response:
+        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
+            return json_of(await labeller.undo())
+
+    async def redo_label(self, request: Request) -> Response:
+        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
+            return json_of(await labeller.redo())
+
+    async def _read(self, request: Request, read: Callable[[RunReader], R]) -> R:
+        folder = self.library.folder(request.path_params["run"])
+
+        def work() -> R:
+            reader = RunReader(folder / DATABASE)
+            try:
+                return read(reader)
+            finally:
+                reader.close()
+
+        return await asyncio.to_thread(work)
+
+    def _current(self, run_id: str) -> RunSummary:
+        return self.supervisor.summary(run_id)
+
+
+def _tail(file: Path) -> str:
+    if not file.exists():
+        return ""
+    with file.open("rb") as source:
+        source.seek(max(0, file.stat().st_size - LOG_TAIL_BYTES))
+        return source.read().decode(errors="replace")

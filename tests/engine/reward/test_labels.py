@@ -1,0 +1,175 @@
+"""Labels: what they make of a group's rewards."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.protocol.config import Constraint, JudgeConfig, ProjectConfig, RewardConfig
+from engine.protocol.judging import PART as RULER
+from engine.protocol.labels import PART, Label, Word
+from engine.protocol.problems import Problem
+from engine.protocol.records import Trajectory
+from engine.reward.labels import labelled, outcomes, preferences, unlabelled
+from engine.reward.order import LEAST_PAIRS, JudgeToPerson
+from tests.engine.judge.conftest import group
+
+NOBODY = JudgeToPerson([])
+LENIENT = JudgeToPerson([(x / 10, min(1.0, x / 10 + 0.2)) for x in range(LEAST_PAIRS)])
+JUDGED = ProjectConfig(judge=JudgeConfig(enabled=True, models=("openai/a",)))
+RULES = ProjectConfig()
+
+
+def word(kind: str, index: int | None = None, **fields: Any) -> Word:
+    who = None if index is None else f"t0-{index}"
+    return Word.model_validate({"kind": kind, "trajectory_id": who, **fields})
+
+
+def label(*words: Word, **fields: Any) -> Label:
+    return Label(id="x", step=1, group=0, words=words, **fields)
+
+
+def judged(*scores: float | None, rules: float | None = None) -> list[Trajectory]:
+    own = {} if rules is None else {"rules": rules}
+    return [
+        one.model_copy(
+            update={
+                "awaits_judge": False,
+                "reward": None if score is None else score + (rules or 0.0),
+                "parts": own if score is None else {**own, RULER: score},
+                "problem": Problem(code="judge.no_score", message="?") if score is None else None,
+            }
+        )
+        for one, score in zip(group(*map(str, scores)), scores, strict=True)
+    ]
+
+
+def ruled(*rewards: float) -> list[Trajectory]:
+    return [
+        one.model_copy(update={"awaits_judge": False, "reward": reward, "parts": {"rules": reward}})
+        for one, reward in zip(group(*map(str, rewards)), rewards, strict=True)
+    ]
+
+
+def rewards(attempts: list[Trajectory]) -> list[float | None]:
+    return [one.reward for one in attempts]
+
+
+def test_a_score_replaces_the_judges_and_siblings_are_mapped() -> None:
+    said = label(word("score", 0, value=0.9))
+    found = labelled(JUDGED, judged(0.1, 0.5, None), [said], LENIENT)
+    assert rewards(found) == [0.9, pytest.approx(0.7), None]
+    assert [one.parts for one in found[:2]] == [{PART: 0.9}, {RULER: pytest.approx(0.7)}]
+    assert found[0].labels == ("score",)
+    assert found[1].labels == ()
+
+
+def test_only_the_judges_part_is_overruled() -> None:
+    config = ProjectConfig(
+        judge=JUDGED.judge, reward=RewardConfig(weights={RULER: 2.0}, required=(RULER, "rules"))
+    )
+    said = label(word("score", 0, value=0.9))
+    found = labelled(config, judged(0.1, 0.5, rules=0.25), [said], NOBODY)
+    assert found[0].parts == {"rules": 0.25, PART: 0.9}
+    assert found[0].reward == pytest.approx(0.25 + 2 * 0.9)
+
+
+def test_without_a_judge_the_word_stands_for_the_reward() -> None:
+    config = ProjectConfig(reward=RewardConfig(required=("rules",)))
+    said = label(word("score", 1, value=0.2))
+    found = labelled(config, ruled(3.0, 5.0), [said], NOBODY)
+    assert rewards(found) == [3.0, 0.2]
+    assert found[1].parts == {PART: 0.2}
+
+
+def test_nobody_else_has_scored_it() -> None:
+    """A run without judge and rules: the person's word is all there is."""
+    nothing = Problem(code="reward.none", message="?")
+    bare = [
+        one.model_copy(update={"reward": None, "parts": {}, "problem": nothing})
+        for one in ruled(0, 0, 0)
+    ]
+    said = label(word("order", order=(("t0-2",), ("t0-0",))))
+    found = labelled(RULES, bare, [said], NOBODY)
+    assert found[2].reward is not None
+    assert found[0].reward is not None
+    assert found[2].reward > found[0].reward
+    assert found[1].problem == nothing
+
+
+def test_a_constraint_still_holds_against_a_person() -> None:
+    constraint = Constraint(part="rules", below=0.5, effect="penalty", value=0.3)
+    config = ProjectConfig(reward=RewardConfig(constraints=(constraint,)))
+    said = label(word("score", 0, value=1.0))
+    assert labelled(config, ruled(0.2, 0.9), [said], NOBODY)[0].reward == pytest.approx(0.7)
+
+
+def test_a_later_score_counts() -> None:
+    labels = [label(word("score", 0, value=0.2)), label(word("score", 0, value=0.8))]
+    assert labelled(JUDGED, judged(0.5, 0.6), labels, NOBODY)[0].reward == 0.8
+
+
+def test_the_best_is_above_and_says_so_where_it_moved() -> None:
+    found = labelled(JUDGED, judged(0.5, 0.9, 0.2), [label(word("best", 0))], NOBODY)
+    assert rewards(found) == [pytest.approx(0.725), pytest.approx(0.675), 0.2]
+    assert [PART in one.parts for one in found] == [True, True, False]
+    assert found[0].labels == ("best",)
+
+
+def test_a_veto_is_worth_nothing_or_the_least() -> None:
+    said = label(word("veto", 1), word("best", 1))
+    assert rewards(labelled(JUDGED, judged(0.5, 0.6), [said], NOBODY)) == [0.5, 0.0]
+    assert rewards(labelled(RULES, ruled(-2.0, 1.0), [label(word("veto", 1))], NOBODY))[1] == -2.0
+
+
+def test_who_is_left_out_is_unscored_and_leaves_the_statistics() -> None:
+    said = label(word("exclude", 1))
+    before = judged(0.2, 0.9, 0.4)
+    after = labelled(JUDGED, before, [said], NOBODY)
+    assert after[1].problem is not None
+    assert after[1].problem.code == "label.excluded"
+    told = outcomes(JUDGED, before, after)
+    assert [one.new_reward for one in told] == [0.2, None, 0.4]
+    assert told[1].new_advantage is None
+    assert sum(one.new_advantage or 0.0 for one in told) == pytest.approx(0.0)
+
+
+def test_what_is_only_measured_changes_nothing_but_the_mark() -> None:
+    before = judged(0.2, 0.9)
+    said = label(word("best", 0), word("flag", 1), effect="none")
+    after = labelled(JUDGED, before, [said], LENIENT)
+    assert rewards(after) == rewards(before)
+    assert [one.labels for one in after] == [("best",), ("flag",)]
+    assert all(one.unlabelled is None for one in after)
+
+
+kinds = st.sampled_from(["score", "best", "worst", "veto", "exclude", "gold", "flag"])
+words = st.tuples(kinds, st.integers(0, 3), st.floats(0, 1))
+
+
+@given(
+    st.lists(st.none() | st.floats(0, 1), min_size=4, max_size=4),
+    st.lists(st.lists(words, min_size=1, max_size=4), max_size=4),
+    st.booleans(),
+)
+def test_taking_it_all_back_brings_back_every_byte(scores, said, with_judge):  # type: ignore[no-untyped-def]
+    config = JUDGED if with_judge else RULES
+    before = judged(*scores)
+    labels = [label(*(word(k, i, value=v) for k, i, v in one)) for one in said]
+    after = labelled(config, before, labels, LENIENT)
+    again = [unlabelled(one).model_dump_json() for one in after]
+    assert again == [one.model_dump_json() for one in before]
+    assert labelled(config, after, [], LENIENT) == before
+    assert labelled(config, after, labels, LENIENT) == after
+
+
+def test_preferences_follow_the_latest_word() -> None:
+    names = ["t0-0", "t0-1", "t0-2"]
+    scores = [word("score", n, value=v) for n, v in enumerate((0.1, 0.9, 0.1))]
+    assert set(preferences(scores, names)) == {("t0-1", "t0-0"), ("t0-1", "t0-2")}
+    turned = [*scores, word("worst", 1)]
+    assert set(preferences(turned, names)) == {("t0-0", "t0-1"), ("t0-2", "t0-1")}
+    order = word("order", order=(("t0-0", "t0-2"), ("t0-1",)))
+    assert set(preferences([order], names)) == {("t0-0", "t0-1"), ("t0-2", "t0-1")}
+    assert preferences([word("veto", 0)], names) == []

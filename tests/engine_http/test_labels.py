@@ -1,0 +1,232 @@
+"""Labels over a real engine: what is previewed is what happens, and what happens can be undone."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.protocol.events import BatchClosed, ReviewClosed, RunFinished, StepFinished
+from engine.protocol.labels import Label, Word
+from engine.protocol.problems import Refused
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, TrajectoryQuery
+from tests.engine_http.conftest import (
+    ROOT,
+    Engine,
+    forget_after,
+    make_project,
+    start_engine,
+    stop_engine,
+)
+
+MUTE = """
+import openai
+
+async def rollout(scenario, model):
+    async with openai.AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        await client.chat.completions.create(
+            model=model.name, messages=[{"role": "user", "content": scenario["q"]}],
+        )
+"""
+
+
+def label(place: tuple[int, int], *words: Word, **fields: Any) -> Label:
+    step, group = place
+    name = fields.pop("id", f"{step}-{group}-{len(words)}-{time.monotonic_ns()}")
+    return Label(id=name, step=step, group=group, words=words, **fields)
+
+
+def score(trajectory: str, value: float) -> Word:
+    return Word(kind="score", trajectory_id=trajectory, value=value)
+
+
+def rows(run: RunSummary, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything that these tables hold, as it lies in the file."""
+    with sqlite3.connect(f"file:{run.path}/run.db?mode=ro", uri=True) as db:
+        return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+
+
+def cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-m", "engine", *arguments]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def answer(engine: Engine, run: RunSummary, given: Label) -> None:
+    engine.call(lambda client: client.add_label(run.id, given))
+
+
+def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_bytes_back(
+    engine: Engine, tiny_model: Path
+) -> None:
+    project = make_project(engine.workspace / "preview", tiny_model)
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    before = rows(run, "trajectories", "groups")
+    siblings = engine.call(lambda client: client.siblings(run.id, "train", 1, 0))
+    ids = [one.id for one in siblings.trajectories]
+    words = [
+        [Word(kind="best", trajectory_id=ids[2])],
+        [Word(kind="veto", trajectory_id=ids[0]), score(ids[1], 0.9)],
+        [Word(kind="exclude", trajectory_id=ids[3]), Word(kind="flag", trajectory_id=ids[1])],
+        [Word(kind="order", order=((ids[1],), (ids[0], ids[2])))],
+    ]
+    states = []
+    for number, said in enumerate(words):
+        given = label((1, 0), *said, id=f"l{number}", why="because")
+        preview = engine.call(lambda client, given=given: client.preview_label(run.id, given))
+        done = engine.call(lambda client, given=given: client.add_label(run.id, given))
+        assert done.group.advantages == [one.new_advantage for one in preview.outcomes]
+        assert done.group.rewards == [one.new_reward for one in preview.outcomes]
+        assert preview.enters == "no step"
+        assert (done.label.who, done.label.why) != ("", "")
+        states.append(rows(run, "trajectories", "groups"))
+    assert len({json.dumps(state, default=repr) for state in states}) == 4
+    again = engine.call(lambda client: client.add_label(run.id, label((1, 0), *words[0], id="l0")))
+    assert again.label.id == "l0"  # the same label is stored once
+    assert len(engine.call(lambda client: client.labels(run.id))) == 4
+    stop_engine(engine)
+    restarted = start_engine(engine.workspace)  # undo and redo survive a restart
+    try:
+        restarted.call(lambda client: client.project(str(project)))
+        for state in [*states[2::-1], before]:
+            restarted.call(lambda client: client.undo_label(run.id))
+            assert rows(run, "trajectories", "groups") == state
+        with pytest.raises(Refused, match="nothing to undo"):
+            restarted.call(lambda client: client.undo_label(run.id))
+        for state in states:
+            restarted.call(lambda client: client.redo_label(run.id))
+            assert rows(run, "trajectories", "groups") == state
+        with pytest.raises(Refused, match="nothing to redo"):
+            restarted.call(lambda client: client.redo_label(run.id))
+        query = TrajectoryQuery(labelled=True)
+        assert restarted.call(lambda client: client.trajectories(run.id, query)).total == 4
+    finally:
+        stop_engine(restarted)
+
+
+def test_what_makes_no_sense_is_refused_in_words(engine: Engine, tiny_model: Path) -> None:
+    project = make_project(engine.workspace / "refuse", tiny_model)
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    first = "t00001-000-000"
+    wrong = [
+        (label((1, 0), score("t00001-001-000", 1)), "no attempt of this group"),
+        (label((9, 0), score(first, 1)), "not complete"),
+        (label((1, 0), Word(kind="order", order=((first,),))), "at least two"),
+        (label((1, 0), Word(kind="best")), "needs an attempt"),
+        (label((1, 0), Word(kind="score", trajectory_id=first)), "needs a value"),
+    ]
+    for given, words in wrong:
+        with pytest.raises(Refused, match=words):
+            answer(engine, run, given)
+
+
+def grade(engine: Engine, run: RunSummary, step: int) -> None:
+    """What a person would say who likes letters: from what the attempts say, and nothing else."""
+    groups = engine.call(lambda client: client.groups(run.id, TrajectoryQuery(step=step)))
+    for group in groups.items:
+        found = engine.call(
+            lambda client, n=group.group: client.siblings(run.id, "train", step, n)
+        ).trajectories
+        said = {one.id: one.messages[-1].content for one in found}
+        words = (score(n, sum(c.isalpha() for c in t) / max(len(t), 1)) for n, t in said.items())
+        answer(engine, run, label((step, group.group), *words))
+
+
+def test_a_run_that_only_a_person_scores_learns(engine: Engine, tiny_model: Path) -> None:
+    """Neither judge nor rules: unscored until the review, then it trains on the labels."""
+    project = make_project(engine.workspace / "mute", tiny_model, agent=MUTE)
+    settings = {"train.steps": 3, "train.review_every": 1, "train.validate_every": 0}
+    run = engine.train(project, **settings)
+    for step in (1, 2, 3):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            summary = engine.call(lambda client: client.run(run.id))
+            if summary.state == "reviewing" and summary.step == step - 1:
+                break
+            time.sleep(0.1)
+        grade(engine, run, step)
+        engine.call(lambda client: client.command(run.id, Command(action="reviewed")))
+    events = engine.wait(run)
+    steps = [e for e in events if isinstance(e, StepFinished)]
+    assert isinstance(events[-1], RunFinished)
+    assert [e.by for e in events if isinstance(e, ReviewClosed)] == ["person"] * 3
+    assert not any(step.skipped for step in steps)
+    assert all(step.metrics["reward/part/label"] > 0 for step in steps)
+    assert all(step.metrics["grad_norm"] > 0 for step in steps)
+    assert steps[0].metrics["groups/labelled"] == 2
+
+
+def test_a_review_ends_by_itself(engine: Engine, tiny_model: Path) -> None:
+    project = make_project(engine.workspace / "timeout", tiny_model)
+    run = engine.train(
+        project, **{"train.steps": 2, "train.review_every": 2, "train.review_timeout_s": 0.2}
+    )
+    events = engine.wait(run)
+    assert [(e.step, e.by) for e in events if isinstance(e, ReviewClosed)] == [(2, "timeout")]
+    assert isinstance(events[-1], RunFinished)
+
+
+def test_a_corrected_group_is_trained_on_again_and_replays_to_the_byte(
+    engine: Engine, tiny_model: Path
+) -> None:
+    project = make_project(engine.workspace / "again", tiny_model)
+    settings = {"train.review_every": 3, "train.review_timeout_s": 60}
+    run = engine.train(project, **{"train.steps": 3, "train.checkpoint_every": 1, **settings})
+    engine.wait_for(run, "review.opened")
+    first = "t00001-000-000"
+    given = label((1, 0), score(first, 0.0), Word(kind="gold", trajectory_id=first), effect="again")
+    preview = engine.call(lambda client: client.preview_label(run.id, given))
+    assert preview.enters == "the next step"
+    answer(engine, run, given)
+    assert first in (project / "gold.jsonl").read_text()
+    engine.call(lambda client: client.command(run.id, Command(action="reviewed")))
+    events = engine.wait(run)
+    batches = [e for e in events if isinstance(e, BatchClosed)]
+    assert [batch.again for batch in batches] == [[], [], [(1, 0)]]
+    steps = [e.metrics for e in events if isinstance(e, StepFinished)]
+    assert [metrics["groups/again"] for metrics in steps] == [0, 0, 1]
+    whole = adapter(run, 3)
+    forget_after(run, 2)
+    late = label((3, 0), Word(kind="veto", trajectory_id="t00003-000-000"))
+    answer(engine, run, late)  # after its update: a step done again must not see it
+    engine.call(lambda client: client.command(run.id, Command(action="resume")))
+    engine.wait(run)
+    assert adapter(run, 3) == whole
+    assert cli("label", "undo", run.path).returncode == 0
+    done = cli("label", "undo", run.path)  # the file follows
+    assert "undone" in done.stdout, done.stderr
+    assert not (project / "gold.jsonl").exists()
+
+
+def adapter(run: RunSummary, step: int) -> bytes:
+    folder = Path(run.path) / "checkpoints" / f"step-{step:06d}" / "adapter"
+    return (folder / "adapter_model.safetensors").read_bytes()
+
+
+def test_labels_go_out_and_in_by_the_terminal(engine: Engine, tiny_model: Path) -> None:
+    project = make_project(engine.workspace / "cli", tiny_model)
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    first, second = "t00001-000-000", "t00001-000-001"
+    given = label((1, 0), Word(kind="order", order=((first,), (second,))), why="clear")
+    answer(engine, run, given)
+    out = cli("label", "export", run.path)
+    file = project / "labels.jsonl"
+    file.write_text(out.stdout)
+    assert json.loads(out.stdout)["why"] == "clear"
+    assert cli("label", "undo", run.path).returncode == 0
+    assert cli("label", "export", run.path).stdout == ""
+    changed = json.loads(out.stdout) | {"id": "another"}
+    file.write_text(json.dumps(changed))
+    told = cli("label", "import", run.path, str(file))
+    assert "group 1: order (holds)" in told.stdout, told.stderr
+    file.write_text("{}")
+    wrong = cli("label", "import", run.path, str(file))
+    assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
+    assert "No judge has looked" in cli("agreement", run.path).stdout
