@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -219,12 +219,18 @@ def end_processes(processes: list[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=5)
 
 
-def reap_orphans() -> int:
-    """Kill the grandchildren that came back to us, to be called while no child of ours is left.
+def reap_orphans(spared: Collection[int] = ()) -> int:
+    """Kill the grandchildren that came back to us, to be called while no child of ours is left but
+    those in `spared`, who keep their own.
 
-    Returns how many children there were.
+    Returns how many strays there were.
     """
-    strays = psutil.Process().children(recursive=True)
+    strays = [
+        stray
+        for child in psutil.Process().children()
+        if child.pid not in spared
+        for stray in (child, *_descendants(child.pid))
+    ]
     end_processes(strays)
     return len(strays)
 

@@ -13,7 +13,15 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from engine.protocol.events import Event, UnknownEvent, decode
-from engine.protocol.judging import Call
+from engine.protocol.judging import (
+    Call,
+    Disagreement,
+    JudgeOption,
+    RubricView,
+    Suggestion,
+    TrialPrice,
+    Tried,
+)
 from engine.protocol.labels import Agreement, Label, Labelled, LabelPreview
 from engine.protocol.problems import LaunchError, Problem, Refused
 from engine.protocol.records import (
@@ -32,16 +40,20 @@ from engine.protocol.requests import (
     EditProject,
     EngineInfo,
     GroupPage,
+    SaveRubric,
     ScenarioPage,
     Siblings,
     StartRun,
     TrajectoryPage,
     TrajectoryQuery,
+    TryJudge,
     WriteScenarios,
 )
 
 T = TypeVar("T", bound=BaseModel)
 
+STARTING_S = 300.0
+"""The judge's environment may have to be installed first."""
 SILENCE_S = 20.0
 """The stream carries a comment every 5 s: this long without a byte, the engine is gone."""
 
@@ -126,6 +138,18 @@ class EngineClient:
     async def forecast(self, path: str) -> Forecast:
         return await self._ask("GET", "/forecast", Forecast, params={"path": path})
 
+    async def rubric(self, path: str) -> RubricView:
+        """The project's rubric and its versions."""
+        return await self._ask("GET", "/rubric", RubricView, params={"path": path})
+
+    async def save_rubric(self, path: str, request: SaveRubric) -> RubricView:
+        """Raises Refused where nobody could judge by it."""
+        return await self._ask("PUT", "/rubric", RubricView, body=request, params={"path": path})
+
+    async def judges(self) -> list[JudgeOption]:
+        """Judges that servers on the engine's machine offer."""
+        return await self._list("/judges", JudgeOption)
+
     # Runs
 
     async def runs(self, project: str | None = None) -> list[RunSummary]:
@@ -163,6 +187,34 @@ class EngineClient:
     async def agreement(self, run_id: str) -> list[Agreement]:
         """One row per judge and rubric, the newest first."""
         return await self._list(f"/runs/{run_id}/agreement", Agreement)
+
+    async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
+        """Pairs that a judge puts the other way round than the person, the widest first."""
+        params = {"judge": judge, "rubric": rubric}
+        return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
+
+    async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
+        """What it would ask and cost; nothing is asked. Starts the judge process."""
+        path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
+        return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
+
+    async def try_judge(self, run_id: str, request: TryJudge) -> AsyncIterator[Tried]:
+        """Group by group as they are judged; leaving the loop cancels the rest."""
+        path, body = f"/runs/{run_id}/judge", request.model_dump(mode="json")
+        try:
+            async with self._http.stream("POST", path, json=body, timeout=None) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise _refusal(response)
+                async for line in response.aiter_lines():
+                    yield _tried(line)
+        except httpx.TransportError as error:
+            raise _unreachable(error) from error
+
+    async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
+        """What the judge would write instead, after its disagreements with the person."""
+        path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
+        return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
 
     async def labels(self, run_id: str) -> list[Label]:
         """Oldest first, with those that were undone."""
@@ -217,9 +269,10 @@ class EngineClient:
         answer: type[T],
         body: BaseModel | None = None,
         params: dict[str, Any] | None = None,
+        **options: Any,
     ) -> T:
         json_body = body.model_dump(mode="json") if body else None
-        response = await self._send(method, path, json=json_body, params=params)
+        response = await self._send(method, path, json=json_body, params=params, **options)
         return answer.model_validate_json(response.content)
 
     async def _list(
@@ -236,6 +289,14 @@ class EngineClient:
         if response.is_error:
             raise _refusal(response)
         return response
+
+
+def _tried(line: str) -> Tried:
+    """A group; a line that is a problem instead is raised."""
+    try:
+        return Tried.model_validate_json(line)
+    except ValidationError:
+        raise Refused(Problem.model_validate_json(line)) from None
 
 
 def _refusal(response: httpx.Response) -> Refused:

@@ -1,10 +1,10 @@
 """Attempts pinned as gold → `gold.jsonl` in the project, from where the warm-up learns."""
 
 import json
-import os
 from pathlib import Path
 
 from engine.judge.transcript import openai_messages
+from engine.project import write_atomically
 from engine.protocol.records import Trajectory
 from engine.run import Run
 
@@ -27,12 +27,7 @@ def pin(run: Run) -> None:
     if not lines:
         file.unlink(missing_ok=True)
         return
-    beside = file.with_suffix(".new")
-    with beside.open("w", encoding="utf-8") as target:
-        target.writelines(f"{line}\n" for line in lines)
-        target.flush()
-        os.fsync(target.fileno())
-    beside.replace(file)
+    write_atomically(file, "".join(f"{line}\n" for line in lines))
 
 
 def _line(own: str, attempt: Trajectory) -> str:

@@ -7,14 +7,18 @@ from typing import NamedTuple
 
 from engine.advantage.group import interval
 from engine.judge.agreement import order_of, tau_of
-from engine.protocol.judging import Verdict
+from engine.judge.transcript import lines_of, shared_start, shortened
+from engine.protocol.judging import Disagreement, Verdict
 from engine.protocol.labels import Agreement, Label
-from engine.protocol.records import Split
+from engine.protocol.records import Split, Trajectory
 from engine.reward.labels import preferences
 from engine.store.reader import RunReader
 
 LATEST = 4000
 """Verdicts of one judge that flips, stability and length are taken from."""
+
+CASE_CHARS = 1200
+"""Of each text in a disagreement."""
 
 Place = tuple[Split, int, int]
 Pairs = list[tuple[str, str]]
@@ -48,12 +52,8 @@ def agreements(reader: RunReader) -> list[Agreement]:
 
 def labelled_groups(reader: RunReader) -> list[Heard]:
     """Every group about whose order somebody has said something."""
-    by_place: dict[Place, list[Label]] = {}
-    for label in reader.labels():
-        if label.holds():
-            by_place.setdefault((label.split, label.step, label.group), []).append(label)
     found = []
-    for place, labels in by_place.items():
+    for place, labels in labels_by_place(reader).items():
         names = reader.names(*place)
         pairs = preferences([word for label in labels for word in label.words], names)
         if pairs:
@@ -89,6 +89,60 @@ def flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int]:
             turned += one * other < 0
             compared += 1
     return turned, compared
+
+
+def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) -> list[Disagreement]:
+    """Pairs that this judge puts the other way round, the widest first."""
+    found = []
+    for place, labels in labels_by_place(reader).items():
+        siblings = reader.stored(*place)
+        by_id = {one.id: one for one in siblings}
+        pairs = preferences([word for label in labels for word in label.words], list(by_id))
+        verdicts = {
+            v.trajectory_id: v
+            for v in reader.verdicts(list(by_id))
+            if (v.judge, v.rubric) == (judge, rubric) and v.score is not None
+        }
+        common = shared_start([one.messages for one in siblings])
+        for better, worse in pairs:
+            one, other = verdicts.get(better), verdicts.get(worse)
+            if one is None or other is None or order_of(one.score or 0, other.score or 0) > 0:
+                continue
+            found.append(
+                Disagreement(
+                    split=place[0],
+                    step=place[1],
+                    group=place[2],
+                    title=siblings[0].title,
+                    judge=judge,
+                    rubric=rubric,
+                    better=by_id[better].index,
+                    worse=by_id[worse].index,
+                    better_score=one.score or 0.0,
+                    worse_score=other.score or 0.0,
+                    reason=other.reason,
+                    why=" ".join(label.why for label in labels if label.why),
+                    task=_said(siblings[0], 0, common),
+                    better_text=_said(by_id[better], common, None),
+                    worse_text=_said(by_id[worse], common, None),
+                )
+            )
+    found.sort(key=lambda case: case.better_score - case.worse_score)
+    return found[:most]
+
+
+def labels_by_place(reader: RunReader) -> dict[Place, list[Label]]:
+    """Labels that hold, by group, oldest first."""
+    found: dict[Place, list[Label]] = {}
+    for label in reader.labels():
+        if label.holds():
+            found.setdefault((label.split, label.step, label.group), []).append(label)
+    return found
+
+
+def _said(one: Trajectory, start: int, end: int | None) -> str:
+    part = one.model_copy(update={"messages": one.messages[start:end]})
+    return shortened(lines_of(part, CASE_CHARS), CASE_CHARS)
 
 
 def _row(

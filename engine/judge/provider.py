@@ -69,6 +69,23 @@ class Provider:
         usage = Usage(prompt_tokens=asked, completion_tokens=self._config.max_tokens)
         return self._prices[model].of(usage)
 
+    async def count(self, model: str, questions: list[Messages]) -> list[int]:
+        """Tokens of each question."""
+        answer = await self._child.ask("count", model=model, questions=questions)
+        return list(answer["tokens"])
+
+    def cost(self, model: str, usage: Usage) -> float:
+        """Dollars."""
+        return self._prices[model].of(usage)
+
+    async def lend(self, keys: Mapping[str, str]) -> None:
+        """Give it keys; those from before are forgotten."""
+        await self._child.ask("keys", keys=dict(keys))
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
     async def ask(
         self, model: str, messages: Messages, rubric: str, attempt: int
     ) -> tuple[Call, float | None]:

@@ -89,11 +89,31 @@ class Ruler:
         attempts = [one for one in group if may_be_judged(one)]
         if not attempts:
             return []
+        exhibit, transcripts, shown = self._exhibit(attempts)
+        number = {place: number for number, place in enumerate(dict.fromkeys(shown))}
+        looked = await asyncio.gather(
+            *(self._look(model, exhibit) for model in self._config.models)
+        )
+        return [
+            self._verdict(model, exhibit.rubric, seen, number[place], attempt, transcript)
+            for model, seen in zip(self._config.models, looked, strict=True)
+            for attempt, transcript, place in zip(attempts, transcripts, shown, strict=True)
+        ]
+
+    def first_questions(self, model: str, group: list[Trajectory]) -> list[Messages]:
+        """What a judge would be asked first about a group: one question, or none."""
+        attempts = [one for one in group if may_be_judged(one)]
+        if not attempts:
+            return []
+        exhibit, _, _ = self._exhibit(attempts)
+        return [self._question(exhibit, self._order(model, 0, exhibit))[0]]
+
+    def _exhibit(self, attempts: list[Trajectory]) -> tuple[Exhibit, list[str], list[int]]:
+        """What is shown; each attempt's own text; for each, the first one like it."""
         common = shared_start([one.messages for one in attempts])
         transcripts = [self._lines(one, common, None) for one in attempts]
         shown = self._shown(transcripts)
         first = list(dict.fromkeys(shown))
-        number = {place: number for number, place in enumerate(first)}
         start = self._lines(attempts[0], 0, common)
         known = self._lessons() if self._config.prompt == "atelier" else []
         exhibit = Exhibit(
@@ -103,14 +123,7 @@ class Ruler:
             self._rubric.model_copy(update={"lessons": tuple(one.label for one in known)}),
             nearest(known, start),
         )
-        looked = await asyncio.gather(
-            *(self._look(model, exhibit) for model in self._config.models)
-        )
-        return [
-            self._verdict(model, exhibit.rubric, seen, number[place], attempt, transcript)
-            for model, seen in zip(self._config.models, looked, strict=True)
-            for attempt, transcript, place in zip(attempts, transcripts, shown, strict=True)
-        ]
+        return exhibit, transcripts, shown
 
     def _shown(self, transcripts: list[str]) -> list[int]:
         """For each attempt, the first one like it, which is shown for all. ART shows equal ones
@@ -128,16 +141,21 @@ class Ruler:
         config, seen = self._config, Looked()
         most = 1 if config.prompt == "art" or len(exhibit.texts) == 1 else config.passes
         for number in range(most):
-            order = list(range(len(exhibit.texts)))
-            if config.prompt == "atelier":
-                key = derive(self._seed, "judge", model, number, *exhibit.texts)
-                random.Random(key).shuffle(order)
+            order = self._order(model, number, exhibit)
             found = await self._pass(model, seen, exhibit, order)
             if found:
                 seen.passes.append(found)
             if not found or seen.is_stable(config.stable):
                 break
         return seen
+
+    def _order(self, model: str, number: int, exhibit: Exhibit) -> list[int]:
+        """In which order pass `number` shows the attempts."""
+        order = list(range(len(exhibit.texts)))
+        if self._config.prompt == "atelier":
+            key = derive(self._seed, "judge", model, number, *exhibit.texts)
+            random.Random(key).shuffle(order)
+        return order
 
     async def _pass(
         self, model: str, seen: Looked, exhibit: Exhibit, order: list[int]

@@ -129,6 +129,12 @@ class Worker:
         prompt, completion = info.get("input_cost_per_token"), info.get("output_cost_per_token")
         return {} if None in (prompt, completion) else {"prompt": prompt, "completion": completion}
 
+    async def _op_count(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Tokens of each question, by the model's tokenizer as far as litellm has it."""
+        model = message["model"]
+        counts = [litellm.token_counter(model, messages=one) for one in message["questions"]]
+        return {"tokens": counts}
+
     async def _op_ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """One try of one question: the answer, or a `problem` and, where another try may help,
         `wait_s`. `metered` is false where it may have been billed and nobody says how much."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from engine.protocol.problems import Problem
-from engine.protocol.records import Record
+from engine.protocol.records import Record, Split
 
 PART = "ruler"
 """Name of the judge's reward part."""
@@ -92,6 +92,118 @@ class Verdict(Record):
     stability: float | None = None
     """Mean Kendall τ between the passes' rankings of the group; None after one pass."""
     problem: Problem | None = None
+
+
+class RubricVersion(Record):
+    """A rubric as it once was."""
+
+    number: int
+    """1, 2, 3 … of this project."""
+    version: str
+    source: str
+    at: float
+    who: str
+    """Who saved it; "outside" where the file was changed by another program."""
+
+
+class RubricView(Record):
+    """The project's rubric and how it came to be."""
+
+    source: str
+    """The file as it is; empty where there is none yet."""
+    version: str
+    problem: Problem | None = None
+    """Why it cannot be used."""
+    criteria: tuple[Criterion, ...] = ()
+    versions: list[RubricVersion] = Field(default_factory=list)
+    """Oldest first; the last is what the file holds."""
+
+
+class TrialPrice(Record):
+    """What a trial would ask and cost."""
+
+    groups: int
+    calls: int
+    """First looks that have no stored answer."""
+    most_calls: int
+    """With every further look and retry for form that the settings allow."""
+    cached: int
+    """First looks that are answered already, and free."""
+    tokens: int
+    """Of the calls, as the judge's tokenizer counts them, with the answers as they were so far."""
+    usd: float
+    most_usd: float
+    left_usd: float | None
+    """Of the budget; None without one."""
+    seconds: float
+    """About; 0 where nothing was measured yet."""
+
+
+class Tried(Record):
+    """One stored group under another rubric or judge."""
+
+    split: Split
+    step: int
+    group: int
+    title: str
+    before: dict[str, float]
+    """Scores by trajectory, as the run has them (or the verdicts of the rubric before)."""
+    after: dict[str, float]
+    indexes: dict[str, int]
+    """Place among the siblings, by trajectory."""
+    advantages: dict[str, tuple[float | None, float | None]]
+    """Before and after."""
+    pairs: int
+    """Of which the person prefers one."""
+    obeyed_before: int
+    obeyed: int
+    problem: Problem | None = None
+    """Why some stayed unscored."""
+
+
+class Disagreement(Record):
+    """A pair of attempts that a judge does not put in the person's order."""
+
+    split: Split
+    step: int
+    group: int
+    title: str
+    judge: str
+    rubric: str
+    better: int
+    """Place among the siblings of the one that the person prefers."""
+    worse: int
+    better_score: float
+    worse_score: float
+    reason: str = ""
+    """The judge's, for the one that it preferred."""
+    why: str = ""
+    """The person's."""
+    task: str = ""
+    better_text: str = ""
+    worse_text: str = ""
+
+
+class Suggestion(Record):
+    """A rubric that the judge proposes."""
+
+    source: str
+    """Empty where it proposed none."""
+    cases: int
+    """Disagreements that it was shown."""
+    usd: float
+    problem: Problem | None = None
+
+
+class JudgeOption(Record):
+    """A judge that could be chosen."""
+
+    model: str
+    """As litellm names it."""
+    title: str
+    base_url: str | None = None
+    where: str = ""
+    """`Ollama on this machine`; empty for a provider on the network."""
 
 
 def version_of(*texts: str) -> str:

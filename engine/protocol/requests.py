@@ -55,6 +55,27 @@ class LendKeys(Request):
     keys: dict[str, str] = Field(repr=False)
 
 
+class SaveRubric(Request):
+    """Write the project's rubric; a version is kept of every change."""
+
+    source: str
+    who: str = ""
+
+
+class TryJudge(Request):
+    """Judge stored groups of a run, by words that need not be saved yet."""
+
+    source: str
+    """The rubric, front matter and all."""
+    places: list[tuple[Split, int, int]] = Field(default_factory=list)
+    """(split, step, group); none: the labelled ones first, then the newest."""
+    count: int = Field(default=24, ge=1, le=1000)
+    """Groups, where none are named."""
+    models: tuple[str, ...] = ()
+    """Judges in place of the project's."""
+    base_url: str | None = None
+
+
 class CreateProject(Request):
     folder: str
     sample: str | None = None

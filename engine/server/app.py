@@ -17,6 +17,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine import __version__
+from engine.judge.history import save_rubric, view_rubric
+from engine.judge.local_servers import find_judges
 from engine.launch.local import PROOF_PATH, proof
 from engine.machine.doctor import examine
 from engine.machine.hardware import device_words, forecast
@@ -41,6 +43,7 @@ from engine.protocol.requests import (
     EditProject,
     EngineInfo,
     LendKeys,
+    SaveRubric,
     ScenarioPage,
     WriteScenarios,
 )
@@ -95,6 +98,9 @@ class Application:
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
             ("GET", "/forecast", self.forecast),
+            ("GET", "/rubric", self.rubric),
+            ("PUT", "/rubric", self.save_rubric),
+            ("GET", "/judges", self.judges),
             *self.runs.routes(),
         ]
         starlette = Starlette(
@@ -138,7 +144,7 @@ class Application:
         return Response(status_code=202)
 
     async def lend_keys(self, request: Request) -> Response:
-        self.supervisor.judge_keys |= (await body_of(request, LendKeys)).keys
+        self.supervisor.judge_keys.update((await body_of(request, LendKeys)).keys)
         return Response(status_code=204)
 
     async def doctor(self, request: Request) -> Response:
@@ -200,6 +206,18 @@ class Application:
         times = await asyncio.to_thread(self._step_times, path)
         return json_of(await asyncio.to_thread(forecast, config, model, times))
 
+    async def rubric(self, request: Request) -> Response:
+        path = _path(request)
+        return json_of(await asyncio.to_thread(view_rubric, _rubric_file(path)))
+
+    async def save_rubric(self, request: Request) -> Response:
+        asked, path = await body_of(request, SaveRubric), _path(request)
+        file = _rubric_file(path)
+        return json_of(await asyncio.to_thread(save_rubric, file, asked.source, asked.who))
+
+    async def judges(self, request: Request) -> Response:
+        return json_list(await find_judges())
+
     # What they share
 
     def touch(self) -> None:
@@ -239,6 +257,10 @@ class Application:
                     if isinstance(e, StepFinished) and "time_s/step" in e.metrics
                 ]
         return []
+
+
+def _rubric_file(project: Path) -> Path:
+    return project / load_config(project).judge.rubric
 
 
 def _path(request: Request) -> Path:

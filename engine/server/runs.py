@@ -1,17 +1,20 @@
 """Routes of runs: starting and steering them, reading what they have stored, labels."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from engine.judge.measure import agreements
+from engine.judge.measure import agreements, disagreements
+from engine.judge.trial import Place, Trial, places_for
 from engine.protocol.labels import Label
+from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.protocol.requests import Command, StartRun, TrajectoryQuery, TryJudge
 from engine.run import DATABASE, LOG
 from engine.server.library import Library
 from engine.server.stream import Broadcast, follow
@@ -54,6 +57,10 @@ class RunRoutes:
             ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
             ("GET", "/runs/{run}/calls/{key}", self.call),
             ("GET", "/runs/{run}/agreement", self.agreement),
+            ("GET", "/runs/{run}/disagreements", self.disagreements),
+            ("POST", "/runs/{run}/judge", self.judge),
+            ("POST", "/runs/{run}/judge/price", self.price),
+            ("POST", "/runs/{run}/judge/suggest", self.suggest),
             ("GET", "/runs/{run}/labels", self.labels),
             ("POST", "/runs/{run}/labels", self.add_label),
             ("POST", "/runs/{run}/labels/preview", self.preview_label),
@@ -126,26 +133,66 @@ class RunRoutes:
     async def agreement(self, request: Request) -> Response:
         return json_list(await self._read(request, agreements))
 
+    async def disagreements(self, request: Request) -> Response:
+        judge, rubric = (request.query_params.get(name, "") for name in ("judge", "rubric"))
+        found = await self._read(request, lambda reader: disagreements(reader, judge, rubric))
+        return json_list(found)
+
+    async def price(self, request: Request) -> Response:
+        asked = await body_of(request, TryJudge)
+        async with self._trial(request, asked) as (trial, places):
+            return json_of(await trial.price(places))
+
+    async def judge(self, request: Request) -> Response:
+        """A line of JSON for each group as it is judged; hanging up cancels the rest."""
+        asked = await body_of(request, TryJudge)
+
+        async def lines() -> AsyncIterator[bytes]:
+            try:
+                async with self._trial(request, asked) as (trial, places):
+                    async with contextlib.aclosing(trial.judge(places)) as found:
+                        async for tried in found:
+                            self.touch()
+                            yield tried.model_dump_json().encode() + b"\n"
+            except AtelierError as error:  # the answer has begun: the last line says it
+                yield error.problem.model_dump_json().encode() + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    async def suggest(self, request: Request) -> Response:
+        asked = await body_of(request, TryJudge)
+        async with self._trial(request, asked) as (trial, _):
+            return json_of(await trial.suggest())
+
+    @contextlib.asynccontextmanager
+    async def _trial(
+        self, request: Request, asked: TryJudge
+    ) -> AsyncIterator[tuple[Trial, list[Place]]]:
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            places = await asyncio.to_thread(places_for, opened.run.reader, asked)
+            async with self.supervisor.desk.trial(opened.run, asked) as trial:
+                yield trial, places
+
     async def labels(self, request: Request) -> Response:
         return json_list(await self._read(request, lambda reader: reader.labels()))
 
     async def preview_label(self, request: Request) -> Response:
         label = await body_of(request, Label)
-        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
-            return json_of(labeller.preview(label))
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            return json_of(opened.labeller.preview(label))
 
     async def add_label(self, request: Request) -> Response:
         label = await body_of(request, Label)
-        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
-            return json_of(await labeller.add(label))
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            return json_of(await opened.labeller.add(label))
 
     async def undo_label(self, request: Request) -> Response:
-        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
-            return json_of(await labeller.undo())
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            return json_of(await opened.labeller.undo())
 
     async def redo_label(self, request: Request) -> Response:
-        async with self.supervisor.labelling(request.path_params["run"]) as labeller:
-            return json_of(await labeller.redo())
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            return json_of(await opened.labeller.redo())
 
     async def _read(self, request: Request, read: Callable[[RunReader], R]) -> R:
         folder = self.library.folder(request.path_params["run"])

@@ -43,7 +43,9 @@ from engine.rollout.attempt import Stage
 from engine.rollout.chat import ChatFormat
 from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec, write_spec
+from engine.server.judging import JudgeDesk
 from engine.server.library import Library
+from engine.server.open_runs import Opened, OpenRuns
 from engine.server.stream import Broadcast
 
 MOST_RESTARTS = 3
@@ -71,11 +73,12 @@ class Supervisor:
         self._living: dict[str, Living] = {}
         self._leaving = False
         self._keys: dict[str, str] = {}
-        self._opening = asyncio.Lock()
         self.base_url = ""
         self.judge_keys: dict[str, str] = {}
         """API keys by provider, lent by studio or CLI for as long as this engine lives."""
         self.stop_reason = "The engine was stopped."
+        self._open = OpenRuns(broadcast)
+        self.desk = JudgeDesk(self.judge_keys)
 
     @property
     def living(self) -> int:
@@ -156,23 +159,18 @@ class Supervisor:
             task.cancel(self.stop_reason)
         if tasks:
             await asyncio.wait(tasks)
+        await self.desk.close()
 
     @contextlib.asynccontextmanager
-    async def labelling(self, run_id: str) -> AsyncIterator[Labeller]:
-        """Over a run, living or not. Raises Refused where another engine works on it."""
+    async def opened(self, run_id: str) -> AsyncIterator[Opened]:
+        """A run for labels and trials, living or not. Raises Refused where another engine works
+        on it."""
         await self._settle()
         if living := self._living.get(run_id):
-            yield living.labeller
+            yield Opened(living.run, living.labeller)
             return
-        folder = self._library.folder(run_id)
-        async with self._opening:
-            run = await asyncio.to_thread(
-                Run, folder, read_spec(folder), lambda tick: self._broadcast.announce(run_id, tick)
-            )
-            try:
-                yield Labeller(run)
-            finally:
-                await asyncio.to_thread(run.close)
+        async with self._open.use(run_id, self._library.folder(run_id)) as opened:
+            yield opened
 
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
@@ -196,7 +194,7 @@ class Supervisor:
 
     async def _begin(self, folder: Path, resumed: bool, steps: int | None = None) -> RunSummary:
         spec = read_spec(folder)
-        async with self._opening:
+        async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
         run.orders.steps = steps or spec.config.train.steps
@@ -282,7 +280,7 @@ class Supervisor:
         finally:
             await asyncio.shield(asyncio.gather(pool.close(), policy.close()))
             # One run at a time: whatever child is left now was orphaned by a worker that died.
-            await asyncio.to_thread(reap_orphans)
+            await asyncio.to_thread(reap_orphans, self.desk.pids)
 
     @contextlib.asynccontextmanager
     async def _judging(self, run: Run) -> AsyncIterator[Ruler | None]:

@@ -142,6 +142,14 @@ class RunReader:
             raise Refused.of("judge.no_call", "This question to the judge is not on record.")
         return _call(rows[0][0])
 
+    def answered(self, judge: str, most: int) -> list[Call]:
+        """The last answered calls of a judge, newest first."""
+        sql = (
+            "SELECT body FROM calls WHERE judge = ? AND answered AND body NOT NULL "
+            "ORDER BY rowid DESC LIMIT ?"
+        )
+        return [_call(row[0]) for row in self._rows(sql, (judge, most))]
+
     def judge_cost(self) -> float:
         """Dollars of all calls; those that were never closed at their highest."""
         return float(str(self._rows("SELECT total(cost) FROM calls", ())[0][0]))

@@ -34,6 +34,8 @@ class Script:
 
     moods: list[str] = field(default_factory=list)
     grade: Grade = truth
+    suggestion: str = "```\nBetter words.\n```"
+    """What it answers when it is asked for a better rubric."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     billed: dict[str, int] = field(default_factory=dict)
@@ -44,6 +46,11 @@ class Script:
 class Handler(BaseHTTPRequestHandler):
     script: Script
     protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = json.dumps({"data": [{"id": "scripted"}]}).encode()
+        self._head(200, len(body), {})
+        self.wfile.write(body)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -70,6 +77,8 @@ class Handler(BaseHTTPRequestHandler):
         return self._answer(self._reply(body["messages"], mood), mood)
 
     def _reply(self, messages: list[dict[str, str]], mood: str) -> str:
+        if "improve a rubric" in messages[0]["content"]:
+            return self.script.suggestion
         found = ATTEMPT.findall(messages[1]["content"])
         entries = [
             {"id": name, "score": self.script.grade(place, text), "reason": f"I see {name}.",

@@ -1,0 +1,75 @@
+"""The judge at the desk: one judge process kept warm for trials and suggestions of this engine."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from engine.judge.lessons import lessons_of
+from engine.judge.provider import Provider
+from engine.judge.rubric import parse_rubric
+from engine.judge.ruler import check_fit
+from engine.judge.trial import Trial
+from engine.project import load_config
+from engine.protocol.config import JudgeConfig
+from engine.protocol.judging import Rubric
+from engine.protocol.problems import ConfigError
+from engine.protocol.requests import TryJudge
+from engine.run import Run
+
+
+class JudgeDesk:
+    """Starts a judge process with the first question; another configuration replaces it."""
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self._keys = keys
+        self._lock = asyncio.Lock()
+        self._provider: Provider | None = None
+        self._config: JudgeConfig | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that are at work here."""
+        return [self._provider.pid] if self._provider else []
+
+    @contextlib.asynccontextmanager
+    async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Trial]:
+        """One at a time. Raises ConfigError where rubric or judges cannot be used."""
+        config, rubric = await asyncio.to_thread(_settings, run.project, request)
+        async with self._lock:
+            provider = await self._ready(config, run.log_file)
+            yield Trial(run, config, rubric, provider, lambda: lessons_of(run))
+
+    async def close(self) -> None:
+        if self._provider:
+            await self._provider.close()
+            self._provider = None
+
+    async def _ready(self, config: JudgeConfig, log: Path) -> Provider:
+        if self._provider and self._provider.alive and self._config == config:
+            await self._provider.lend(self._keys)
+            return self._provider
+        await self.close()
+        self._provider = await Provider.start(config, self._keys, log)
+        self._config = config
+        return self._provider
+
+
+def _settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
+    """The project's judge as it is now, with what the request says instead."""
+    judge = load_config(project).judge
+    models = request.models or judge.models
+    if not models:
+        raise ConfigError.of(
+            "judge.no_model",
+            "No judge is named.",
+            "Choose one on the Judge page, or name it in judge.models.",
+            where="judge.models",
+        )
+    update = {"models": models, "enabled": True}
+    if request.base_url is not None:
+        update["base_url"] = request.base_url or None
+    config = judge.model_copy(update=update)
+    rubric = parse_rubric(request.source, judge.rubric)
+    check_fit(config, rubric)
+    return config, rubric

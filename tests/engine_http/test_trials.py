@@ -1,0 +1,171 @@
+"""The judge's lab over a real engine: rubric versions, prices, trials, disagreements."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.client import EngineClient
+from engine.judge.local_servers import Server, find_judges
+from engine.protocol.judging import Tried
+from engine.protocol.labels import Label, Word
+from engine.protocol.problems import Refused
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, SaveRubric, TryJudge
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.conftest import Engine, make_project, until
+from tests.engine_http.test_judge import JUDGE, letters, real_cache
+
+__all__ = ["real_cache"]
+
+RUBRIC = "More letters are better.\n"
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with provider(Script(grade=letters)) as script:
+        yield script
+
+
+@pytest.fixture
+def stored(engine: Engine, tiny_model: Path, script: Script) -> RunSummary:
+    """A finished run that rules have scored; the project has a judge, which is off."""
+    toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
+    project = make_project(engine.workspace / "lab", tiny_model, toml=toml)
+    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(run)
+    engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
+    return run
+
+
+def tried(engine: Engine, run: RunSummary, request: TryJudge) -> list[Tried]:
+    async def all_of(client: EngineClient) -> list[Tried]:
+        return [one async for one in client.try_judge(run.id, request)]
+
+    return engine.call(all_of)
+
+
+def test_a_rubric_keeps_its_versions(engine: Engine, stored: RunSummary) -> None:
+    project = Path(stored.project_path)
+    assert engine.call(lambda client: client.rubric(str(project))).versions == []
+    for words in ("one", "one", "two"):
+        request = SaveRubric(source=words, who="me")
+        view = engine.call(lambda client, r=request: client.save_rubric(str(project), r))
+    assert [one.source for one in view.versions] == ["one", "two"]
+    (project / "rubric.md").write_text("three")  # by another program
+    view = engine.call(lambda client: client.rubric(str(project)))
+    assert [(one.number, one.who) for one in view.versions] == [
+        (1, "me"),
+        (2, "me"),
+        (3, "outside"),
+    ]
+    broken = SaveRubric(source="---\ncriteria: 3\n---\n")
+    with pytest.raises(Refused, match="cannot be used"):
+        engine.call(lambda client: client.save_rubric(str(project), broken))
+    assert (project / "rubric.md").read_text() == "three"
+
+
+def test_a_trial_costs_what_it_says_and_nothing_the_second_time(
+    engine: Engine, stored: RunSummary, script: Script
+) -> None:
+    request = TryJudge(source=RUBRIC)
+    price = engine.call(lambda client: client.price_trial(stored.id, request))
+    assert (price.groups, price.calls, price.cached) == (2, 2, 0)
+    assert script.asked == []
+    assert 0 < price.usd <= price.most_usd
+    found = tried(engine, stored, request)
+    assert sorted(one.group for one in found) == [0, 1]
+    assert all(len(one.after) == len(one.before) == 4 for one in found)
+    asked = len(script.asked)
+    assert price.calls <= asked <= price.most_calls
+    again = engine.call(lambda client: client.price_trial(stored.id, request))
+    assert (again.calls, again.cached, again.usd) == (0, 2, 0.0)
+    tried(engine, stored, request)
+    assert len(script.asked) == asked
+    other = TryJudge(source="Fewer letters.", places=[("train", 1, 1)])
+    assert [one.group for one in tried(engine, stored, other)] == [1]
+
+
+def test_hanging_up_cancels_and_the_run_can_go_on(
+    engine: Engine, stored: RunSummary, script: Script
+) -> None:
+    script.moods = ["drip"] * 20
+
+    async def peek(client: EngineClient) -> None:
+        async with asyncio.timeout(20):
+            async for _ in client.try_judge(stored.id, TryJudge(source=RUBRIC)):
+                raise AssertionError("it cannot be that quick")
+
+    async def hang_up(client: EngineClient) -> None:
+        job = asyncio.create_task(peek(client))
+        await asyncio.to_thread(until, lambda: bool(script.asked))
+        with pytest.raises(Refused, match="judge is at work"):
+            await client.command(stored.id, Command(action="resume", steps=2))
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
+
+    engine.call(hang_up)
+    asked = len(script.asked)
+    script.moods = []
+    order = Command(action="resume", steps=2)
+    resumed = engine.call(lambda client: client.command(stored.id, order))
+    engine.wait(resumed)
+    assert len(script.asked) == asked
+
+
+def test_disagreements_agreement_and_a_better_rubric(
+    engine: Engine, stored: RunSummary, script: Script
+) -> None:
+    request = TryJudge(source=RUBRIC)
+    found = {one.group: one for one in tried(engine, stored, request)}
+    ranked = sorted(found[0].after, key=lambda name: found[0].after[name])
+    turned = Word(kind="order", order=tuple((name,) for name in ranked))  # the judge's worst first
+    label = Label(id="a", step=1, group=0, words=(turned,), why="shorter is better", blind=True)
+    engine.call(lambda client: client.add_label(stored.id, label))
+    same = label.model_copy(update={"id": "b"})
+    engine.call(lambda client: client.add_label(stored.id, same))
+    (row,) = engine.call(lambda client: client.agreement(stored.id))
+    assert row.tau is not None
+    assert row.tau.mean < 0
+    assert (row.groups, row.repeats) == (1, 1)
+    assert row.self_consistency is not None
+    assert row.self_consistency.mean == 1.0
+    cases = engine.call(lambda client: client.disagreements(stored.id, row.judge, row.rubric))
+    assert cases
+    assert cases[0].why == "shorter is better shorter is better"
+    (again,) = [one for one in tried(engine, stored, request) if one.group == 0]
+    assert again.pairs > again.obeyed
+    proposed = engine.call(lambda client: client.suggest_rubric(stored.id, request))
+    assert proposed.source == "Better words.\n"
+    assert "shorter is better" in script.asked[-1]["messages"][1]["content"]
+
+
+def test_a_label_teaches_the_judge_and_makes_another_rubric_of_it(
+    engine: Engine, stored: RunSummary, script: Script
+) -> None:
+    request = TryJudge(source=RUBRIC, places=[("train", 1, 1)])
+    tried(engine, stored, request)
+    names = ("t00001-000-000", "t00001-000-001")
+    word = Word(kind="order", order=tuple((name,) for name in names))
+    label = Label(id="a", step=1, group=0, words=(word,), teaches=True, why="because I say so")
+    engine.call(lambda client: client.add_label(stored.id, label))
+    tried(engine, stored, request)
+    assert "because I say so" in script.asked[-1]["messages"][1]["content"]
+    assert len(engine.call(lambda client: client.agreement(stored.id))) == 2  # two versions
+
+
+def test_without_a_judge_the_trial_says_so(engine: Engine, tiny_model: Path) -> None:
+    project = make_project(engine.workspace / "none", tiny_model)
+    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(run)
+    with pytest.raises(Refused, match="No judge is named"):
+        tried(engine, run, TryJudge(source=RUBRIC))
+
+
+def test_servers_on_this_machine_are_found(script: Script) -> None:
+    port = int(script.url.split(":")[2].split("/")[0])
+    servers = (Server("LM Studio", port, "/v1/models"), Server("nobody", 1, "/v1/models"))
+    (found,) = asyncio.run(find_judges(servers))
+    assert (found.model, found.base_url) == ("openai/scripted", script.url)
+    assert found.where == "LM Studio on this machine"
