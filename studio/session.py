@@ -216,7 +216,7 @@ class Session(QObject):
         self.tasks.run("train", self._train(request, show))
 
     async def _train(self, request: StartRun, show: bool) -> None:
-        await self._lend_keys()
+        await self.lend_keys()
         run = await self.client.start_run(request)
         self.runs.put(run)
         if show:
@@ -226,7 +226,7 @@ class Session(QObject):
             self.link.pump.follow(run.id)
         self.runs_changed.emit()
 
-    async def _lend_keys(self) -> None:
+    async def lend_keys(self) -> None:
         """The judges' keys of the open project, out of the keyring, else of the environment."""
         view = self.project.view
         if view is None or view.config is None or not view.config.judge.enabled:
@@ -249,7 +249,7 @@ class Session(QObject):
 
         async def give(client: EngineClient) -> RunSummary:
             if action in ("resume", "extend"):
-                await self._lend_keys()
+                await self.lend_keys()
             return await client.command(wanted, order)
 
         self._job(f"command {wanted}", give, self._commanded)

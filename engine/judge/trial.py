@@ -11,6 +11,7 @@ from engine.advantage.group import advantages
 from engine.judge.ledger import Ledger
 from engine.judge.lessons import Lesson
 from engine.judge.measure import disagreements
+from engine.judge.prompt import Messages
 from engine.judge.provider import Provider
 from engine.judge.ruler import Ruler, combined
 from engine.judge.suggest import MOST, read_suggestion, suggestion_messages
@@ -50,11 +51,13 @@ class Trial:
     async def price(self, places: Sequence[Place]) -> TrialPrice:
         """Exactly the first questions that would be sent; further looks depend on the answers."""
         calls = cached = tokens = 0
+        shown: Messages = []
         usd = most = 0.0
         answers = self._answer_tokens()
         further = 1 if self._config.prompt == "art" else self._config.passes
         for model in self._config.models:
             questions = [q for p in places for q in self._ruler.first_questions(model, self._at(p))]
+            shown = shown or next(iter(questions), [])
             new = [q for q in questions if self._run.reader.call(self._key(model, q)) is None]
             counts = await self._provider.count(model, new) if new else []
             cached += len(questions) - len(new)
@@ -76,6 +79,7 @@ class Trial:
             most_usd=most,
             left_usd=None if budget is None else max(0.0, budget - spent),
             seconds=self._seconds() * calls / max(1, self._config.concurrency),
+            question=shown,
         )
 
     async def judge(self, places: Sequence[Place]) -> AsyncGenerator[Tried, None]:

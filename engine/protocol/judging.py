@@ -136,7 +136,9 @@ class TrialPrice(Record):
     left_usd: float | None
     """Of the budget; None without one."""
     seconds: float
-    """About; 0 where nothing was measured yet."""
+    """About, by the calls so far."""
+    question: list[dict[str, str]] = Field(default_factory=list)
+    """The first of them, exactly as it is sent."""
 
 
 class Tried(Record):

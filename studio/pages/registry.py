@@ -6,7 +6,7 @@ from engine.protocol.requests import TrajectoryQuery
 from studio.actions import Actions
 from studio.pages.checkpoints import CheckpointsPage
 from studio.pages.home.page import HomePage
-from studio.pages.judge import JudgePage
+from studio.pages.judge.page import JudgePage
 from studio.pages.page import Page
 from studio.pages.run.page import RunPage
 from studio.pages.settings import SettingsPage

@@ -12,8 +12,8 @@ from studio.actions import Actions
 from studio.commands import shortcut_table
 from studio.link.state import LinkState
 from studio.models.shortcuts import ShortcutTableModel
-from studio.pages.judge_keys import JudgeKeysCard
 from studio.pages.page import Page, scrolled
+from studio.pages.settings_keys import JudgeKeysCard
 from studio.session import Session
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card

@@ -27,6 +27,7 @@ from engine.protocol.problems import Problem
 from engine.protocol.records import (
     Check,
     Forecast,
+    GroupSummary,
     ModelInfo,
     ProjectView,
     RunSummary,
@@ -36,6 +37,7 @@ from engine.protocol.records import (
 )
 from engine.protocol.requests import Command, EngineInfo, StartRun, TrajectoryQuery
 from studio.store.run_state import RunState
+from tests.studio.fake_trials import FakeTrials
 from tests.studio.simulate import Made, Simulation, whole
 
 TOKEN = "fake-token"
@@ -94,6 +96,7 @@ class FakeEngine:
         self.refuse: dict[str, Problem] = {}
         self.delay_s = 0.0
         self.extra: dict[str, list[e.Event]] = {}
+        self.trials = FakeTrials(self._scored_groups)
         self._ticks: dict[str, e.ProgressTicked] = {}
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -132,7 +135,12 @@ class FakeEngine:
     def add_project(self, name: str = "inbox-scout", **changes: Any) -> ProjectView:
         path = str(self.workspace / name)
         config = ProjectConfig.model_validate(
-            {"name": name, "description": "Email search", "train": {"steps": 120, "lr": 2e-4}}
+            {
+                "name": name,
+                "description": "Email search",
+                "train": {"steps": 120, "lr": 2e-4},
+                "judge": {"models": ["openai/o4-mini"], "budget_usd": 6.0},
+            }
         )
         self.scenario_files[path, "train"] = [
             {"id": f"s{i}", "prompt": f"Say {w}, or something like it."}
@@ -234,6 +242,10 @@ class FakeEngine:
                 route("/runs/{run}/groups/{split}/{step:int}/{group:int}", self._siblings),
                 route("/runs/{run}/log", self._log),
                 route("/runs/{run}/events", self._events),
+                *(
+                    route(path, handler, *methods)
+                    for path, handler, *methods in self.trials.routes()
+                ),
             ]
         )
 
@@ -430,6 +442,10 @@ class FakeEngine:
         page = rows[query.offset : query.offset + query.limit]
         items = [row.model_dump(mode="json") for row in page]
         return JSONResponse({"total": len(rows), "items": items})
+
+    def _scored_groups(self, run_id: str) -> list[GroupSummary]:
+        """Of training, newest first."""
+        return [g for g in reversed(self.runs[run_id].groups) if g.split == "train"]
 
     async def _siblings(self, request: Request) -> Response:
         made, place = self.runs[request.path_params["run"]], request.path_params

@@ -1,0 +1,150 @@
+"""How far the judge goes along with the person, and with itself."""
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.labels import Agreement
+from studio import figures
+from studio.store.grading import WANTED
+from studio.widgets.buttons import Button
+from studio.widgets.card import Card
+from studio.widgets.facts import Fact, FactRow
+from studio.widgets.interval_axis import Interval, IntervalAxis
+from studio.widgets.text import Text
+
+LEAST_GROUPS = 5
+"""Labelled groups from which on a figure is shown, with its (wide) interval."""
+
+
+class AgreementCard(Card):
+    """`show_rows(rows, version_words)`; the newest row is the one in question."""
+
+    disagreements_wanted = Signal()
+    suggestion_wanted = Signal()
+    comparison_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Agreement with you", parent=parent)
+        self._figure = Text("–", "display", 600)
+        self._under = Text("", "label", 400, "muted", wrap=True)
+        self._axis = IntervalAxis(0.0, 1.0, words_px=96)
+        self._ceiling = Text("", "label", 400, "human", wrap=True)
+        self._rest = Text("", "label", 400, "muted", wrap=True)
+        self._show = Button("Show disagreements", "outlined", height=28)
+        self._suggest = Button("Suggest better words", "outlined", icon="sparkles", height=28)
+        self._compare = Button("Compare judges", "quiet", height=28)
+        self._facts = FactRow()
+        self._lay_out()
+        self._show.clicked.connect(self.disagreements_wanted)
+        self._suggest.clicked.connect(self.suggestion_wanted)
+        self._compare.clicked.connect(self.comparison_wanted)
+
+    def _lay_out(self) -> None:
+        left = QVBoxLayout()
+        left.setSpacing(4)
+        line = QHBoxLayout()
+        line.setSpacing(10)
+        line.addWidget(self._figure)
+        line.addWidget(self._under, 1)
+        left.addLayout(line)
+        left.addWidget(self._axis)
+        left.addStretch(1)
+        right = QVBoxLayout()
+        right.setSpacing(8)
+        right.addWidget(self._ceiling)
+        right.addWidget(self._rest)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self._show)
+        buttons.addWidget(self._suggest)
+        buttons.addStretch(1)
+        right.addLayout(buttons)
+        right.addStretch(1)
+        both = QHBoxLayout()
+        both.setSpacing(16)
+        both.addLayout(left, 1)
+        both.addLayout(right, 1)
+        self.body.addLayout(both)
+        self.body.addWidget(self._facts)
+        assert self.header is not None
+        self.header.add_right(self._compare)
+
+    def show_rows(
+        self, rows: Sequence[Agreement], words_of: Callable[[str], str], disagreements: int
+    ) -> None:
+        """Newest first; the axis shows the newest and the one before it."""
+        now = rows[0] if rows else None
+        assert self.header is not None
+        self._compare.setVisible(len(rows) > 1)
+        self._suggest.setVisible(disagreements > 0)
+        self._show.setVisible(disagreements > 0)
+        self._show.set_words(f"Show {figures.plural(disagreements, 'disagreement')}")
+        if now is None:
+            self.header.set_words("nothing is judged yet")
+        else:
+            told = figures.plural(now.groups, "labelled group")
+            self.header.set_words(f"{told}, {figures.plural(now.pairs, 'pair')}")
+        self._show_tau(now)
+        shown = [row for row in reversed(rows[:2]) if row.tau]
+        self._axis.set_intervals(
+            [
+                Interval(
+                    row.tau.mean,
+                    max(0.0, row.tau.low),
+                    row.tau.high,
+                    "judge" if row is now else "muted",
+                    words=words_of(row.rubric),
+                )
+                for row in shown
+                if row.tau
+            ]
+        )
+        self._axis.setVisible(bool(shown))
+        own = now.self_consistency if now else None
+        self._axis.set_zone(min(1.0, own.mean) if own else None)
+        self._say_ceiling(now)
+        self._facts.set_facts(_facts(now))
+
+    def _show_tau(self, now: Agreement | None) -> None:
+        groups = now.groups if now else 0
+        if now is None or now.tau is None or groups < LEAST_GROUPS:
+            self._figure.set_words("–")
+            left = LEAST_GROUPS - groups
+            self._under.set_words(f"Label {figures.plural(left, 'more group')} to see agreement.")
+            return
+        tau = now.tau
+        self._figure.set_words(figures.number(tau.mean))
+        share = f" · {now.accuracy:.0%} of pairs" if now.accuracy is not None else ""
+        thin = "; few groups, so it is wide" if groups < WANTED else ""
+        self._under.set_words(f"Kendall τ, 95 % from {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
+
+    def _say_ceiling(self, now: Agreement | None) -> None:
+        own = now.self_consistency if now else None
+        if own is None:
+            self._ceiling.set_words("")
+            self._rest.set_words(
+                "Grade some groups twice, blind: how far you go along with yourself is the most "
+                "that can be asked of a judge."
+            )
+            return
+        groups = figures.plural(now.repeats if now else 0, "group")
+        self._ceiling.set_words(f"You agree with yourself at {own.mean:.2f} ({groups}).")
+        self._rest.set_words("That is the ceiling: no judge can be shown to do better.")
+
+
+def _facts(row: Agreement | None) -> list[Fact]:
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{value:.0%}"
+
+    length = row.length if row else None
+    return [
+        Fact("Flips when order changes", share(row.flips if row else None)),
+        Fact(
+            "Same on repeat",
+            "–" if row is None or row.stability is None else f"τ {row.stability:.2f}",
+        ),
+        Fact("Longer scores higher", "–" if length is None else f"{length:+.2f}"),
+        Fact("Unscored", "–" if row is None else str(row.unscored)),
+    ]

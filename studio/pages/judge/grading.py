@@ -1,0 +1,53 @@
+"""Blind grading: you first, then the judge."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.labels import Agreement
+from studio import figures
+from studio.store.grading import WANTED, half_width
+from studio.widgets.buttons import Button
+from studio.widgets.card import Card
+from studio.widgets.meter import Meter
+from studio.widgets.text import Text
+
+
+class GradingCard(Card):
+    """`show_progress(graded, agreement)`; `next_wanted`."""
+
+    next_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Grade blind", parent=parent)
+        self._words = Text("", "label", 400, "muted", wrap=True)
+        self._meter = Meter("Groups graded")
+        self._meter.set_share(0.0, "human")
+        self._next = Button("Grade the next group", "outlined", key="B", height=32)
+        left = QVBoxLayout()
+        left.setSpacing(8)
+        left.addWidget(self._words)
+        left.addWidget(self._meter)
+        line = QHBoxLayout()
+        line.setSpacing(16)
+        line.addLayout(left, 1)
+        line.addWidget(self._next)
+        self.body.addLayout(line)
+        self._next.clicked.connect(self.next_wanted)
+
+    def show_progress(self, graded: int, row: Agreement | None, possible: bool) -> None:
+        """How many groups are graded, and what more of them buy."""
+        assert self.header is not None
+        self.header.set_words(f"{graded} of {max(WANTED, graded)} done" if possible else "")
+        self._next.setEnabled(possible)
+        self._meter.set_share(min(1.0, graded / WANTED), "human")
+        if not possible:
+            self._words.set_words("A run with stored groups comes first.")
+            return
+        start = "You see the attempts, not the judge's scores, until you commit."
+        tau = row.tau if row else None
+        left = max(0, WANTED - graded)
+        if tau is not None and left:
+            width = half_width(row.groups if row else 1, (tau.high - tau.low) / 2, left)
+            more = figures.plural(left, "more narrows", "more narrow")
+            start += f" {more} the interval to about ± {width:.2f}."
+        self._words.set_words(start)

@@ -1,0 +1,334 @@
+"""The Judge page: the rubric on the left; who judges, what a change would do, and trust."""
+
+import random
+import tomllib
+from typing import Any
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
+
+from engine.protocol.judging import (
+    Disagreement,
+    JudgeOption,
+    RubricView,
+    Suggestion,
+    TrialPrice,
+    Tried,
+)
+from engine.protocol.labels import Agreement, Label
+from engine.protocol.problems import Problem
+from engine.protocol.requests import EditProject, SaveRubric, TrajectoryQuery, TryJudge
+from studio.actions import Actions
+from studio.pages.judge.agreement import AgreementCard
+from studio.pages.judge.choice import JudgeChoice
+from studio.pages.judge.editor import RubricEditor
+from studio.pages.judge.grading import GradingCard
+from studio.pages.judge.sheets import ComparisonSheet, DisagreementSheet, SuggestionSheet
+from studio.pages.judge.trial import TrialCard
+from studio.pages.page import Page, scrolled
+from studio.paths import resource
+from studio.session import Session
+from studio.store.grading import Place, graded, next_group
+from studio.widgets.buttons import Button
+
+PRICE_AFTER_MS = 900
+NARROW_PX = 980
+GROUPS = 24
+
+
+class JudgePage(Page):
+    """`group_wanted(split, step, group)` opens a group; `grading_wanted(split, step, group)` opens
+    it blind."""
+
+    group_wanted = Signal(str, int, int)
+    grading_wanted = Signal(str, int, int)
+
+    def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
+        super().__init__(session, parent)
+        self._actions = actions
+        self._project = ""
+        self._run = ""
+        self._view: RubricView | None = None
+        self._options: list[JudgeOption] = []
+        self._rows: list[Agreement] = []
+        self._labels: list[Label] = []
+        self._cases: list[Disagreement] = []
+        self._tried: list[Tried] = []
+        self._groups = 0
+        self.editor, self.choice = RubricEditor(), JudgeChoice()
+        self.trial, self.agreement, self.grading = TrialCard(), AgreementCard(), GradingCard()
+        self._sheet = DisagreementSheet(self)
+        self._comparison, self._suggestion = ComparisonSheet(self), SuggestionSheet(self)
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(PRICE_AFTER_MS)
+        self._soon.timeout.connect(self._price)
+        self._lay_out()
+        self._wire()
+
+    def _lay_out(self) -> None:
+        right = QWidget()
+        column = QVBoxLayout(right)
+        column.setContentsMargins(16, 16, 16, 16)
+        column.setSpacing(12)
+        for card in (self.choice, self.trial, self.agreement, self.grading):
+            column.addWidget(card)
+        column.addStretch(1)
+        left = QWidget()
+        inside = QVBoxLayout(left)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.setSpacing(0)
+        inside.addWidget(self.editor, 1)
+        self._starters = QHBoxLayout()
+        self._starters.setContentsMargins(16, 0, 16, 12)
+        self._starters.setSpacing(8)
+        for file, words in presets():
+            button = Button(words, "outlined", height=24)
+            button.clicked.connect(
+                lambda _=False, file=file: self.editor.show_source(text_of(file))
+            )
+            self._starters.addWidget(button)
+        self._starters.addStretch(1)
+        self._starter_box = QWidget()
+        self._starter_box.setLayout(self._starters)
+        inside.addWidget(self._starter_box)
+        self._splitter = QSplitter(Qt.Orientation.Horizontal)
+        self._splitter.addWidget(left)
+        self._splitter.addWidget(scrolled(right))
+        self._splitter.setStretchFactor(0, 3)
+        self._splitter.setStretchFactor(1, 4)
+        self.remember_splitter("judge", self._splitter)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.addWidget(self._splitter)
+
+    def _wire(self) -> None:
+        session = self.session
+        session.project_changed.connect(self._project_changed)
+        session.run.selected.connect(self._run_selected)
+        session.run.changed.connect(self._show_spent)
+        self.editor.edited.connect(lambda _: self._price_soon())
+        self.editor.save_wanted.connect(self._save)
+        self.choice.models_chosen.connect(self._choose)
+        self.choice.enabled_chosen.connect(lambda on: self._edit({"judge.enabled": on}))
+        self.choice.try_wanted.connect(self._try)
+        self.choice.cancel_wanted.connect(self._cancel)
+        self.choice.setup_wanted.connect(lambda: self._actions.trigger("go.setup"))
+        self.trial.group_opened.connect(self.group_wanted)
+        self._sheet.group_wanted.connect(self.group_wanted)
+        self.agreement.disagreements_wanted.connect(self._sheet.open)
+        self.agreement.comparison_wanted.connect(self._comparison.open)
+        self.agreement.suggestion_wanted.connect(self._suggest)
+        self._suggestion.taken.connect(self.editor.show_source)
+        self.grading.next_wanted.connect(self.grade_next)
+        grade = QShortcut(QKeySequence("B"), self)
+        grade.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        grade.activated.connect(self.grade_next)
+
+    def enter(self) -> None:
+        self._project_changed()
+        self._run_selected()
+        self.tasks.run("labels", self._look(), self._show_trust)
+
+    # What is shown
+
+    def _project_changed(self) -> None:
+        view = self.session.project.view
+        if not self.isVisible() or view is None or view.config is None:
+            return
+        self._show_judge()
+        self._show_spent()
+        if view.path != self._project:
+            self._project = view.path
+            self.tasks.run("judges", self.session.client.judges(), self._found)
+        self.tasks.run("rubric", self.session.client.rubric(view.path), self._show_rubric)
+
+    def _run_selected(self) -> None:
+        if not self.isVisible() or self._run == self.session.run.run_id:
+            return
+        self._run = self.session.run.run_id
+        self._tried = []
+        self.trial.show_tried([], "", "")
+        self.tasks.run("labels", self._look(), self._show_trust)
+
+    def _show_rubric(self, view: RubricView) -> None:
+        self._view = view
+        config = self.session.project.view.config if self.session.project.view else None
+        self.editor.show_view(view, config.judge.rubric if config else "rubric.md")
+        self._starter_box.setVisible(not view.versions)
+        self._price_soon()
+
+    def _found(self, options: list[JudgeOption]) -> None:
+        self._options = options
+        self._show_judge()
+
+    def _show_judge(self) -> None:
+        view = self.session.project.view
+        if view is not None and view.config is not None:
+            used = list(dict.fromkeys(row.judge for row in self._rows))
+            self.choice.show_judge(view.config.judge, self._options, used)
+
+    def _show_spent(self) -> None:
+        view = self.session.project.view
+        if self.isVisible() and view is not None and view.config is not None:
+            self.choice.show_spent(self.session.run.state.judge_usd, view.config.judge.budget_usd)
+
+    async def _look(self) -> tuple[int, list[Agreement], list[Label], list[Disagreement]]:
+        """Everything about trust that the engine knows of this run."""
+        if not self._run:
+            return 0, [], [], []
+        client = self.session.client
+        page = await client.groups(self._run, TrajectoryQuery(split="train", limit=GROUPS))
+        rows, labels = await client.agreement(self._run), await client.labels(self._run)
+        cases = []
+        if rows and rows[0].groups:
+            cases = await client.disagreements(self._run, rows[0].judge, rows[0].rubric)
+        return len(page.items), rows, labels, cases
+
+    def _show_trust(
+        self, found: tuple[int, list[Agreement], list[Label], list[Disagreement]]
+    ) -> None:
+        self._groups, self._rows, self._labels, self._cases = found
+        words_of = self.editor.version_words
+        self.agreement.show_rows(self._rows, words_of, len(self._cases))
+        self._comparison.show_rows(self._rows, words_of)
+        self._sheet.show_cases(self._cases)
+        done = len(graded(self._labels))
+        self.grading.show_progress(done, self._rows[0] if self._rows else None, bool(self._groups))
+        self._price_soon()
+
+    # What a person wants
+
+    def _save(self, source: str) -> None:
+        path = self.session.project.path
+        job = self.session.client.save_rubric(path, SaveRubric(source=source))
+        self.tasks.run("save", job, self._saved, self._refused)
+
+    def _saved(self, view: RubricView) -> None:
+        self._show_rubric(view)
+        number = view.versions[-1].number
+        self.session.said.emit(f"Rubric {number} is saved. The next run judges by it.")
+
+    def _choose(self, models: list[str], base_url: str | None) -> None:
+        self._edit({"judge.models": models, "judge.base_url": base_url})
+
+    def _edit(self, values: dict[str, Any]) -> None:
+        self.session.edit(EditProject(values=values), lambda _: self._price_soon(), self._refused)
+
+    def _refused(self, problem: Problem) -> None:
+        self.session.problem_raised.emit(problem)
+        self._show_judge()
+
+    def _request(self) -> TryJudge:
+        return TryJudge(source=self.editor.source, count=GROUPS)
+
+    def _price_soon(self) -> None:
+        if self.isVisible() and not self.tasks.busy("trial"):
+            self._soon.start()
+
+    def _price(self) -> None:
+        view = self.session.project.view
+        judge = view.config.judge if view and view.config else None
+        if self.tasks.busy("trial") or judge is None:
+            return
+        if not judge.models:
+            self.choice.show_nothing("Choose a judge first.")
+        elif not self._groups:
+            self.choice.show_nothing("A run with stored groups comes first.")
+        elif not self.editor.source.strip():
+            self.choice.show_nothing("Write a rubric first.")
+        else:
+            self.choice.show_measuring(self._groups)
+            job = self._priced()
+            self.tasks.run("price", job, self._show_price, self._no_price)
+
+    async def _priced(self) -> TrialPrice:
+        await self.session.lend_keys()
+        return await self.session.client.price_trial(self._run, self._request())
+
+    def _show_price(self, price: TrialPrice) -> None:
+        self.choice.show_price(price)
+        self.editor.show_sent(price.question)
+
+    def _no_price(self, problem: Problem) -> None:
+        self.choice.show_nothing(problem.message)
+
+    def _try(self) -> None:
+        self.tasks.cancel("price")
+        self._soon.stop()
+        self.choice.show_running(0, self._groups)
+        self.tasks.run("trial", self._trying(), lambda _: self._ended(), self._trial_failed)
+
+    async def _trying(self) -> None:
+        found: list[Tried] = []
+        version = self._view.version if self._view else ""
+        left = self._before_words(version)
+        right = "draft" if self.editor.dirty else self.editor.version_words(version)
+        await self.session.lend_keys()
+        async for tried in self.session.client.try_judge(self._run, self._request()):
+            found.append(tried)
+            self.choice.show_running(len(found), self._groups)
+            self.trial.show_tried(found, left, right)
+
+    def _before_words(self, version: str) -> str:
+        """What the left side of the slopes is."""
+        judged = [row for row in self._rows if row.rubric != version or self.editor.dirty]
+        return self.editor.version_words(judged[0].rubric) if judged else "reward"
+
+    def _ended(self) -> None:
+        self.tasks.run("labels", self._look(), self._show_trust)
+
+    def _trial_failed(self, problem: Problem) -> None:
+        self.session.problem_raised.emit(problem)
+        self._ended()
+
+    def _cancel(self) -> None:
+        self.tasks.cancel("trial")
+        self._ended()
+
+    def _suggest(self) -> None:
+        async def ask() -> Suggestion:
+            await self.session.lend_keys()
+            return await self.session.client.suggest_rubric(self._run, self._request())
+
+        def show(found: Suggestion) -> None:
+            self._suggestion.show_suggestion(found, self.editor.source)
+            self._suggestion.open()
+
+        self.tasks.run("suggest", ask(), show)
+
+    def grade_next(self) -> None:
+        """Open the next group to grade blind."""
+
+        async def find() -> Place | None:
+            client = self.session.client
+            query = TrajectoryQuery(split="train", limit=200)
+            page = await client.groups(self._run, query)
+            labels = await client.labels(self._run)
+            return next_group(page.items, labels, random.Random(len(labels)))
+
+        self.tasks.run("next", find(), self._grade)
+
+    def _grade(self, place: Place | None) -> None:
+        if place is None:
+            self.session.said.emit("Every stored group is graded; twice where that tells more.")
+        else:
+            self.grading_wanted.emit(*place)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW_PX
+        kind = Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal
+        if self._splitter.orientation() != kind:
+            self._splitter.setOrientation(kind)
+
+
+def presets() -> list[tuple[str, str]]:
+    """(file, what it is for) of the rubrics to start from."""
+    index = resource("rubrics", "index.toml").read_text(encoding="utf-8")
+    return list(tomllib.loads(index).items())
+
+
+def text_of(file: str) -> str:
+    return resource("rubrics", file).read_text(encoding="utf-8")

@@ -1,0 +1,164 @@
+"""What slides over the Judge page: disagreements, judges side by side, a suggested rubric."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+
+from engine.protocol.judging import Disagreement, Suggestion
+from engine.protocol.labels import Agreement
+from studio import figures
+from studio.models.heads import head
+from studio.models.paged import ROOT, Index
+from studio.store import rubric
+from studio.theme import theme
+from studio.widgets.buttons import Button
+from studio.widgets.card import Card
+from studio.widgets.sheet import Sheet
+from studio.widgets.table import Table
+from studio.widgets.text import Text
+
+COLUMNS = ("Judge", "Rubric", "Groups", "τ with you", "Flips", "Cost")
+MOST_SHOWN = 30
+
+
+class DisagreementSheet(Sheet):
+    """Pairs that the judge turns round, the widest first; each opens its group."""
+
+    group_wanted = Signal(str, int, int)
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Where you and the judge differ", host)
+        self._cards: list[QWidget] = []
+
+    def show_cases(self, cases: Sequence[Disagreement]) -> None:
+        for card in self._cards:
+            card.deleteLater()
+        self._cards = [self._card(case) for case in cases[:MOST_SHOWN]]
+        for place, card in enumerate(self._cards):
+            self.body.insertWidget(place, card)
+        self.body.addStretch(1)
+
+    def _card(self, case: Disagreement) -> QWidget:
+        card = Card(case.title[:48], f"step {case.step}, group {case.group + 1}")
+        you = f"You prefer {case.better + 1} over {case.worse + 1}."
+        judge = (
+            f"The judge gives {figures.number(case.worse_score)} to {case.worse + 1} and "
+            f"{figures.number(case.better_score)} to {case.better + 1}."
+        )
+        card.body.addWidget(Text(you, "label", 500, "human", wrap=True))
+        card.body.addWidget(Text(judge, "label", 400, "judge", wrap=True))
+        for words, who in ((case.why, "You"), (case.reason, "Judge")):
+            if words:
+                told = f"{who}: {words[:400]}"
+                card.body.addWidget(Text(told, "caption", 400, "muted", wrap=True))
+        line = QHBoxLayout()
+        open_it = Button("Open the group", "quiet", icon="git-fork", height=24)
+        open_it.clicked.connect(lambda: self.group_wanted.emit(case.split, case.step, case.group))
+        line.addWidget(open_it)
+        line.addStretch(1)
+        card.body.addLayout(line)
+        return card
+
+
+class JudgeTableModel(QAbstractTableModel):
+    """One row per judge and rubric."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._rows: list[Agreement] = []
+        self._words_of: Callable[[str], str] = str
+
+    def show_rows(self, rows: Sequence[Agreement], words_of: Callable[[str], str]) -> None:
+        self.beginResetModel()
+        self._rows, self._words_of = list(rows), words_of
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        return head(COLUMNS, (2, 3, 4, 5), section, orientation, role)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self._rows):
+            return None
+        row = self._rows[index.row()]
+        if role == Qt.ItemDataRole.UserRole:
+            return row
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return self._words(row)[index.column()]
+        return None
+
+    def _words(self, row: Agreement) -> tuple[str, ...]:
+        tau = "–" if row.tau is None else f"{row.tau.mean:.2f}"
+        flips = "–" if row.flips is None else f"{row.flips:.0%}"
+        rubric_words = self._words_of(row.rubric)
+        return row.judge, rubric_words, str(row.groups), tau, flips, f"${row.usd:.2f}"
+
+
+class ComparisonSheet(Sheet):
+    """All judges that have looked at this run, side by side."""
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Judges side by side", host)
+        self._model = JudgeTableModel(self)
+        table = Table("Judges")
+        table.setModel(self._model)
+        for column, width in enumerate((None, 76, 52, 72, 48, 56)):
+            table.set_column(column, width, "text" if column < 2 else "number")
+        self.body.addWidget(table, 1)
+
+    def show_rows(self, rows: Sequence[Agreement], words_of: Callable[[str], str]) -> None:
+        self._model.show_rows(rows, words_of)
+
+
+class SuggestionSheet(Sheet):
+    """A rubric that the judge proposes, as a diff; nothing changes until it is taken."""
+
+    taken = Signal(str)
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Suggested words", host)
+        self._source = ""
+        self._words = Text("", "label", 400, "muted", wrap=True)
+        self._text = QPlainTextEdit()
+        self._text.setReadOnly(True)
+        self._text.setFont(theme().font("mono-small"))
+        self._text.setMinimumHeight(360)
+        self._text.setAccessibleName("Suggested rubric, as changes")
+        self._take = Button("Take as draft", "primary", icon="check")
+        self._take.clicked.connect(self._accept)
+        column = QVBoxLayout()
+        column.setSpacing(8)
+        column.addWidget(self._words)
+        column.addWidget(self._text, 1)
+        self.body.addLayout(column)
+        self.foot.addStretch(1)
+        self.foot.addWidget(self._take)
+
+    def show_suggestion(self, found: Suggestion, now: str) -> None:
+        self._source = found.source
+        self._take.setEnabled(bool(found.source))
+        cases = figures.plural(found.cases, "disagreement")
+        if found.source:
+            self._words.set_words(f"From {cases} · ${found.usd:.4f}. Try it before you save it.")
+        elif found.problem is not None:
+            self._words.set_words(f"{found.problem.message} {found.problem.hint}")
+        else:
+            self._words.set_words("The judge proposed nothing that can be used.")
+        lines = [f"{sign} {line}" for sign, line in rubric.diff(now, found.source)]
+        self._text.setPlainText("\n".join(lines) if found.source else "")
+
+    def _accept(self) -> None:
+        self.taken.emit(self._source)
+        self.close_sheet()

@@ -1,0 +1,106 @@
+"""A rubric as text: its criteria and weights, and what differs between two versions. Pure."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+FENCE = "---"
+Sign = Literal[" ", "+", "-"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One criterion: name, weight as written, words for the judge."""
+
+    name: str
+    weight: float = 1.0
+    words: str = ""
+
+
+def parts_of(source: str) -> list[Part] | None:
+    """The criteria in the front matter; none without any, None where it does not read (yet)."""
+    front, _ = _split(source)
+    if front is None:
+        return None if source.startswith(FENCE + "\n") else []
+    try:
+        entries = (yaml.safe_load(front) or {}).get("criteria") or []
+        return [_part(entry) for entry in entries]
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def with_parts(source: str, parts: Sequence[Part]) -> str:
+    """The same rubric with these criteria in front of it; without any, no front matter."""
+    _, body = _split(source)
+    if not parts:
+        return body.lstrip("\n")
+    entries = [_entry(part) for part in parts]
+    front = yaml.safe_dump({"criteria": entries}, sort_keys=False, allow_unicode=True, width=10_000)
+    return f"{FENCE}\n{front}{FENCE}\n{body if body.startswith(chr(10)) else chr(10) + body}"
+
+
+def shares(parts: Sequence[Part]) -> list[float]:
+    """What each weighs of the whole; they add up to 1."""
+    total = sum(part.weight for part in parts)
+    return [part.weight / total for part in parts] if total > 0 else [0.0 for _ in parts]
+
+
+def moved(parts: Sequence[Part], boundary: int, share: float) -> list[Part]:
+    """Weight moved between neighbours, so that the first `boundary` + 1 have `share` of the whole
+    together; in whole percents, each keeps at least one."""
+    percents = [max(1, round(100 * part)) for part in shares(parts)]
+    before = sum(percents[:boundary])
+    pair = percents[boundary] + percents[boundary + 1]
+    first = min(pair - 1, max(1, round(100 * share) - before))
+    percents[boundary], percents[boundary + 1] = first, pair - first
+    return [
+        Part(part.name, percent / 100, part.words)
+        for part, percent in zip(parts, percents, strict=True)
+    ]
+
+
+def changed_lines(before: str, now: str) -> set[int]:
+    """Lines of `now`, from 0, that are not in `before`."""
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), now.splitlines(), autojunk=False)
+    return {
+        line
+        for tag, _, _, start, end in matcher.get_opcodes()
+        if tag in ("replace", "insert")
+        for line in range(start, end)
+    }
+
+
+def diff(before: str, now: str) -> list[tuple[Sign, str]]:
+    """Every line of both, kept, removed or added, in reading order."""
+    found: list[tuple[Sign, str]] = []
+    for line in difflib.ndiff(before.splitlines(), now.splitlines()):
+        sign = line[0]
+        if sign in (" ", "+", "-"):
+            found.append((sign, line[2:]))  # type: ignore[arg-type]
+    return found
+
+
+def _split(source: str) -> tuple[str | None, str]:
+    """Front matter, or None, and the rest."""
+    lines = source.split("\n")
+    if lines[0].strip() != FENCE:
+        return None, source
+    for number, line in enumerate(lines[1:], 1):
+        if line.strip() == FENCE:
+            return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :])
+    return None, source
+
+
+def _part(entry: dict[str, Any]) -> Part:
+    weight = float(entry.get("weight", 1.0))
+    if weight <= 0:
+        raise ValueError("a weight is above 0")
+    return Part(str(entry["name"]), weight, str(entry.get("words", "")))
+
+
+def _entry(part: Part) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": part.name, "weight": round(part.weight, 4)}
+    return {**entry, "words": part.words} if part.words else entry
