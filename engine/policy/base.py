@@ -1,6 +1,7 @@
 """The interface of a policy, shaped like Tinker's: load, sample, score, forward_backward,
-optim_step, publish, save, restore. Token ids go in, token ids and log-probabilities come out; text
-is not its business. `TorchPolicy` (worker.py) is one; a cluster can be another.
+optim_step, publish, save, restore; and two for the local judge. Token ids go in, token ids and
+log-probabilities come out; text is not its business. `TorchPolicy` (worker.py) is one; a cluster
+can be another.
 """
 
 from collections.abc import AsyncIterator
@@ -124,6 +125,34 @@ class Scores(Value):
     values: list[float] = Field(default_factory=list)
 
 
+class Pair(NamedTuple):
+    """Of N attempts, which of two is better."""
+
+    better: int
+    worse: int
+    group: int
+    """Pairs of one group are held out together."""
+    weight: float = 1.0
+
+
+class PreferenceModel(Value):
+    """Utility u(x) = Σ weights_D · (x_D − mean_D) / scale_D; i is better than j with probability
+    σ(u_i − u_j) (Bradley and Terry 1952). Over the fitted attempts, the mean of u is 0."""
+
+    mean: list[float]
+    scale: list[float]
+    weights: list[float]
+    strength: float
+    """Of the L2 penalty, chosen by cross-validation."""
+    spread: float
+    """Standard deviation of u over the fitted attempts."""
+    accuracy: float | None
+    """Share of the pairs, each held out with its group, that were ordered rightly; ties count half.
+    None where there was but one group."""
+    count: int
+    """Pairs that were held out."""
+
+
 class Policy(Protocol):
     """Raises PolicyError for what goes wrong inside, ChildDied when its process is gone."""
 
@@ -142,6 +171,17 @@ class Policy(Protocol):
 
     async def score(self, batch: ScoreBatch) -> list[Scores]:
         """One a item, in their order. Changes nothing."""
+        ...
+
+    async def features(self, items: list[TrainItem]) -> list[list[float]]:
+        """What the untrained model makes of what was sampled: one vector a item, all of one length
+        D. Of the items, tokens and spans count; each has sampled tokens. No training changes it."""
+        ...
+
+    async def fit_preferences(
+        self, features_ND: list[list[float]], pairs: list[Pair]
+    ) -> PreferenceModel:
+        """A Bradley–Terry model of the pairs; deterministic. There is at least one pair."""
         ...
 
     async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:

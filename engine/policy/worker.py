@@ -7,14 +7,18 @@ from typing import Any
 
 from engine.child import Child
 from engine.policy.base import (
+    Pair,
     PolicyInfo,
     PolicySpec,
+    PreferenceModel,
     SampledToken,
     SampleRequest,
     ScoreBatch,
     Scores,
     TrainBatch,
+    TrainItem,
 )
+from engine.policy.rows import pack_rows, unpack_rows
 
 KEPT_PAGES = {
     "MALLOC_TRIM_THRESHOLD_": str(2**34),
@@ -66,6 +70,20 @@ class TorchPolicy:
     async def score(self, batch: ScoreBatch) -> list[Scores]:
         answer = await self._work("score", batch)
         return [Scores.model_validate(scores) for scores in answer["scores"]]
+
+    async def features(self, items: list[TrainItem]) -> list[list[float]]:
+        if not items:
+            return []
+        shown = [item.model_dump(include={"tokens", "spans"}) for item in items]
+        answer = await self._child.ask("features", items=shown)
+        return unpack_rows(answer["rows"], len(items))
+
+    async def fit_preferences(
+        self, features_ND: list[list[float]], pairs: list[Pair]
+    ) -> PreferenceModel:
+        rows, count = pack_rows(features_ND), len(features_ND)
+        answer = await self._child.ask("fit_preferences", rows=rows, count=count, pairs=pairs)
+        return PreferenceModel.model_validate(answer)
 
     async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
         return await self._work("forward_backward", batch)

@@ -123,6 +123,19 @@ class LoraModel:
             input_ids=plan.tokens_1S, position_ids=plan.positions_1S, use_cache=False, plan=plan
         ).last_hidden_state[0]
 
+    def base_states(self, plan: Plan) -> tuple[Tensor, ...]:
+        """Hidden states [S, H] without the adapter: the embeddings, then after each layer."""
+        decoder = self.trained.get_base_model().get_decoder()
+        with self.trained.disable_adapter():
+            outputs = decoder(
+                input_ids=plan.tokens_1S,
+                position_ids=plan.positions_1S,
+                use_cache=False,
+                output_hidden_states=True,
+                plan=plan,
+            )
+        return tuple(states_1SH[0] for states_1SH in outputs.hidden_states)
+
     def logits(self, hidden_BH: Tensor) -> Tensor:
         """[B, vocabulary], in the sampler's way."""
         return times_packed(hidden_BH, self._copies[1] if self._copies else self._head)

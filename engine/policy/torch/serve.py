@@ -18,16 +18,21 @@ import torch
 
 from engine.life import exit_with_engine
 from engine.policy.base import (
+    Pair,
     PolicyInfo,
     PolicySpec,
     SampledToken,
     SampleRequest,
     ScoreBatch,
     TrainBatch,
+    TrainItem,
 )
+from engine.policy.rows import pack_rows, unpack_rows
 from engine.policy.torch.alone import AloneSampler
+from engine.policy.torch.features import features
 from engine.policy.torch.model import LoraModel, free_bytes
 from engine.policy.torch.optimizer import Optimizer
+from engine.policy.torch.preferences import fit
 from engine.policy.torch.sampler import Sampler
 from engine.policy.torch.trainer import Progress, forward_backward, score
 from engine.protocol.problems import AtelierError, PolicyError, Problem
@@ -130,6 +135,16 @@ class PolicyServer:
         model, batch = self._loaded(), ScoreBatch.model_validate(message["batch"])
         scores = score(model, batch, self._spec.batch_tokens, self._progress(number))
         return {"scores": [of_item.model_dump() for of_item in scores]}
+
+    def _op_features(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        items = [TrainItem.model_validate(item) for item in message["items"]]
+        return {
+            "rows": pack_rows(features(self._loaded(), items, self._spec.batch_tokens).tolist())
+        }
+
+    def _op_fit_preferences(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        features_ND = torch.tensor(unpack_rows(message["rows"], message["count"]))
+        return fit(features_ND, [Pair(*pair) for pair in message["pairs"]]).model_dump()
 
     def _op_forward_backward(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, batch = self._loaded(), TrainBatch.model_validate(message["batch"])

@@ -192,7 +192,9 @@ def seen(item: TrainItem) -> list[int]:
     return item.tokens[: item.spans[-1][1] - 1]
 
 
-def micro_batches(items: list[TrainItem], batch_tokens: int) -> Iterator[list[TrainItem]]:
+def micro_batches(
+    items: list[TrainItem], batch_tokens: int, seen: Callable[[TrainItem], list[int]] = seen
+) -> Iterator[list[TrainItem]]:
     """Like beginnings together, at most `batch_tokens` different tokens at once (or one item)."""
     chosen: list[TrainItem] = []
     total = 0
