@@ -80,6 +80,7 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
             learned = await learn(run, policy, groups + again, step, clock)
             kind = run.config.train.algorithm.advantage
             told = {"groups/again": float(len(again)), **sampled, **learned}
+            told |= stage.judge.metrics() if stage.judge else {}
             metrics = describe(groups, kind, told, clock)
             if anew:
                 await finish_step(run, step, metrics, learned, history)
@@ -238,6 +239,8 @@ async def roll_out_step(
 ) -> list[list[Trajectory]]:
     size = run.config.train.group_size
     async with clock.phase(run, step, "rolling_out"):
+        if stage.judge:
+            await stage.judge.prepare(step)
         groups = await roll_out_groups(run, stage, "train", step, chosen, size)
         return await refill(run, stage, step, scenarios, chosen, groups, anew)
 

@@ -87,12 +87,12 @@ class LocalJudge:
         attempts = [one for one in group if may_be_judged(one)]
         fit = self._fit
         if fit is None:
-            return [_unscored(one, _UNFITTED, "") for one in attempts]
+            return [_unscored(one, _UNFITTED) for one in attempts]
         features = await self._known(attempts)
         return [
             _verdict(one, fit, features[one.id])
             if one.id in features
-            else _unscored(one, _NO_FEATURES, fit.version)
+            else _unscored(one, _NO_FEATURES)
             for one in attempts
         ]
 
@@ -131,15 +131,15 @@ def _verdict(one: Trajectory, fit: Fit, features_D: Sequence[float]) -> Verdict:
     return Verdict(
         trajectory_id=one.id,
         judge=NAME,
-        rubric=fit.version,
+        rubric=NAME,
         score=score,
         reason=f"{like} in {fit.groups} groups; agrees with {fit.accuracy.share:.2f} of "
-        f"{fit.accuracy.pairs} held-out pairs.",
+        f"{fit.accuracy.pairs} held-out pairs (fit {fit.version}).",
     )
 
 
-def _unscored(one: Trajectory, problem: Problem, version: str) -> Verdict:
-    return Verdict(trajectory_id=one.id, judge=NAME, rubric=version, score=None, problem=problem)
+def _unscored(one: Trajectory, problem: Problem) -> Verdict:
+    return Verdict(trajectory_id=one.id, judge=NAME, rubric=NAME, score=None, problem=problem)
 
 
 _UNFITTED = Problem(

@@ -1,6 +1,7 @@
 """Verdicts → rewards: the judge's part joins the others, and the group is stored as it is now."""
 
-from engine.judge.ruler import Ruler, combined
+from engine.judge.panel import Panel
+from engine.judge.ruler import combined
 from engine.protocol.config import ProjectConfig
 from engine.protocol.judging import PART, Verdict
 from engine.protocol.problems import Problem, RolloutError
@@ -9,9 +10,9 @@ from engine.reward.blend import blend
 from engine.run import Run
 
 
-async def judged(run: Run, ruler: Ruler, siblings: list[Trajectory]) -> list[Trajectory]:
+async def judged(run: Run, judge: Panel, siblings: list[Trajectory]) -> list[Trajectory]:
     """Ask the judges, store verdicts and rewards, return the attempts as they are now."""
-    verdicts = await ruler.judge(siblings)
+    verdicts = await judge.judge(siblings)
     scored = with_verdicts(run.config, siblings, verdicts)
     await run.writer.add_verdicts(verdicts, scored, rewarded=True)
     return scored

@@ -94,6 +94,13 @@ class JudgeConfig(Section):
     """Address of an OpenAI-compatible server, for models named `openai/…`."""
     rubric: str = "rubric.md"
     """What a good attempt is, in plain words, relative to the project."""
+    local: bool = False
+    """Let a small model judge routine steps on this machine, for nothing: it is fitted on your
+    labels and on the verdicts of the judges named above."""
+    local_every: Annotated[int, Field(ge=1)] = 5
+    """Steps from one look of the judges named above to the next; between, the local one judges."""
+    local_least: Annotated[float, Field(ge=0.5, le=1)] = 0.7
+    """Share of held-out pairs that the local judge must put in order before it may judge."""
     prompt: Literal["atelier", "art"] = "atelier"
     """`art` asks exactly as ART's RULER does, once and in the order of the attempts."""
     combine: Literal["mean", "median", "majority"] = "mean"
@@ -123,7 +130,7 @@ class JudgeConfig(Section):
 
     @model_validator(mode="after")
     def _somebody_judges(self) -> "JudgeConfig":
-        if self.enabled and not self.models:
+        if self.enabled and not (self.models or self.local):
             raise ValueError("is enabled without a model: name one in judge.models")
         return self
 

@@ -46,6 +46,13 @@ METRICS: tuple[Metric, ...] = (
         "How far judge and rules put siblings in the same order: 1 the same, 0 unrelated.",
         "falls while the judge's part rises: the agent may be pleasing the judge",
     ),
+    Metric(
+        "judge/local",
+        "Reward",
+        "share",
+        "Held-out pairs that the local judge puts in the right order.",
+        "below judge.local_least it does not judge",
+    ),
     Metric("groups/labelled", "Reward", "groups", "Groups that you have spoken about."),
     Metric("groups/again", "Reward", "groups", "Corrected older groups that were trained again."),
     Metric("trajectories", "Reward", "attempts", "All attempts of the step."),

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from engine.judge.ruler import Ruler
+from engine.judge.panel import Panel
 from engine.policy.base import Policy
 from engine.protocol.config import ProjectConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
@@ -45,7 +45,7 @@ class Stage:
     gateway: Gateway
     base_url: str
     pool: AgentPool
-    ruler: Ruler | None = None
+    judge: Panel | None = None
 
 
 async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int) -> Trajectory:

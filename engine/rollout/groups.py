@@ -87,8 +87,8 @@ async def _group(
         return trajectory
 
     siblings = list(await asyncio.gather(*(one(index) for index in range(size))))
-    if stage.ruler and any(sibling.awaits_judge for sibling in siblings):
-        siblings = await judged(run, stage.ruler, siblings)
+    if stage.judge and any(sibling.awaits_judge for sibling in siblings):
+        siblings = await judged(run, stage.judge, siblings)
     summary = group_summary(run.config.train.algorithm.advantage, siblings)
     if run.reader.group(split, step, number) is None:
         await run.writer.add_group(summary)

@@ -17,6 +17,8 @@ from engine.child import ChildDied, reap_orphans
 from engine.identity import run_name, ulid
 from engine.judge.ledger import Ledger
 from engine.judge.lessons import lessons_of
+from engine.judge.local import LocalJudge
+from engine.judge.panel import Panel
 from engine.judge.provider import Provider
 from engine.judge.rubric import load_rubric, parse_rubric
 from engine.judge.ruler import Ruler, check_fit
@@ -94,7 +96,9 @@ class Supervisor:
         load_scenarios(project, config, "train")
         load_scenarios(project, config, "validation")
         model = find_model(config.model.name)
-        rubric = _rubric(project, config.judge) if config.judge.enabled else ""
+        rubric = (
+            _rubric(project, config.judge) if config.judge.enabled and config.judge.models else ""
+        )
         self._refuse_second()
         spec = RunSpec(
             id=ulid(),
@@ -275,19 +279,23 @@ class Supervisor:
         try:
             await pool.start()
             base_url = self.base_url
-            async with self._judging(run) as ruler:
-                yield policy, Stage(run.config, chat, policy, self._gateway, base_url, pool, ruler)
+            async with self._judging(run, policy) as judge:
+                yield policy, Stage(run.config, chat, policy, self._gateway, base_url, pool, judge)
         finally:
             await asyncio.shield(asyncio.gather(pool.close(), policy.close()))
             # One run at a time: whatever child is left now was orphaned by a worker that died.
             await asyncio.to_thread(reap_orphans, self.desk.pids)
 
     @contextlib.asynccontextmanager
-    async def _judging(self, run: Run) -> AsyncIterator[Ruler | None]:
-        """The judge process of one run, if it has one; gone when the block ends."""
+    async def _judging(self, run: Run, policy: TorchPolicy) -> AsyncIterator[Panel | None]:
+        """The judges of one run, if it has any; their process is gone when the block ends."""
         judge = run.config.judge
         if not judge.enabled:
             yield None
+            return
+        local = LocalJudge(policy) if judge.local else None
+        if not judge.models:
+            yield Panel(run, None, local)
             return
         words = (
             f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
@@ -297,7 +305,8 @@ class Supervisor:
         try:
             ledger = Ledger(run, provider, judge)
             rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
-            yield Ruler(judge, rubric, ledger, seed, lambda: lessons_of(run))
+            ruler = Ruler(judge, rubric, ledger, seed, lambda: lessons_of(run))
+            yield Panel(run, ruler, local)
         finally:
             await asyncio.shield(provider.close())
 

@@ -168,6 +168,18 @@ class RunReader:
         sql = "SELECT judge, rubric FROM verdicts GROUP BY judge, rubric ORDER BY max(at) DESC"
         return [(str(judge), str(rubric)) for judge, rubric in self._rows(sql, ())]
 
+    def judged_groups(self, but: str, most: int) -> list[tuple[Split, int, int]]:
+        """(split, step, group) of the newest training groups with a verdict of any judge `but` one,
+        oldest first."""
+        sql = (
+            "SELECT t.split, t.step, t.grp, max(v.at) AS latest FROM verdicts v "
+            "JOIN trajectories t ON t.id = v.trajectory_id "
+            "WHERE v.judge != ? AND t.split = 'train' "
+            "GROUP BY t.split, t.step, t.grp ORDER BY latest DESC LIMIT ?"
+        )
+        rows = self._rows(sql, (but, most))
+        return [("train", int(str(step)), int(str(grp))) for _, step, grp, _ in reversed(rows)]
+
     def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
         """Of one judge by one rubric, newest first."""
         sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"

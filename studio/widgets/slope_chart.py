@@ -15,6 +15,7 @@ from studio.widgets.focus import KeyboardFocus
 
 WIDTH, HEIGHT = 176, 258
 INSET, TOP, BOTTOM = 12, 56, 52
+MOVED = 0.01
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,12 @@ class Slope:
     number: int
     before: float | None
     after: float | None
+
+    @property
+    def has_moved(self) -> bool:
+        """By itself, and not because another has passed it."""
+        known = self.before is not None and self.after is not None
+        return known and abs(self.after - self.before) > MOVED  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,10 @@ def ranks(values: Sequence[float | None]) -> list[int | None]:
     return [None if v is None else 1 + sum(other > v + 1e-9 for other in known) for v in values]
 
 
+def _moves(befores: Sequence[int | None], afters: Sequence[int | None]) -> list[int]:
+    return [0 if a is None or b is None else b - a for b, a in zip(befores, afters, strict=True)]
+
+
 class SlopeChart(KeyboardFocus, QWidget):
     """`set_slopes(slopes)`; pressed, or Enter, opens the group."""
 
@@ -64,7 +75,7 @@ class SlopeChart(KeyboardFocus, QWidget):
         return QSize(WIDTH, HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(WIDTH - 40, HEIGHT)
+        return QSize(WIDTH - 8, HEIGHT)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         s = self._slopes
@@ -98,7 +109,8 @@ class SlopeChart(KeyboardFocus, QWidget):
 
         befores, afters = ranks([s.before for s in siblings]), ranks([s.after for s in siblings])
         moves = [
-            0 if a is None or b is None else b - a for b, a in zip(befores, afters, strict=True)
+            move if sibling.has_moved else 0
+            for sibling, move in zip(siblings, _moves(befores, afters), strict=True)
         ]
         taken: dict[str, list[float]] = {"left": [], "right": []}
         for sibling, move in sorted(

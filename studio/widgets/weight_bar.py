@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from studio.widgets import paint
@@ -34,7 +34,9 @@ class WeightBar(KeyboardFocus, QWidget):
         self._dragged = False
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
 
     def set_weights(self, names: Sequence[str], shares: Sequence[float]) -> None:
         self._names, self._shares = list(names), list(shares)
@@ -57,6 +59,10 @@ class WeightBar(KeyboardFocus, QWidget):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(160, self.heightForWidth(max(self.width(), 160)))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setMinimumHeight(self.heightForWidth(self.width()))
 
     def _words(self, place: int) -> tuple[str, str]:
         return self._names[place], f"{self._shares[place]:.0%}"

@@ -153,3 +153,38 @@ def assert_no_child_was_told(engine: Engine, secret: str) -> None:
             assert secret not in " ".join(child.environ().values())
             seen += 1
     assert seen >= 3  # policy, agent, judge
+
+
+def test_the_local_judge_takes_over_between_the_looks_of_the_named_one(
+    engine: Engine, judged_project: Path, script: Script
+) -> None:
+    settings = {"train.steps": 8, "train.groups": 4, "train.validate_every": 0}
+    settings |= {"judge.local": True, "judge.local_every": 4, "judge.local_least": 0.5}
+    engine.call(lambda client: client.lend_keys({"openai": SECRET}))
+    run = engine.train(judged_project, **settings)
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    judges = {}
+    for step in range(1, 9):
+        found = engine.call(lambda client, s=step: client.siblings(run.id, "train", s, 0))
+        judges[step] = {verdict.judge for verdict in found.verdicts}
+    assert judges[1] == judges[5] == {"openai/scripted"}
+    assert judges[4] == judges[8] == {"local"}
+    steps = [e.metrics for e in events if isinstance(e, StepFinished)]
+    assert steps[-1]["judge/local"] >= 0.5
+    rows = engine.call(lambda client: client.agreement(run.id))
+    assert {row.judge for row in rows} == {"local", "openai/scripted"}
+
+
+def test_a_local_judge_without_anything_to_learn_from_scores_nothing(
+    engine: Engine, judged_project: Path, script: Script
+) -> None:
+    toml = (judged_project / "project.toml").read_text()
+    toml = toml.replace('models = ["openai/scripted"]', "local = true")
+    (judged_project / "project.toml").write_text(toml)
+    run = engine.train(judged_project, **{"train.steps": 1, "train.validate_every": 0})
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
+    assert {one.problem.code for one in page.items if one.problem} == {"judge.local_unfitted"}
+    assert script.asked == []

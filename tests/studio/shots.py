@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -148,6 +149,27 @@ async def take_scrolled(studio: Studio, folder: Path) -> None:
             bar.setValue(0)
 
 
+async def take_lab(studio: Studio, folder: Path) -> None:
+    """The Judge page after a trial, its changes, its sheets, and before anything is there."""
+    page: Any = studio.pages["judge"]
+    studio.window.show_page("judge")
+    await settle(1.5)
+    page.choice.price.pressed.emit()
+    await settle(1.5)
+    await take(studio, folder, "lab-tried")
+    page.editor.show_source(page.editor.source.replace("Half right counts half.", "A later one."))
+    page.editor._turn("changes")
+    await settle(1.5)
+    await take(studio, folder, "lab-changes")
+    page.editor.discard()
+    for name, sheet in (("cases", page._sheet), ("compare", page._comparison)):
+        sheet.open()
+        await settle(0.6)
+        await take(studio, folder, f"lab-{name}")
+        sheet.close_sheet()
+        await settle(0.6)
+
+
 async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
@@ -170,6 +192,8 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                     studio.window.show_page(page)
                     await settle(1.0)
                     await take(studio, folder, page)
+            if not wanted or "lab" in wanted:
+                await take_lab(studio, folder)
             if not wanted or "diagnostics" in wanted:
                 studio.window.show_page("run")
                 await settle(1.0)

@@ -33,7 +33,7 @@ class AgreementCard(Card):
         self._ceiling = Text("", "label", 400, "human", wrap=True)
         self._rest = Text("", "label", 400, "muted", wrap=True)
         self._show = Button("Show disagreements", "outlined", height=28)
-        self._suggest = Button("Suggest better words", "outlined", icon="sparkles", height=28)
+        self._suggest = Button("Suggest words", "outlined", icon="sparkles", height=28)
         self._compare = Button("Compare judges", "quiet", height=28)
         self._facts = FactRow()
         self._lay_out()
@@ -80,7 +80,7 @@ class AgreementCard(Card):
         self._compare.setVisible(len(rows) > 1)
         self._suggest.setVisible(disagreements > 0)
         self._show.setVisible(disagreements > 0)
-        self._show.set_words(f"Show {figures.plural(disagreements, 'disagreement')}")
+        self._show.set_words(figures.plural(disagreements, "disagreement"))
         if now is None:
             self.header.set_words("nothing is judged yet")
         else:

@@ -30,15 +30,15 @@ class JudgeChoice(Card):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Judge", parent=parent)
         self._options: dict[str, JudgeOption] = {}
+        self._more, self._combine, self._spent = 0, "mean", ""
         self._pick = ChoiceField("Judge", [(OTHER, "Name one…")])
-        self._pick.setMinimumWidth(200)
+        self._pick.setFixedWidth(220)
         self._name = TextField("Judge model", "as litellm names it: openai/gpt-5.4", mono=True)
         self._use = Button("Use it", "outlined")
         self._temperature, self._passes = Chip("temperature 0"), Chip("one look")
         self._on = ToggleField("Judge the next runs")
         self.price = PriceButton("scale")
         self._time = Text("", "label", 400, "muted")
-        self._spent = Text("", "label", 400, "muted")
         self._lay_out()
         self._pick.edited.connect(self._picked)
         self._use.clicked.connect(self._named)
@@ -60,7 +60,6 @@ class JudgeChoice(Card):
         bottom.addWidget(self.price)
         bottom.addWidget(self._time)
         bottom.addStretch(1)
-        bottom.addWidget(self._spent)
         assert self.header is not None
         self.header.add_right(Text("judges new runs", "caption", 400, "muted"))
         self.header.add_right(self._on)
@@ -80,19 +79,17 @@ class JudgeChoice(Card):
         self._pick.set_value(judge.models[0] if judge.models else OTHER)
         self._ask_name(not judge.models)
         self._temperature.set_state(f"temperature {judge.temperature:g}")
-        looks = f"looks until stable, at most {judge.passes}"
+        looks = f"{judge.passes} looks at most"
         self._passes.set_state(looks if judge.passes > 1 else "one look")
         self._on.set_value(judge.enabled)
         self._on.setEnabled(bool(judge.models))
-        more = len(judge.models) - 1
-        assert self.header is not None
-        self.header.set_words(
-            f"and {figures.plural(more, 'other')}, {judge.combine}" if more else ""
-        )
+        self._more, self._combine = len(judge.models) - 1, judge.combine
+        self._say()
 
     def show_spent(self, spent: float, budget: float | None) -> None:
         of = f" of ${budget:.2f}" if budget is not None else ""
-        self._spent.set_words(f"${spent:.2f}{of} spent")
+        self._spent = f"${spent:.2f}{of} spent on this run"
+        self._say()
 
     def show_price(self, price: TrialPrice) -> None:
         """Exactly the calls; tokens and money as near as can be known before the answers."""
@@ -104,7 +101,7 @@ class JudgeChoice(Card):
         calls = figures.plural(price.calls, "call")
         money = f"≈ ${price.usd:.2f}" if price.usd >= 0.005 else "under 1 ¢"
         money = money if price.most_usd else "free"
-        told = f"{calls} · {figures.count(price.tokens)} tokens · {money}"
+        told = f"{calls} · {figures.short(price.tokens)} tokens · {money}"
         if price.left_usd is not None and price.usd > price.left_usd:
             left = f"${price.usd:.2f}, ${price.left_usd:.2f} left"
             self.price.set_over_budget(words, told, left)
@@ -126,6 +123,11 @@ class JudgeChoice(Card):
         self.price.set_priced("Re-judge", "")
         self.price.setEnabled(False)
         self._time.set_words(why)
+
+    def _say(self) -> None:
+        assert self.header is not None
+        others = f"and {figures.plural(self._more, 'other')}, {self._combine} · "
+        self.header.set_words((others if self._more > 0 else "") + self._spent)
 
     def _ask_name(self, wanted: bool) -> None:
         self._name.setVisible(wanted)

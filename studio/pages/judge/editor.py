@@ -3,7 +3,7 @@
 import time
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QTextCharFormat, QTextCursor
+from PySide6.QtGui import QPaintEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QMenu,
@@ -19,6 +19,7 @@ from studio.models.projects import ago
 from studio.store import rubric
 from studio.store.rubric import Part
 from studio.theme import theme
+from studio.widgets import paint
 from studio.widgets.buttons import Button
 from studio.widgets.code_editor import CodeEditor, MarkdownColours
 from studio.widgets.text import Text
@@ -91,6 +92,7 @@ class RubricEditor(QWidget):
         foot.addWidget(self._words, 1)
         foot.addWidget(self._discard)
         foot.addWidget(self._save)
+        self._bands: list[QWidget] = []
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -103,6 +105,13 @@ class RubricEditor(QWidget):
             if height:
                 box.setFixedHeight(height)
             column.addWidget(box)
+            self._bands.append(box)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        head, weights, foot = self._bands
+        with paint.painting(self) as painter:
+            for y in (head.geometry().bottom(), weights.geometry().bottom(), foot.y()):
+                painter.fillRect(0, y, self.width(), 1, theme().color("border"))
 
     @property
     def source(self) -> str:
@@ -138,7 +147,7 @@ class RubricEditor(QWidget):
 
     def discard(self) -> None:
         if self._view is not None:
-            self.text.set_text(self._view.source)
+            self.show_source(self._view.source)
 
     def version_words(self, version: str) -> str:
         """`rubric 3`, or `draft`, or the version of another file."""

@@ -33,7 +33,8 @@ from studio.store.grading import Place, graded, next_group
 from studio.widgets.buttons import Button
 
 PRICE_AFTER_MS = 900
-NARROW_PX = 980
+NARROW_PX = 900
+LEFT_PX = (400, 720)
 GROUPS = 24
 
 
@@ -56,6 +57,7 @@ class JudgePage(Page):
         self._cases: list[Disagreement] = []
         self._tried: list[Tried] = []
         self._groups = 0
+        self._placed = False
         self.editor, self.choice = RubricEditor(), JudgeChoice()
         self.trial, self.agreement, self.grading = TrialCard(), AgreementCard(), GradingCard()
         self._sheet = DisagreementSheet(self)
@@ -98,6 +100,8 @@ class JudgePage(Page):
         self._splitter.addWidget(scrolled(right))
         self._splitter.setStretchFactor(0, 3)
         self._splitter.setStretchFactor(1, 4)
+        left.setMinimumWidth(LEFT_PX[0])
+        left.setMaximumWidth(LEFT_PX[1])
         self.remember_splitter("judge", self._splitter)
         line = QHBoxLayout(self)
         line.setContentsMargins(0, 0, 0, 0)
@@ -319,6 +323,10 @@ class JudgePage(Page):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         narrow = self.width() < NARROW_PX
+        if not self._placed and "judge" not in self.session.settings.current.splitters:
+            left = round(self.width() * 0.41)
+            self._splitter.setSizes([left, self.width() - left])
+        self._placed = self.isVisible()
         kind = Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal
         if self._splitter.orientation() != kind:
             self._splitter.setOrientation(kind)

@@ -19,7 +19,7 @@ from studio.widgets.sheet import Sheet
 from studio.widgets.table import Table
 from studio.widgets.text import Text
 
-COLUMNS = ("Judge", "Rubric", "Groups", "τ with you", "Flips", "Cost")
+COLUMNS = ("Judge", "Rubric", "τ", "Flips", "Cost")
 MOST_SHOWN = 30
 
 
@@ -87,7 +87,7 @@ class JudgeTableModel(QAbstractTableModel):
         orientation: Qt.Orientation,
         role: int = Qt.ItemDataRole.DisplayRole,
     ) -> Any:
-        return head(COLUMNS, (2, 3, 4, 5), section, orientation, role)
+        return head(COLUMNS, (2, 3, 4), section, orientation, role)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self._rows):
@@ -103,7 +103,7 @@ class JudgeTableModel(QAbstractTableModel):
         tau = "–" if row.tau is None else f"{row.tau.mean:.2f}"
         flips = "–" if row.flips is None else f"{row.flips:.0%}"
         rubric_words = self._words_of(row.rubric)
-        return row.judge, rubric_words, str(row.groups), tau, flips, f"${row.usd:.2f}"
+        return row.judge.rpartition("/")[2], rubric_words, tau, flips, f"${row.usd:.2f}"
 
 
 class ComparisonSheet(Sheet):
@@ -114,7 +114,7 @@ class ComparisonSheet(Sheet):
         self._model = JudgeTableModel(self)
         table = Table("Judges")
         table.setModel(self._model)
-        for column, width in enumerate((None, 76, 52, 72, 48, 56)):
+        for column, width in enumerate((None, 84, 64, 68, 76)):
             table.set_column(column, width, "text" if column < 2 else "number")
         self.body.addWidget(table, 1)
 

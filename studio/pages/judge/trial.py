@@ -42,8 +42,11 @@ class TrialCard(Card):
         self.body.addWidget(self._area)
         self._area.hide()
         assert self.header is not None
-        for words, tone in (("— rises", "accent"), ("— falls", "bad")):
-            self.header.add_right(Text(words, "caption", 500, tone))
+        self._legend = [Text("— rises", "caption", 500, "accent")]
+        self._legend.append(Text("— falls", "caption", 500, "bad"))
+        for words in self._legend:
+            self.header.add_right(words)
+            words.hide()
 
     def show_tried(self, found: Sequence[Tried], left: str, right: str) -> None:
         """Those with the most change of rank first."""
@@ -59,6 +62,8 @@ class TrialCard(Card):
             self._row.addWidget(chart)
         self._nothing.setVisible(not found)
         self._area.setVisible(bool(found))
+        for words in self._legend:
+            words.setVisible(bool(found))
         assert self.header is not None
         moved = sum(_change(one) > 0 for one in found)
         told = f"{left} against {right} · order changes in {moved} of {len(found)} groups"
@@ -75,7 +80,7 @@ def slopes_of(one: Tried, left: str, right: str) -> Slopes:
     if one.problem is not None:
         obeyed, tone = f"unscored · {one.problem.message}", "warn"
     elif one.pairs:
-        obeyed = f"{one.obeyed} of {one.pairs} of your pairs obeyed"
+        obeyed = f"{one.obeyed} of {figures.plural(one.pairs, 'pair')} obeyed"
         tone = "good" if one.obeyed == one.pairs else "warn"
     return Slopes(one.title, left, right, siblings, what_happened(siblings), obeyed, tone)
 
@@ -86,13 +91,13 @@ def what_happened(siblings: Sequence[Slope]) -> str:
     moves = [
         (b - a, s.number, b, a)
         for s, b, a in zip(siblings, befores, afters, strict=True)
-        if a is not None and b is not None and a != b
+        if a is not None and b is not None and a != b and s.has_moved
     ]
     if not moves:
         return "Order kept"
     by, number, was, now = max(moves, key=lambda move: abs(move[0]))
     verb = "rises" if by > 0 else "falls"
-    return f"{number} {verb} from {figures.ordinal(was)} to {figures.ordinal(now)}"
+    return f"{number} {verb}, {figures.ordinal(was)} to {figures.ordinal(now)}"
 
 
 def _change(one: Tried) -> int:

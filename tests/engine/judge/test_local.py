@@ -83,7 +83,7 @@ def test_it_scores_unseen_groups_in_the_order_that_was_preferred() -> None:
         verdicts = asyncio.run(judge.judge(group))
         scores = {verdict.trajectory_id: verdict.score or 0.0 for verdict in verdicts}
         assert all(0 < score < 1 for score in scores.values())
-        assert {(v.judge, v.rubric) for v in verdicts} == {("local", judge.version)}
+        assert {(v.judge, v.rubric) for v in verdicts} == {("local", "local")}
         for preference in preferred([group]):
             right += scores[preference.better.id] > scores[preference.worse.id]
             pairs += 1
@@ -100,7 +100,7 @@ def test_the_reason_says_how_good_it_is() -> None:
     best, worst = asyncio.run(judge.judge([attempt(99, 0, 49), attempt(99, 1, 0)]))
     assert judge.accuracy is not None
     share, pairs = judge.accuracy
-    said = f"in 12 groups; agrees with {share:.2f} of {pairs} held-out pairs."
+    said = f"in 12 groups; agrees with {share:.2f} of {pairs} held-out pairs (fit {judge.version})."
     assert best.reason == f"Like those preferred {said}"
     assert worst.reason == f"Like those not preferred {said}"
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from engine.judge.agreement import kendall_tau
+from engine.judge.panel import Panel
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit, combined
 from engine.judge.scoring import judged
@@ -178,7 +179,7 @@ def test_verdicts_become_rewards_and_are_stored(court: Court) -> None:
         attempts = worth(0.1, 0.9)
         for attempt in attempts:
             await run.writer.add_trajectory(attempt)
-        await judged(run, ruler, attempts)
+        await judged(run, Panel(run, ruler, None), attempts)
         stored = run.reader.stored("train", 1)
         return stored, run.reader.verdicts([t.id for t in stored]), run.reader.events()
 

@@ -1,0 +1,112 @@
+"""Who judges a group: the judges named in the project, or the local one in between.
+
+The named judges look every `local_every` steps; from their verdicts, and from labels, the local
+judge is fitted before the next step. It judges routine steps once its held-out accuracy is enough;
+where it is not, the named judges go on, and without any the attempts stay unscored.
+"""
+
+from engine.judge.local import NAME, LocalJudge
+from engine.judge.measure import Place, labels_by_place
+from engine.judge.preferences import Preference, preferences_of_scores, version_of
+from engine.judge.ruler import Ruler, combined, may_be_judged
+from engine.protocol.config import JudgeConfig
+from engine.protocol.judging import Verdict
+from engine.protocol.problems import Problem
+from engine.protocol.records import Trajectory
+from engine.reward.labels import preferences, unlabelled
+from engine.run import Run
+
+MOST_JUDGED = 64
+"""Groups, the newest, whose stored verdicts the local judge learns from."""
+LEAST_GAP = 0.05
+"""Between two scores of a judge that count as a preference."""
+
+
+class Panel:
+    """All judges of a run."""
+
+    def __init__(self, run: Run, ruler: Ruler | None, local: LocalJudge | None) -> None:
+        self._run, self._ruler, self._local = run, ruler, local
+        self._config: JudgeConfig = run.config.judge
+        self._groups: dict[Place, list[Trajectory]] = {}
+        self._learnt = ""
+
+    async def prepare(self, step: int) -> None:
+        """Before a step: learn anew where there is something new to learn from."""
+        if self._local is None:
+            return
+        known = self._preferences()
+        version = version_of(known)
+        if version == self._learnt:
+            return
+        self._learnt = version
+        accuracy = await self._local.fit(known)
+        if accuracy is not None:
+            least = f"{self._config.local_least:.2f}"
+            enough = "" if self._may_judge else f", less than the {least} wanted"
+            await self._run.log(
+                "info",
+                "judge",
+                f"The local judge learnt from {len({p.group for p in known})} groups: it agrees "
+                f"with {accuracy.share:.2f} of {accuracy.pairs} held-out pairs{enough}.",
+            )
+
+    async def judge(self, group: list[Trajectory]) -> list[Verdict]:
+        """One verdict per judge and attempt; attempts that failed by themselves have none."""
+        local = self._local
+        if self._ruler is not None and not (self._is_routine(group[0]) and self._may_judge):
+            return await self._ruler.judge(group)
+        if local is not None and (self._may_judge or local.accuracy is None):
+            return await local.judge(group)
+        return [
+            Verdict(trajectory_id=one.id, judge=NAME, rubric=NAME, score=None, problem=_UNSURE)
+            for one in group
+            if may_be_judged(one)
+        ]
+
+    def metrics(self) -> dict[str, float]:
+        """How far the local judge can be trusted, while it is fitted."""
+        accuracy = self._local.accuracy if self._local else None
+        return {"judge/local": accuracy.share} if accuracy else {}
+
+    @property
+    def _may_judge(self) -> bool:
+        accuracy = self._local.accuracy if self._local else None
+        return accuracy is not None and accuracy.share >= self._config.local_least
+
+    def _is_routine(self, one: Trajectory) -> bool:
+        """Tests, and every so many steps, are for the judges that are asked."""
+        return one.split == "train" and (one.step - 1) % self._config.local_every != 0
+
+    def _preferences(self) -> list[Preference]:
+        """A person's first; the judges' of groups about which nobody has spoken."""
+        found: list[Preference] = []
+        labels = labels_by_place(self._run.reader)
+        judged = [place for place in self._judged() if place not in labels]
+        for place in judged:
+            siblings = self._stored(place)
+            verdicts = self._run.reader.verdicts([one.id for one in siblings])
+            scores = combined(self._config, [v for v in verdicts if v.judge != NAME])
+            found += preferences_of_scores(siblings, scores, LEAST_GAP)
+        for place, said in labels.items():
+            by_id = {one.id: one for one in self._stored(place)}
+            words = [word for label in said for word in label.words]
+            pairs = preferences(words, list(by_id))
+            found += [Preference(by_id[better], by_id[worse]) for better, worse in pairs]
+        return found
+
+    def _judged(self) -> list[Place]:
+        """The newest groups that a named judge has compared, oldest first."""
+        return self._run.reader.judged_groups(NAME, MOST_JUDGED)
+
+    def _stored(self, place: Place) -> list[Trajectory]:
+        if place not in self._groups:
+            self._groups[place] = [unlabelled(one) for one in self._run.reader.stored(*place)]
+        return self._groups[place]
+
+
+_UNSURE = Problem(
+    code="judge.local_unsure",
+    message="The local judge is not sure enough to judge, and no other judge is named.",
+    hint="Label more groups, name a judge in judge.models, or lower judge.local_least.",
+)
