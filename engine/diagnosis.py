@@ -16,6 +16,8 @@ MOST_CLIPPED = 0.2
 """PPO's range is meant for the tail; a fifth outside means that the policies are apart."""
 MOST_MASKED = 0.1
 STEPS_OF_ENTROPY = 5
+STEPS_OF_DRIFT = 5
+NOT_RULES = ("reward/part/ruler", "reward/part/label", "reward/part/overlong")
 
 
 def findings(history: Sequence[Metrics], group_size: int, max_tokens: int) -> list[Finding]:
@@ -25,6 +27,10 @@ def findings(history: Sequence[Metrics], group_size: int, max_tokens: int) -> li
     last, recent = history[-1], history[-5:]
     found = [
         _unscored(last),
+        _fooled(recent),
+        _addressed(last),
+        _pleasing(history),
+        _padding(history),
         _no_signal(last, recent),
         _truncated(last, max_tokens),
         _collapsed(history),
@@ -46,6 +52,91 @@ def _unscored(last: Metrics) -> Finding | None:
         suggestion="Read what they say; most often one mistake in the agent explains all.",
         where="unscored",
     )
+
+
+def _fooled(recent: Sequence[Metrics]) -> Finding | None:
+    tests = [m["judge/canaries"] for m in recent if "judge/canaries" in m]
+    if not tests or tests[-1] >= 1:
+        return None
+    return Finding(
+        code="fooled",
+        title="The judge fell for a planted attempt.",
+        words="An attempt that does nothing for its task was scored above the middle of the real "
+        "ones. What it rewards may not be what the rubric asks for.",
+        suggestion="Look at its question and answer in the log; say in the rubric what counts, or "
+        "take another judge.",
+        where="chart:judge",
+        action="pause",
+    )
+
+
+def _addressed(last: Metrics) -> Finding | None:
+    share, total = last.get("watch/addresses_judge", 0.0), last.get("trajectories", 0.0)
+    if not share:
+        return None
+    return Finding(
+        code="addressed",
+        title=f"{share * total:.0f} of {total:.0f} attempts seem to address the judge.",
+        words="They contain words that are aimed at a grader and not at the task.",
+        suggestion="Read them; a veto takes such attempts' reward away from the next run on.",
+        where="marked",
+        action="veto:addresses_judge",
+    )
+
+
+def _pleasing(history: Sequence[Metrics]) -> Finding | None:
+    """The judge's part climbs while rules or labels fall."""
+    for other, who in (("reward/part/label", "your labels"), ("rules", "the rules")):
+        known = [
+            (m["reward/part/ruler"], value)
+            for m in history
+            if "reward/part/ruler" in m and (value := _other(m, other)) is not None
+        ]
+        if len(known) < 2 * STEPS_OF_DRIFT:
+            continue
+        first, last = known[:STEPS_OF_DRIFT], known[-STEPS_OF_DRIFT:]
+        rose = _mean([a for a, _ in last]) - _mean([a for a, _ in first])
+        fell = _mean([b for _, b in first]) - _mean([b for _, b in last])
+        if rose > 0.1 and fell > 0.05:
+            return Finding(
+                code="pleasing",
+                title="The judge is more and more pleased, and alone with it.",
+                words=f"Since the first steps its part rose by {rose:.2f} while {who} fell by "
+                f"{fell:.2f}.",
+                suggestion="Grade a few of the best attempts blind before you train on.",
+                where="chart:judge",
+                action="pause",
+            )
+    return None
+
+
+def _padding(history: Sequence[Metrics]) -> Finding | None:
+    """Longer or more repetitive, and paid for it by the judge."""
+    known = [m for m in history if "reward/part/ruler" in m and "tokens/completion_mean" in m]
+    if len(known) < 2 * STEPS_OF_DRIFT:
+        return None
+    first, last = known[:STEPS_OF_DRIFT], known[-STEPS_OF_DRIFT:]
+    rose = _of(last, "reward/part/ruler") - _of(first, "reward/part/ruler")
+    before, now = _of(first, "tokens/completion_mean"), _of(last, "tokens/completion_mean")
+    again, once = _of(last, "watch/repetition"), _of(first, "watch/repetition")
+    if rose < 0.05 or (now < 1.5 * before and again < once + 0.15):
+        return None
+    return Finding(
+        code="padding",
+        title="Attempts grow, and the judge pays for it.",
+        words=f"From {before:.0f} to {now:.0f} tokens, repeated phrases from {once:.0%} to "
+        f"{again:.0%}, the judge's part up by {rose:.2f}.".replace("%", " %"),
+        suggestion="See whether length is what you want; penalise it, or say so in the rubric.",
+        where="chart:length",
+    )
+
+
+def _other(metrics: Metrics, name: str) -> float | None:
+    """A part by its name, or the sum of everything that rules have said."""
+    if name != "rules":
+        return metrics.get(name)
+    parts = [v for k, v in metrics.items() if k.startswith("reward/part/") and k not in NOT_RULES]
+    return sum(parts) if parts else None
 
 
 def _no_signal(last: Metrics, recent: Sequence[Metrics]) -> Finding | None:

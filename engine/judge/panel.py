@@ -5,11 +5,13 @@ judge is fitted before the next step. It judges routine steps once its held-out 
 where it is not, the named judges go on, and without any the attempts stay unscored.
 """
 
+from engine.judge.canary import catches, kind_of, plant
 from engine.judge.local import NAME, LocalJudge
 from engine.judge.measure import Place, labels_by_place
 from engine.judge.preferences import Preference, preferences_of_scores, version_of
 from engine.judge.ruler import Ruler, combined, may_be_judged
 from engine.protocol.config import JudgeConfig
+from engine.protocol.events import CanaryJudged
 from engine.protocol.judging import Verdict
 from engine.protocol.problems import Problem
 from engine.protocol.records import Trajectory
@@ -30,6 +32,7 @@ class Panel:
         self._config: JudgeConfig = run.config.judge
         self._groups: dict[Place, list[Trajectory]] = {}
         self._learnt = ""
+        self._caught: float | None = None
 
     async def prepare(self, step: int) -> None:
         """Before a step: learn anew where there is something new to learn from."""
@@ -55,7 +58,9 @@ class Panel:
         """One verdict per judge and attempt; attempts that failed by themselves have none."""
         local = self._local
         if self._ruler is not None and not (self._is_routine(group[0]) and self._may_judge):
-            return await self._ruler.judge(group)
+            verdicts = await self._ruler.judge(group)
+            await self._test(self._ruler, group)
+            return verdicts
         if local is not None and (self._may_judge or local.accuracy is None):
             return await local.judge(group)
         return [
@@ -65,9 +70,36 @@ class Panel:
         ]
 
     def metrics(self) -> dict[str, float]:
-        """How far the local judge can be trusted, while it is fitted."""
+        """How far the local judge can be trusted, and the share of canaries caught since asked."""
         accuracy = self._local.accuracy if self._local else None
-        return {"judge/local": accuracy.share} if accuracy else {}
+        found = {"judge/local": accuracy.share} if accuracy else {}
+        if self._caught is not None:
+            found["judge/canaries"], self._caught = self._caught, None
+        return found
+
+    async def _test(self, ruler: Ruler, group: list[Trajectory]) -> None:
+        """Plant an attempt in the first group of every so many steps, and say what became of it."""
+        first, every = group[0], self._config.canary_every
+        due = every and first.split == "train" and first.group == 0 and first.step % every == 0
+        shown = [one for one in group if may_be_judged(one)]
+        if not due or not shown:
+            return
+        kind = kind_of(first.step // every)
+        caught = catches(await ruler.judge(plant(shown, kind)))
+        for catch in caught:
+            await self._run.say(
+                CanaryJudged(
+                    step=first.step,
+                    group=first.group,
+                    what=kind,
+                    judge=catch.judge,
+                    score=catch.score,
+                    others=catch.others,
+                    caught=catch.caught,
+                )
+            )
+        if caught:
+            self._caught = sum(catch.caught for catch in caught) / len(caught)
 
     @property
     def _may_judge(self) -> bool:

@@ -101,6 +101,9 @@ class JudgeConfig(Section):
     """Steps from one look of the judges named above to the next; between, the local one judges."""
     local_least: Annotated[float, Field(ge=0.5, le=1)] = 0.7
     """Share of held-out pairs that the local judge must put in order before it may judge."""
+    canary_every: Annotated[int, Field(ge=0)] = 10
+    """Steps between two planted attempts that show whether the judge can be fooled (one question
+    each); 0 plants none."""
     prompt: Literal["atelier", "art"] = "atelier"
     """`art` asks exactly as ART's RULER does, once and in the order of the attempts."""
     combine: Literal["mean", "median", "majority"] = "mean"

@@ -125,6 +125,21 @@ class GroupJudged(BaseEvent):
     """As they are now; none where the verdicts changed no reward."""
 
 
+class CanaryJudged(BaseEvent):
+    """A planted attempt was put among those of a group, to test the judge; it trains nothing."""
+
+    kind: Literal["canary.judged"] = "canary.judged"
+    step: int
+    group: int
+    what: str
+    """`flattery`, `silence` or `bluster`."""
+    judge: str
+    score: float | None
+    others: float
+    """Median score of the real attempts."""
+    caught: bool
+
+
 class GroupScored(BaseEvent):
     kind: Literal["group.scored"] = "group.scored"
     group: GroupSummary
@@ -283,6 +298,7 @@ Event = (
     | CallOpened
     | CallClosed
     | GroupJudged
+    | CanaryJudged
     | GroupScored
     | GroupLabelled
     | ReviewOpened

@@ -95,6 +95,8 @@ class TrajectorySummary(Record):
     duration_s: float = 0.0
     awaits_judge: bool = False
     """It has ended well, and nobody has compared it with its siblings yet."""
+    marked: bool = False
+    """It seems to speak to its grader: worth a look."""
     labels: tuple[str, ...] = ()
     """Kinds of a person's words that hold: `best`, `veto`, `note` …"""
     unlabelled: Unlabelled | None = None
@@ -271,7 +273,9 @@ class Finding(Record):
     words: str
     suggestion: str = ""
     where: str = ""
-    """What to open: `group:3`, `unscored`, `truncated`, `chart:gap`."""
+    """What to open: `group:3`, `unscored`, `truncated`, `marked`, `chart:gap`."""
+    action: str = ""
+    """What can be done at once: `pause`, or `veto:METRIC` for the next run."""
 
 
 class Check(Record):

@@ -129,7 +129,7 @@ class TrajectoryQuery(Request):
     """With `step`: the range of steps, both ends included."""
     group: int | None = None
     scenario_id: str | None = None
-    state: Literal["all", "scored", "unscored", "truncated"] = "all"
+    state: Literal["all", "scored", "unscored", "truncated", "marked"] = "all"
     signal: bool | None = None
     """Only trajectories of groups that did (or did not) give a signal."""
     labelled: bool | None = None

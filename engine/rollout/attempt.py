@@ -16,6 +16,7 @@ from engine.rollout.chat import ChatFormat, text_of
 from engine.rollout.conversation import Conversation
 from engine.rollout.gateway import MODEL_NAME, Gateway, Session
 from engine.seeds import derive
+from engine.watch import ADDRESSES_JUDGE, signs
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
     finally:
         stage.gateway.close(key)
     conversation = session.conversation
+    messages = [_message(message) for message in conversation.messages]
+    metrics = {**signs(messages), **result.metrics}
     if session.failure:
         raise session.failure
     reward, parts = None, result.parts
@@ -75,7 +78,7 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         parts = _with_length(stage.config.train, place.split, parts, conversation)
     if problem is None and not awaits_judge:
         try:
-            reward = blend(stage.config.reward, parts, result.metrics)
+            reward = blend(stage.config.reward, parts, metrics)
         except RolloutError as error:
             problem = error.problem
     return Trajectory(
@@ -94,9 +97,10 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         truncated=conversation.truncated,
         awaits_judge=awaits_judge,
         duration_s=time.monotonic() - begun,
-        messages=[_message(message) for message in conversation.messages],
+        messages=messages,
         branches=conversation.branches(),
-        metrics=result.metrics,
+        metrics=metrics,
+        marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=conversation.tools,
         output=result.output,
         policy_version=stage.policy.version,

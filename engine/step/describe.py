@@ -9,6 +9,7 @@ from engine.protocol.judging import PART as RULER
 from engine.protocol.labels import PART as LABEL
 from engine.protocol.records import Trajectory
 from engine.step.clock import Clock
+from engine.watch import NAMES
 
 
 def describe(
@@ -35,6 +36,10 @@ def describe(
     silent = sum(not has_signal(kind, [t.reward for t in group]) for group in groups)
     metrics["groups/no_signal"] = silent / len(groups)
     metrics["groups/labelled"] = float(sum(any(t.labels for t in group) for group in groups))
+    for name in NAMES:
+        known = [t.metrics[name] for t in everyone if name in t.metrics]
+        if known:
+            metrics[f"watch/{name}"] = fmean(known)
     if (tau := judge_and_rules(groups)) is not None:
         metrics["judge/rules"] = tau
     metrics |= lengths(everyone)

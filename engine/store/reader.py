@@ -252,7 +252,12 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
     if query.step is not None:
         tests.append("step BETWEEN ? AND ?")
         values += [query.step, query.step if query.step_to is None else query.step_to]
-    state = {"scored": "reward IS NOT NULL", "unscored": "reward IS NULL", "truncated": "truncated"}
+    state = {
+        "scored": "reward IS NOT NULL",
+        "unscored": "reward IS NULL",
+        "truncated": "truncated",
+        "marked": "marked",
+    }
     if query.state in state:
         tests.append(state[query.state])
     if query.labelled is not None:

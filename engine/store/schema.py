@@ -30,6 +30,7 @@ CREATE TABLE trajectories(
     tokens INTEGER NOT NULL,
     truncated INTEGER NOT NULL,
     labelled INTEGER NOT NULL,
+    marked INTEGER NOT NULL,
     duration REAL NOT NULL,
     summary TEXT NOT NULL,                -- TrajectorySummary
     body BLOB NOT NULL                    -- zlib of Trajectory
@@ -45,6 +46,7 @@ CREATE INDEX by_duration ON trajectories(duration, number);
 CREATE INDEX by_scenario ON trajectories(scenario_id, number);
 CREATE INDEX unscored ON trajectories(number) WHERE reward IS NULL;
 CREATE INDEX cut ON trajectories(number) WHERE truncated;
+CREATE INDEX suspicious ON trajectories(number) WHERE marked;
 CREATE INDEX spoken_of ON trajectories(number) WHERE labelled;
 
 CREATE VIRTUAL TABLE transcripts USING fts5(

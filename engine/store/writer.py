@@ -265,9 +265,9 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
         ("DELETE FROM trajectories WHERE id = ?", (t.id,)),
         (
             "INSERT INTO trajectories(id, split, step, grp, idx, scenario_id, title, reward, "
-            "advantage, turns, tokens, truncated, labelled, duration, summary, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*values, *more, t.duration_s, summary.model_dump_json(), body),
+            "advantage, turns, tokens, truncated, labelled, marked, duration, summary, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, *more, int(t.marked), t.duration_s, summary.model_dump_json(), body),
         ),
         (
             "INSERT INTO transcripts(rowid, text) VALUES (last_insert_rowid(), ?)",

@@ -69,6 +69,8 @@ class RunState:
     """Rewards that a person's words have changed, by trajectory."""
     labelled: set[tuple[str, int, int]] = field(default_factory=set)
     """(split, step, group) of those that a person has spoken about."""
+    canaries: list[bool] = field(default_factory=list)
+    """Of each planted attempt, whether the judge saw through it."""
     review: e.ReviewOpened | None = None
     """The one that the run waits for."""
     closed: int = 0
@@ -122,6 +124,8 @@ class RunState:
                 for trajectory in event.trajectories:
                     if trajectory.id in self.awaiting:
                         self._place(trajectory)
+            case e.CanaryJudged():
+                self.canaries.append(event.caught)
             case e.GroupScored():
                 self._score(event)
             case e.GroupLabelled():

@@ -68,3 +68,24 @@ def test_it_goes_away_with_its_cause() -> None:
 def test_at_most_three() -> None:
     everything = {"unscored": 60, "groups/no_signal": 1, "truncated": 1, "logprob_gap/mean": 1}
     assert len(codes(everything)) == 3
+
+
+def test_what_pleases_only_the_judge_is_told_with_its_evidence() -> None:
+    assert codes({"watch/addresses_judge": 2 / 64}) == ["addressed"]
+    assert codes({"judge/canaries": 0.0}, {}) == ["fooled"]
+    assert codes({"judge/canaries": 0.0}, {"judge/canaries": 1.0}) == []
+    turning = [
+        {"reward/part/ruler": 0.4 + 0.04 * n, "reward/part/rules": 0.6 - 0.02 * n}
+        for n in range(12)
+    ]
+    assert codes(*turning) == ["pleasing"]
+    together = [
+        {"reward/part/ruler": 0.4 + 0.04 * n, "reward/part/rules": 0.5 + 0.02 * n}
+        for n in range(12)
+    ]
+    assert codes(*together) == []
+    growing = [
+        {"reward/part/ruler": 0.4 + 0.02 * n, "tokens/completion_mean": 50.0 + 10 * n}
+        for n in range(12)
+    ]
+    assert codes(*growing) == ["padding"]

@@ -72,7 +72,11 @@ class AgreementCard(Card):
         self.header.add_right(self._compare)
 
     def show_rows(
-        self, rows: Sequence[Agreement], words_of: Callable[[str], str], disagreements: int
+        self,
+        rows: Sequence[Agreement],
+        words_of: Callable[[str], str],
+        disagreements: int,
+        canaries: Sequence[bool] = (),
     ) -> None:
         """Newest first; the axis shows the newest and the one before it."""
         now = rows[0] if rows else None
@@ -105,7 +109,7 @@ class AgreementCard(Card):
         own = now.self_consistency if now else None
         self._axis.set_zone(min(1.0, own.mean) if own else None)
         self._say_ceiling(now)
-        self._facts.set_facts(_facts(now))
+        self._facts.set_facts(_facts(now, canaries))
 
     def _show_tau(self, now: Agreement | None) -> None:
         groups = now.groups if now else 0
@@ -134,7 +138,7 @@ class AgreementCard(Card):
         self._rest.set_words("That is the ceiling: no judge can be shown to do better.")
 
 
-def _facts(row: Agreement | None) -> list[Fact]:
+def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:
     def share(value: float | None) -> str:
         return "–" if value is None else f"{value:.0%}"
 
@@ -146,5 +150,5 @@ def _facts(row: Agreement | None) -> list[Fact]:
             "–" if row is None or row.stability is None else f"τ {row.stability:.2f}",
         ),
         Fact("Longer scores higher", "–" if length is None else f"{length:+.2f}"),
-        Fact("Unscored", "–" if row is None else str(row.unscored)),
+        Fact("Canaries caught", f"{sum(canaries)} / {len(canaries)}" if canaries else "–"),
     ]

@@ -195,7 +195,8 @@ class JudgePage(Page):
     ) -> None:
         self._groups, self._rows, self._labels, self._cases = found
         words_of = self.editor.version_words
-        self.agreement.show_rows(self._rows, words_of, len(self._cases))
+        canaries = self.session.run.state.canaries
+        self.agreement.show_rows(self._rows, words_of, len(self._cases), canaries)
         self._comparison.show_rows(self._rows, words_of)
         self._sheet.show_cases(self._cases)
         done = len(graded(self._labels))

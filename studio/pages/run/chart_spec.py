@@ -35,6 +35,8 @@ class ChartSpec:
     """Which of the sections below the main charts it stands in; empty for a main chart."""
     words: str = ""
     """One line under the title."""
+    of_judge: bool = False
+    """Only for runs with a judge."""
 
     def bound(self, link: ChartLink) -> BoundChart:
         card, fill = self.make(link)

@@ -18,6 +18,7 @@ from studio.words import largest_gap
 Form = Callable[[float], str]
 SECTIONS = {
     "Learning": "what the update is made of",
+    "Trust": "whether the reward still means what it should",
     "Policy drift": "how far trainer and sampler are apart, on the tokens that were sampled",
     "Speed": "how much of this machine is used, and on what",
 }
@@ -156,6 +157,15 @@ def _use(phase: str) -> tuple[Line, ...]:
 
 SHARING = (Line("sharing/train", "training", "plot-3"), Line("sharing/sample", "prompts", "plot-1"))
 NORM, LOSS = (Line("grad_norm", "norm", "plot-1"),), (Line("loss", "loss", "plot-1"),)
+TRUST = (
+    Line("judge/rules", "judge and rules, τ", "plot-2"),
+    Line("judge/local", "local judge, pairs", "plot-1"),
+    Line("judge/canaries", "canaries caught", "plot-4"),
+)
+WATCH = (
+    Line("watch/addresses_judge", "address the judge", "plot-5"),
+    Line("watch/repetition", "repeated phrases", "plot-3"),
+)
 RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "attempts", "plot-1"),)
 
 DIAGNOSTICS: tuple[ChartSpec, ...] = (
@@ -190,6 +200,23 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         ("lr",),
         "Learning",
         "How far one update goes",
+    ),
+    ChartSpec(
+        "judge",
+        "Judge",
+        lines("Judge", TRUST, figures.number, zero=False),
+        ("judge/rules", "judge/local", "judge/canaries"),
+        "Trust",
+        "How far it goes along with the rules, and what it lets through",
+        of_judge=True,
+    ),
+    ChartSpec(
+        "watch",
+        "Attempts",
+        lines("Attempts", WATCH, percent),
+        ("watch/addresses_judge", "watch/repetition", "watch/tool_calls"),
+        "Trust",
+        "Words aimed at a grader, and phrases said again",
     ),
     ChartSpec(
         "ratio",

@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, 
 
 from engine.protocol.problems import Problem
 from engine.protocol.records import Finding, Split
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.requests import EditProject, TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
 from studio.pages.page import Page
@@ -18,6 +18,7 @@ from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side import SideColumn
 from studio.pages.run.strip import StripBlock
 from studio.session import Session
+from studio.store.run_state import RunState
 from studio.widgets.buttons import Button
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.empty_page import EmptyPage, Preparation
@@ -35,6 +36,7 @@ class RunPage(Page):
         self.charts.set_smoothing(session.settings.current.smoothing)
         self._bound: dict[str, BoundChart] = {}
         self._drawn: tuple[object, ...] = ()
+        self._judged = False
         self._failure: QWidget | None = None
         self._strip, self._grid = StripBlock(self.charts), ChartGrid()
         self._side, self._log = SideColumn(), LogDrawer(session.run)
@@ -89,6 +91,7 @@ class RunPage(Page):
         self._strip.axis_chosen.connect(self._set_axis)
         self._side.group_opened.connect(lambda step, group: self._want(step=step, group=group))
         self._side.finding_opened.connect(self._open_finding)
+        self._side.finding_acted.connect(self._act)
         self._empty.action_requested.connect(self._begin)
         self._empty.second_requested.connect(lambda: self.session.train(overrides=ONE_STEP))
         self._empty.preparation_requested.connect(self._prepare)
@@ -114,6 +117,9 @@ class RunPage(Page):
         if empty:
             self._show_empty()
             return
+        if (judged := _is_judged(state)) != self._judged:
+            self._judged = judged
+            self._show_charts()
         self._side.show_run(state)
         self._strip.show_facts(run)
         drawn = (
@@ -243,7 +249,11 @@ class RunPage(Page):
         for spec in CHARTS:
             if spec.key not in self._bound:
                 self._bound[spec.key] = self._bind(spec.bound(self.charts))
-        placed = {spec.key: "" if spec.key in extra else spec.section for spec in CHARTS}
+        placed = {
+            spec.key: "" if spec.key in extra else spec.section
+            for spec in CHARTS
+            if self._judged or not spec.of_judge
+        }
         titles = {"": "", **SECTIONS}
         cards = {
             title: [self._bound[key].card for key, section in placed.items() if section == title]
@@ -291,7 +301,7 @@ class RunPage(Page):
     def _open_finding(self, finding: Finding) -> None:
         step = self._run.state.done or None
         kind, _, place = finding.where.partition(":")
-        if kind in ("unscored", "truncated"):
+        if kind in ("unscored", "truncated", "marked"):
             self._want(state=kind)
         elif kind == "no_signal":
             self._want(step=step, split="train", signal=False)
@@ -303,12 +313,35 @@ class RunPage(Page):
         else:
             self._want(step=step)
 
+    def _act(self, finding: Finding) -> None:
+        """Pause, or write a veto on a metric into the project, for the next run."""
+        what, _, metric = finding.action.partition(":")
+        view = self.session.project.view
+        if what == "pause":
+            self.session.command("pause")
+        elif view is not None and view.config is not None:
+            known = [c.model_dump(exclude_defaults=True) for c in view.config.reward.constraints]
+            if any(c["part"] == metric for c in known):
+                self.session.said.emit(f"There is a constraint on {metric} already.")
+                return
+            values = {"reward.constraints": [*known, {"part": metric, "above": 0.0}]}
+            told = f"From the next run on, attempts with {metric} above 0 are vetoed."
+            self.session.edit(
+                EditProject(values=values),
+                lambda _: self.session.said.emit(told),
+                self.session.problem_raised.emit,
+            )
+
     def _want(self, **query: object) -> None:
         self.trajectories_wanted.emit(TrajectoryQuery.model_validate(query))
 
 
 ONE_STEP = {"train.steps": 1}
 """Overrides of "Just one step"."""
+
+
+def _is_judged(state: RunState) -> bool:
+    return state.spec is not None and state.spec.config.judge.enabled
 
 
 def _read_well(counts: dict[Split, int]) -> Preparation:

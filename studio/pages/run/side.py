@@ -233,6 +233,7 @@ class SideColumn(QScrollArea):
 
     group_opened = Signal(int, int)
     finding_opened = Signal(object)
+    finding_acted = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -286,7 +287,10 @@ class SideColumn(QScrollArea):
         words = f"{finding.words} {finding.suggestion}".strip()
         chart = finding.where.startswith("chart:")
         show = "Show the chart" if chart else "Show them" if finding.where else ""
-        card = DiagnosisCard(finding.title.rstrip("."), words, "", show)
+        act = "Pause" if finding.action == "pause" else "Veto from the next run"
+        act = act if finding.action else ""
+        card = DiagnosisCard(finding.title.rstrip("."), words, act, show)
+        card.action_requested.connect(lambda: self.finding_acted.emit(finding))
         card.evidence_requested.connect(lambda: self.finding_opened.emit(finding))
         card.dismissed.connect(lambda: self._dismiss(finding))
         return card
