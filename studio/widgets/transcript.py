@@ -34,6 +34,8 @@ from studio.widgets.transcript_layout import (
 )
 
 WIDEST_PX = 760.0
+FAINT = 0.45
+"""Of what is left out."""
 _MARGIN = 24.0
 Place = tuple[int, int, int]  # row, block, token
 
@@ -64,6 +66,7 @@ class Transcript(QAbstractScrollArea):
         self._focused = -1
         self._token: Place | None = None
         self._keyboard = False
+        self._faint = False
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -99,6 +102,16 @@ class Transcript(QAbstractScrollArea):
         if 0 <= index < len(self._items):
             self._focused = index
             self._reveal(index)
+            self.viewport().update()
+
+    def focused_row(self) -> int:
+        """The marked row, or -1."""
+        return self._focused
+
+    def set_faint(self, faint: bool) -> None:
+        """Draw it at 45 %: an attempt that is left out."""
+        if faint != self._faint:
+            self._faint = faint
             self.viewport().update()
 
     def laid_out_count(self) -> int:
@@ -241,6 +254,7 @@ class Transcript(QAbstractScrollArea):
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         looks, left = self._looks(), self._left()
+        painter.setOpacity(FAINT if self._faint else 1.0)
         for index in self._settle():
             top = self._tops[index] - self.verticalScrollBar().value()
             painter.save()

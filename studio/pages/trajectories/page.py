@@ -4,38 +4,42 @@ from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
-from PySide6.QtGui import QFontMetricsF, QKeySequence, QPaintEvent, QResizeEvent, QShortcut
+from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
+from engine.protocol.labels import Labelled
 from engine.protocol.records import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests import Siblings, TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
+from studio.keymap import TRAJECTORIES
 from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.trajectories.columns import ColumnsView
+from studio.pages.trajectories.draft import MARKS
+from studio.pages.trajectories.group_head import GroupHead
 from studio.pages.trajectories.group_list import WIDTH, GroupPanel
+from studio.pages.trajectories.keys import Handlers, PageKeys
+from studio.pages.trajectories.label_bar import LabelBar
+from studio.pages.trajectories.labelling import Labelling
 from studio.pages.trajectories.reader import Reader
-from studio.pages.trajectories.reading import shared_words
+from studio.pages.trajectories.wording import changed
 from studio.session import Session
 from studio.theme import theme
-from studio.widgets.buttons import IconButton
-from studio.widgets.chip import Chip
+from studio.widgets.advantage_bars import AdvantageBar
 from studio.widgets.empty_page import EmptyPage
-from studio.widgets.group_dots import GroupDots
-from studio.widgets.paint import elided, painting
-from studio.widgets.phrase import Phrase, Span
-from studio.widgets.segmented import Segmented
+from studio.widgets.paint import painting
 from studio.widgets.table import Table
-from studio.widgets.text import Text
+from studio.widgets.toast import Toast
 
 MODES = ("Columns", "Reader", "Table")
+COLUMNS, READER, TABLE, COMPARE = range(4)
 REFRESH_MS = 1500
 FOLD_PX = 900
-TITLE_PX = 300
 WIDE_PX = 1240
 SPARE_COLUMNS = (2, 5)  # sibling and turns: also in the reader
+TINTS = ("advantage", "logprob", "mask", "none")
 
 
 class TrajectoriesPage(Page):
@@ -49,13 +53,17 @@ class TrajectoriesPage(Page):
         self._siblings: Siblings | None = None
         self._wanted_index: int | None = None
         self._source = ""
-        self._seen = -1
-        self._panel = GroupPanel(self._groups)
+        self._seen = (-1, -1)
+        self._weights: dict[str, float] = {}
+        self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
+        self._labelling = Labelling(session, self.tasks, self)
         self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
         self._build()
         self._wire()
-        self._keys()
+        self._wire_labels()
+        self._keys = PageKeys(self, self._handlers())
+        self.set_mode(COLUMNS)
 
     def enter(self) -> None:
         self._follow_run()
@@ -70,42 +78,47 @@ class TrajectoriesPage(Page):
         self._panel.set_query(query)
         self._ask(query)
         if query.state != "all":
-            self.set_mode(2)
+            self.set_mode(TABLE)
 
     def set_mode(self, mode: int) -> None:
-        self._mode.set_index(mode)
+        self._view = mode
+        self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
-        self._head.setVisible(mode != 2)
-        for part in (self._title, self._step, self._place, self._before, self._shown, self._after):
-            part.setVisible(mode != 2)
         self._fold()
-        if mode == 1:
+        self._keys.mute(_muted_in(mode))
+        if mode == READER:
             self._read()
+        self._home().setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _home(self) -> QWidget:
+        """Who has the keyboard in this view."""
+        if self._view == COLUMNS and self._panel.isVisible():
+            return self._panel.list
+        return {COLUMNS: self._columns, READER: self._reader.transcript, TABLE: self._table}[
+            self._view
+        ]
 
     # Building
 
     def _build(self) -> None:
-        self._mode = Segmented(MODES, "Show as")
-        self._title = Text("", "title")
-        self._step, self._place = Chip(), Chip()
-        self._words = Text("", "label", 400, "muted", elide=True)
-        self._figures = Phrase((), "label")
-        self._dots = GroupDots()
-        self._shown = Text("", "label", 400, "muted")
-        self._before = IconButton("chevron-left", "Siblings before")
-        self._after = IconButton("chevron-right", "Siblings after")
-        self._head = self._make_head()
+        self._view = COLUMNS
         self._body = QStackedWidget()
         for part in (self._columns, self._reader, self._table):
             self._body.addWidget(part)
+        self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._toast = Toast(self._body)
         self._make_table()
+        inner = QVBoxLayout()
+        inner.setContentsMargins(16, 12, 16, 12)
+        inner.setSpacing(8)
+        inner.addWidget(self._head)
+        inner.addWidget(self._body, 1)
         right = QWidget()
         column = QVBoxLayout(right)
-        column.setContentsMargins(16, 12, 16, 12)
-        column.setSpacing(8)
-        column.addLayout(self._make_top())
-        column.addWidget(self._head)
-        column.addWidget(self._body, 1)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(inner, 1)
+        column.addWidget(self._bar)
         self._right = QStackedWidget()
         self._right.addWidget(right)
         self._right.addWidget(self._empty)
@@ -116,29 +129,6 @@ class TrajectoriesPage(Page):
         line.addWidget(self._right, 1)
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setInterval(REFRESH_MS)
-
-    def _make_top(self) -> QHBoxLayout:
-        top = QHBoxLayout()
-        top.setSpacing(8)
-        left: list[QWidget] = [self._title, self._step, self._place]
-        right: list[QWidget] = [self._mode, self._before, self._shown, self._after]
-        for part in left:
-            top.addWidget(part)
-        top.addStretch(1)
-        for part in right:
-            top.addWidget(part)
-        return top
-
-    def _make_head(self) -> QWidget:
-        head = QWidget()
-        line = QHBoxLayout(head)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(16)
-        line.addWidget(self._words, 1)
-        line.addWidget(self._figures)
-        self._dots.setFixedWidth(150)
-        line.addWidget(self._dots)
-        return head
 
     def _make_table(self) -> None:
         self._table.setModel(self._rows)
@@ -169,34 +159,158 @@ class TrajectoriesPage(Page):
         self._groups.loaded.connect(self._show_emptiness)
         self._groups.failed.connect(self.session.problem_raised)
         self._rows.failed.connect(self.session.problem_raised)
-        self._mode.chosen.connect(self.set_mode)
-        self._before.clicked.connect(lambda: self._columns.page(-1))
-        self._after.clicked.connect(lambda: self._columns.page(1))
-        self._columns.paged.connect(self._shown.set_words)
-        self._columns.opened.connect(lambda _: self.set_mode(1))
-        self._columns.focus_changed.connect(lambda _: self._read())
+        self._head.mode_chosen.connect(self.set_mode)
+        self._head.paged.connect(self._columns.page)
+        self._head.unfolded.connect(self._columns.set_unfolded)
+        self._columns.paged.connect(self._head.show_paging)
+        self._columns.opened.connect(lambda _: self.set_mode(READER))
+        self._columns.focus_changed.connect(self._focused)
         self._reader.tint_chosen.connect(self._columns.set_tint)
         self._table.row_opened.connect(self._open_row)
         self._empty.action_requested.connect(self._resolve_emptiness)
 
-    def _keys(self) -> None:
-        context = Qt.ShortcutContext.WidgetWithChildrenShortcut
-        handlers: dict[str, Callable[[], object]] = {
-            "/": self._panel.search.setFocus,
-            "C": lambda: self.set_mode(0),
-            "R": lambda: self.set_mode(1),
-            "T": lambda: self.set_mode(2),
-            "Left": lambda: self._step_sibling(-1),
-            "Right": lambda: self._step_sibling(1),
-            "Alt+Up": lambda: self._panel.move(-1),
-            "Alt+Down": lambda: self._panel.move(1),
+    def _wire_labels(self) -> None:
+        labelling, bar = self._labelling, self._bar
+        labelling.draft_changed.connect(self._show_draft)
+        labelling.previewed.connect(self._show_preview)
+        labelling.committed.connect(self._committed)
+        labelling.refused.connect(lambda words: bar.show_words(words, "bad"))
+        labelling.busy_changed.connect(lambda busy: bar.set_busy("Applying…" if busy else None))
+        self._columns.ranked.connect(labelling.rank)
+        self._toast.undo_requested.connect(labelling.undo)
+        bar.applied.connect(labelling.apply)
+        bar.effect_chosen.connect(labelling.set_effect)
+        bar.teach_toggled.connect(labelling.set_teaches)
+        bar.score_given.connect(lambda value: self._about(labelling.score, value))
+        bar.note_given.connect(lambda text: self._about(labelling.note, text))
+        bar.key_clicked.connect(self._key_clicked)
+
+    def _handlers(self) -> Handlers:
+        labelling, columns, panel = self._labelling, self._columns, self._panel
+        marks = {f"label.{mark}": partial(self._about, labelling.mark, mark) for mark in MARKS}
+        return marks | {
+            "label.best": lambda place: self._numbered(labelling.best, place),
+            "label.worst": lambda place: self._numbered(labelling.worst, place),
+            "label.tie": lambda: self._about(labelling.tie),
+            "label.up": lambda: columns.move_rank(-1),
+            "label.down": lambda: columns.move_rank(1),
+            "label.score": self._ask_score,
+            "label.note": self._ask_note,
+            "label.apply": labelling.apply,
+            "label.discard": self._escape,
+            "label.undo": labelling.undo,
+            "label.redo": labelling.redo,
+            "label.effect": self._bar.open_effects,
+            "label.teach": self._bar.toggle_teach,
+            "view.search": panel.search.setFocus,
+            "view.reader": lambda: self._toggle_mode(READER),
+            "view.table": lambda: self._toggle_mode(TABLE),
+            "view.divergence": self._next_divergence,
+            "view.before": lambda: columns.move_focus(-1),
+            "view.after": lambda: columns.move_focus(1),
+            "view.group_before": lambda: panel.move(-1),
+            "view.group_after": lambda: panel.move(1),
+            "view.tint": lambda place: self._reader.set_tint(TINTS[place], True),
         }
-        for place, tint in enumerate(("advantage", "logprob", "mask", "none"), 1):
-            handlers[f"Alt+{place}"] = partial(self._reader.set_tint, tint, True)
-        for keys, handler in handlers.items():
-            shortcut = QShortcut(QKeySequence(keys), self)
-            shortcut.setContext(context)
-            shortcut.activated.connect(handler)
+
+    # Labels
+
+    def _about(self, call: Callable[..., object], *arguments: object) -> None:
+        """Say something of the focused attempt."""
+        if (record := self._columns.record()) is not None:
+            call(record.id, *arguments)
+
+    def _numbered(self, call: Callable[[str], object], place: int) -> None:
+        found = [one for one in self._labelling.attempts if one.index == place]
+        if found:
+            call(found[0].id)
+        elif self._labelling.attempts:
+            self._bar.show_words(f"This group has no attempt {place + 1}.", "warn")
+
+    def _key_clicked(self, key: str) -> None:
+        """A click means the focused attempt."""
+        labelling = self._labelling
+        if key in ("best", "worst", "tie"):
+            self._about(getattr(labelling, key))
+        else:
+            self._handlers()[f"label.{key}"]()
+
+    def _ask_score(self) -> None:
+        if record := self._columns.record():
+            self._bar.set_home(self._home())
+            self._bar.ask_score(record.index + 1)
+
+    def _ask_note(self) -> None:
+        if record := self._columns.record():
+            self._bar.set_home(self._home())
+            self._bar.ask_note(record.index + 1, self._labelling.draft.notes.get(record.id, ""))
+
+    def _escape(self) -> None:
+        """Take back what was said; else leave the view."""
+        if not self._labelling.discard() and self._view != COLUMNS:
+            self.set_mode(COLUMNS)
+
+    def _toggle_mode(self, mode: int) -> None:
+        self.set_mode(COLUMNS if self._view == mode else mode)
+
+    def _next_divergence(self) -> None:
+        if self._view == READER:
+            self._reader.next_divergence(self._columns.divergences())
+        else:
+            self._columns.next_divergence()
+
+    def _show_draft(self) -> None:
+        labelling = self._labelling
+        draft = labelling.draft
+        self._columns.show_draft(draft)
+        self._bar.set_pending(bool(draft))
+        self._bar.set_effect(labelling.effect)
+        config = self.session.run.state.spec.config if self.session.run.state.spec else None
+        self._bar.set_teaches(labelling.teaches, bool(config and config.judge.enabled))
+        if not draft:
+            self._bar.show_words()
+            self._show_bars()
+        self._show_pressed()
+        self._fold()
+
+    def _show_pressed(self) -> None:
+        draft, numbers = self._labelling.draft, self._labelling.numbers()
+        record = self._columns.record()
+        kinds = draft.kinds_of(record.id) if record else []
+        best = str(numbers.get(draft.best[0], "")) if draft.best else ""
+        worst = str(numbers.get(draft.worst, "")) if draft.worst else ""
+        self._bar.set_pressed(kinds, best, worst)
+
+    def _show_preview(self) -> None:
+        self._bar.show_words(self._labelling.sentence(), "text")
+        self._show_bars()
+
+    def _show_bars(self) -> None:
+        """As the engine says it will be; before it has, as it is."""
+        outcomes = {one.trajectory_id: one for one in self._labelling.outcomes()}
+        moved = {one.trajectory_id for one in changed(list(outcomes.values()))}
+        focused = self._columns.record()
+        bars = []
+        for one in self._labelling.attempts:
+            outcome = outcomes.get(one.id)
+            after = outcome.new_advantage if outcome else one.advantage
+            before = outcome.advantage if outcome else one.advantage
+            held = focused is not None and one.id == focused.id
+            bars.append(AdvantageBar(one.index + 1, before, after, one.id in moved, held))
+        self._bar.show_bars(bars)
+
+    def _committed(self, answer: Labelled, words: str) -> None:
+        self._toast.say(words, undo="Undo")
+        group = answer.group
+        if self._siblings and _key(self._siblings.group) == _key(group):
+            self._fetch(group.split, group.step, group.group)
+        self._groups.refresh()
+        self._rows.refresh()
+
+    def _focused(self, index: int) -> None:
+        self._show_pressed()
+        self._show_bars()
+        self._read()
 
     # What it shows
 
@@ -208,6 +322,7 @@ class TrajectoriesPage(Page):
             return
         if run_id != self._source:
             self._source, self._siblings = run_id, None
+            self._labelling.show_group(None)
             session = self.session  # its client is another one after the engine was restarted
             self._panel.set_query(TrajectoryQuery())
             for model in (self._groups, self._rows):
@@ -225,8 +340,10 @@ class TrajectoriesPage(Page):
         summary = self.session.run.summary
         count = summary.trajectories if summary else 0
         self._panel.set_total(count)
-        if count != self._seen:
-            self._seen = count
+        state = self.session.run.state
+        self._groups.set_labelled(state.labelled)
+        if (seen := (count, len(state.relabelled))) != self._seen:
+            self._seen = seen
             self._groups.refresh()
             self._rows.refresh()
 
@@ -268,7 +385,7 @@ class TrajectoriesPage(Page):
         if isinstance(record, TrajectorySummary):
             self._wanted_index = record.index
             self._fetch(record.split, record.step, record.group)
-            self.set_mode(1)
+            self.set_mode(READER)
 
     def _fetch(self, split: Split, step: int, group: int) -> None:
         run_id = self.session.run.run_id
@@ -280,37 +397,23 @@ class TrajectoriesPage(Page):
 
     def _show_siblings(self, siblings: Siblings) -> None:
         self._siblings = siblings
-        group, records = siblings.group, siblings.trajectories
-        metrics = QFontMetricsF(theme().font("title"))
-        self._title.set_words(elided(metrics, group.title, TITLE_PX))
-        self._title.setAccessibleName(group.title)
-        self._step.set_state(
-            f"Step {group.step}" if group.split == "train" else f"Test after step {group.step}"
-        )
-        self._place.set_state(f"Group {group.group + 1}")
-        self._words.set_words(shared_words(records[0]) if records else "")
-        self._figures.set_spans(
-            [
-                Span("mean "),
-                Span(figures.number(group.mean), "text", 600, mono=True),
-                Span("   spread "),
-                Span(figures.number(group.std), "text", 600, mono=True),
-            ]
-        )
-        self._dots.set_rewards(group.rewards)
-        self._columns.show_group(group, records)
+        spec = self.session.run.state.spec
+        weights = spec.config.reward.weights if spec else {}
+        self._weights = weights
+        self._head.show_group(siblings.group, siblings.trajectories, weights)
+        self._columns.show_group(siblings, weights)
+        self._labelling.show_group(siblings)
         if self._wanted_index is not None:
             self._columns.focus_index(self._wanted_index)
             self._wanted_index = None
+        self._show_bars()
         self._read()
 
     def _read(self) -> None:
         """The reader shows the focused sibling, when it is in view."""
-        if self._mode.index() == 1 and (record := self._columns.record()) is not None:
-            self._reader.show_trajectory(record)
-
-    def _step_sibling(self, by: int) -> None:
-        self._columns.move_focus(by)
+        record = self._columns.record()
+        if self._view == READER and record is not None:
+            self._reader.show_trajectory(record, self._weights)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -318,8 +421,10 @@ class TrajectoriesPage(Page):
 
     def _fold(self) -> None:
         """The list goes where there is no room, and where the reader has its outline."""
-        reading = self._mode.index() == 1
+        reading = self._view in (READER, COMPARE)
         self._panel.setVisible(self.width() >= FOLD_PX and not reading)
+        waiting = bool(self._labelling.draft) and self._view == READER
+        self._bar.setVisible(self._view == COLUMNS or waiting)
         for column in SPARE_COLUMNS:
             self._table.setColumnHidden(column, self.width() < WIDE_PX)
         self.update()
@@ -333,3 +438,19 @@ class TrajectoriesPage(Page):
         with painting(self) as painter:
             if self._panel.isVisible():
                 painter.fillRect(WIDTH, 0, 1, self.height(), theme().color("border"))
+
+
+def _key(group: GroupSummary) -> tuple[str, int, int]:
+    return group.split, group.step, group.group
+
+
+def _muted_in(mode: int) -> set[str]:
+    """Keys that mean nothing in a view, or that the view itself needs."""
+    moves = {"view.group_before", "view.group_after"}
+    if mode == COLUMNS:
+        return set()
+    if mode == READER:
+        return moves
+    labels = {row.id for row in TRAJECTORIES if row.id.startswith("label.")} - {"label.discard"}
+    labels -= {"label.undo", "label.redo"}
+    return labels | moves | {"view.before", "view.after"} if mode == TABLE else labels | moves

@@ -16,7 +16,15 @@ from PySide6.QtWidgets import (
 from engine.protocol.records import Trajectory
 from studio import figures
 from studio.pages.page import scrolled
-from studio.pages.trajectories.reading import Heading, items_of, outline_of, parts_of
+from studio.pages.trajectories.reading import (
+    EVEN,
+    Heading,
+    Weights,
+    items_of,
+    outline_of,
+    parts_of,
+    turn_rows,
+)
 from studio.theme import theme
 from studio.widgets.advantage_mark import AdvantageMark
 from studio.widgets.buttons import Button
@@ -26,7 +34,7 @@ from studio.widgets.meter import MeterRow
 from studio.widgets.segmented import Segmented
 from studio.widgets.text import Text
 from studio.widgets.transcript import Transcript
-from studio.widgets.transcript_items import plain
+from studio.widgets.transcript_items import Item, plain
 
 OUTLINE_PX, EVIDENCE_PX = 216, 320
 TINTS = (("Advantage", "advantage"), ("Log-prob", "logprob"), ("Mask", "mask"), ("None", "none"))
@@ -43,16 +51,25 @@ class Reader(QWidget):
         self._tint = Segmented([words for words, _ in TINTS], "Tint tokens by")
         self.transcript = Transcript()
         self._outline, self._evidence = _Outline(), _Evidence()
+        self._items: list[Item] = []
         self._build()
         self._tint.chosen.connect(lambda i: self.set_tint(TINTS[i][1], told=True))
         self.transcript.tint_chosen.connect(lambda name: self.set_tint(name, told=True))
         self._outline.row_wanted.connect(self.transcript.focus_row)
 
-    def show_trajectory(self, record: Trajectory) -> None:
-        items = items_of(record)
+    def show_trajectory(self, record: Trajectory, weights: Weights = EVEN) -> None:
+        items = self._items = items_of(record, weights=weights)
         self.transcript.set_items(items)
         self._outline.show_outline(record, outline_of(items))
-        self._evidence.show_trajectory(record)
+        self._evidence.show_trajectory(record, weights)
+
+    def next_divergence(self, turns: list[int]) -> None:
+        """Go to the next of these turns, from 1; after the last to the first."""
+        rows = turn_rows(self._items)
+        places = [rows[turn - 1] for turn in turns if turn <= len(rows)]
+        after = [row for row in places if row > self.transcript.focused_row()]
+        if places:
+            self.transcript.focus_row((after or places)[0])
 
     def set_tint(self, name: str, told: bool = False) -> None:
         names = [key for _, key in TINTS]
@@ -186,11 +203,11 @@ class _Evidence(QWidget):
         column.addWidget(self._tabs)
         column.addWidget(self._stack, 1)
 
-    def show_trajectory(self, record: Trajectory) -> None:
+    def show_trajectory(self, record: Trajectory, weights: Weights) -> None:
         problem = record.problem
         self._why.setVisible(problem is not None)
         self._why.set_words(str(problem) if problem else "")
-        parts = [(part.name, figures.signed(part.value)) for part in parts_of(record)]
+        parts = [(part.name, figures.signed(part.value)) for part in parts_of(record, weights)]
         self._parts.set_values([*parts, ("reward", figures.number(record.reward))])
         metrics = [(name, f"{value:g}") for name, value in record.metrics.items()]
         self._metrics_card.setVisible(bool(metrics))
