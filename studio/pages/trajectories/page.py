@@ -1,13 +1,9 @@
 """The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
 
-from collections.abc import Callable
-from functools import partial
-
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.labels import Labelled
 from engine.protocol.records import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests import Siblings, TrajectoryQuery
 from studio import figures
@@ -17,21 +13,17 @@ from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.trajectories.columns import ColumnsView
-from studio.pages.trajectories.draft import MARKS
 from studio.pages.trajectories.group_head import GroupHead
 from studio.pages.trajectories.group_list import WIDTH, GroupPanel
 from studio.pages.trajectories.keys import Handlers, PageKeys
 from studio.pages.trajectories.label_bar import LabelBar
-from studio.pages.trajectories.labelling import Labelling
+from studio.pages.trajectories.label_desk import LabelDesk
 from studio.pages.trajectories.reader import Reader
-from studio.pages.trajectories.wording import changed
 from studio.session import Session
 from studio.theme import theme
-from studio.widgets.advantage_bars import AdvantageBar
 from studio.widgets.empty_page import EmptyPage
 from studio.widgets.paint import painting
 from studio.widgets.table import Table
-from studio.widgets.toast import Toast
 
 MODES = ("Columns", "Reader", "Table")
 COLUMNS, READER, TABLE, COMPARE = range(4)
@@ -57,9 +49,9 @@ class TrajectoriesPage(Page):
         self._weights: dict[str, float] = {}
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
-        self._labelling = Labelling(session, self.tasks, self)
         self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
         self._build()
+        self._desk = LabelDesk(session, self.tasks, self._columns, self._bar, self._body)
         self._wire()
         self._wire_labels()
         self._keys = PageKeys(self, self._handlers())
@@ -106,7 +98,6 @@ class TrajectoriesPage(Page):
         for part in (self._columns, self._reader, self._table):
             self._body.addWidget(part)
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._toast = Toast(self._body)
         self._make_table()
         inner = QVBoxLayout()
         inner.setContentsMargins(16, 12, 16, 12)
@@ -164,44 +155,20 @@ class TrajectoriesPage(Page):
         self._head.unfolded.connect(self._columns.set_unfolded)
         self._columns.paged.connect(self._head.show_paging)
         self._columns.opened.connect(lambda _: self.set_mode(READER))
-        self._columns.focus_changed.connect(self._focused)
         self._reader.tint_chosen.connect(self._columns.set_tint)
         self._table.row_opened.connect(self._open_row)
         self._empty.action_requested.connect(self._resolve_emptiness)
 
     def _wire_labels(self) -> None:
-        labelling, bar = self._labelling, self._bar
-        labelling.draft_changed.connect(self._show_draft)
-        labelling.previewed.connect(self._show_preview)
-        labelling.committed.connect(self._committed)
-        labelling.refused.connect(lambda words: bar.show_words(words, "bad"))
-        labelling.busy_changed.connect(lambda busy: bar.set_busy("Applying…" if busy else None))
-        self._columns.ranked.connect(labelling.rank)
-        self._toast.undo_requested.connect(labelling.undo)
-        bar.applied.connect(labelling.apply)
-        bar.effect_chosen.connect(labelling.set_effect)
-        bar.teach_toggled.connect(labelling.set_teaches)
-        bar.score_given.connect(lambda value: self._about(labelling.score, value))
-        bar.note_given.connect(lambda text: self._about(labelling.note, text))
-        bar.key_clicked.connect(self._key_clicked)
+        desk = self._desk
+        desk.waiting_changed.connect(self._fold)
+        desk.group_changed.connect(self._changed_group)
+        self._columns.focus_changed.connect(lambda _: self._read())
 
     def _handlers(self) -> Handlers:
-        labelling, columns, panel = self._labelling, self._columns, self._panel
-        marks = {f"label.{mark}": partial(self._about, labelling.mark, mark) for mark in MARKS}
-        return marks | {
-            "label.best": lambda place: self._numbered(labelling.best, place),
-            "label.worst": lambda place: self._numbered(labelling.worst, place),
-            "label.tie": lambda: self._about(labelling.tie),
-            "label.up": lambda: columns.move_rank(-1),
-            "label.down": lambda: columns.move_rank(1),
-            "label.score": self._ask_score,
-            "label.note": self._ask_note,
-            "label.apply": labelling.apply,
+        columns, panel = self._columns, self._panel
+        return self._desk.handlers(self._home) | {
             "label.discard": self._escape,
-            "label.undo": labelling.undo,
-            "label.redo": labelling.redo,
-            "label.effect": self._bar.open_effects,
-            "label.teach": self._bar.toggle_teach,
             "view.search": panel.search.setFocus,
             "view.reader": lambda: self._toggle_mode(READER),
             "view.table": lambda: self._toggle_mode(TABLE),
@@ -213,41 +180,9 @@ class TrajectoriesPage(Page):
             "view.tint": lambda place: self._reader.set_tint(TINTS[place], True),
         }
 
-    # Labels
-
-    def _about(self, call: Callable[..., object], *arguments: object) -> None:
-        """Say something of the focused attempt."""
-        if (record := self._columns.record()) is not None:
-            call(record.id, *arguments)
-
-    def _numbered(self, call: Callable[[str], object], place: int) -> None:
-        found = [one for one in self._labelling.attempts if one.index == place]
-        if found:
-            call(found[0].id)
-        elif self._labelling.attempts:
-            self._bar.show_words(f"This group has no attempt {place + 1}.", "warn")
-
-    def _key_clicked(self, key: str) -> None:
-        """A click means the focused attempt."""
-        labelling = self._labelling
-        if key in ("best", "worst", "tie"):
-            self._about(getattr(labelling, key))
-        else:
-            self._handlers()[f"label.{key}"]()
-
-    def _ask_score(self) -> None:
-        if record := self._columns.record():
-            self._bar.set_home(self._home())
-            self._bar.ask_score(record.index + 1)
-
-    def _ask_note(self) -> None:
-        if record := self._columns.record():
-            self._bar.set_home(self._home())
-            self._bar.ask_note(record.index + 1, self._labelling.draft.notes.get(record.id, ""))
-
     def _escape(self) -> None:
         """Take back what was said; else leave the view."""
-        if not self._labelling.discard() and self._view != COLUMNS:
+        if not self._desk.labelling.discard() and self._view != COLUMNS:
             self.set_mode(COLUMNS)
 
     def _toggle_mode(self, mode: int) -> None:
@@ -259,58 +194,12 @@ class TrajectoriesPage(Page):
         else:
             self._columns.next_divergence()
 
-    def _show_draft(self) -> None:
-        labelling = self._labelling
-        draft = labelling.draft
-        self._columns.show_draft(draft)
-        self._bar.set_pending(bool(draft))
-        self._bar.set_effect(labelling.effect)
-        config = self.session.run.state.spec.config if self.session.run.state.spec else None
-        self._bar.set_teaches(labelling.teaches, bool(config and config.judge.enabled))
-        if not draft:
-            self._bar.show_words()
-            self._show_bars()
-        self._show_pressed()
-        self._fold()
-
-    def _show_pressed(self) -> None:
-        draft, numbers = self._labelling.draft, self._labelling.numbers()
-        record = self._columns.record()
-        kinds = draft.kinds_of(record.id) if record else []
-        best = str(numbers.get(draft.best[0], "")) if draft.best else ""
-        worst = str(numbers.get(draft.worst, "")) if draft.worst else ""
-        self._bar.set_pressed(kinds, best, worst)
-
-    def _show_preview(self) -> None:
-        self._bar.show_words(self._labelling.sentence(), "text")
-        self._show_bars()
-
-    def _show_bars(self) -> None:
-        """As the engine says it will be; before it has, as it is."""
-        outcomes = {one.trajectory_id: one for one in self._labelling.outcomes()}
-        moved = {one.trajectory_id for one in changed(list(outcomes.values()))}
-        focused = self._columns.record()
-        bars = []
-        for one in self._labelling.attempts:
-            outcome = outcomes.get(one.id)
-            after = outcome.new_advantage if outcome else one.advantage
-            before = outcome.advantage if outcome else one.advantage
-            held = focused is not None and one.id == focused.id
-            bars.append(AdvantageBar(one.index + 1, before, after, one.id in moved, held))
-        self._bar.show_bars(bars)
-
-    def _committed(self, answer: Labelled, words: str) -> None:
-        self._toast.say(words, undo="Undo")
-        group = answer.group
+    def _changed_group(self, group: GroupSummary) -> None:
+        """A label was given, undone or redone, maybe in another group than this."""
         if self._siblings and _key(self._siblings.group) == _key(group):
             self._fetch(group.split, group.step, group.group)
         self._groups.refresh()
         self._rows.refresh()
-
-    def _focused(self, index: int) -> None:
-        self._show_pressed()
-        self._show_bars()
-        self._read()
 
     # What it shows
 
@@ -322,7 +211,7 @@ class TrajectoriesPage(Page):
             return
         if run_id != self._source:
             self._source, self._siblings = run_id, None
-            self._labelling.show_group(None)
+            self._desk.show_group(None)
             session = self.session  # its client is another one after the engine was restarted
             self._panel.set_query(TrajectoryQuery())
             for model in (self._groups, self._rows):
@@ -402,11 +291,10 @@ class TrajectoriesPage(Page):
         self._weights = weights
         self._head.show_group(siblings.group, siblings.trajectories, weights)
         self._columns.show_group(siblings, weights)
-        self._labelling.show_group(siblings)
+        self._desk.show_group(siblings)
         if self._wanted_index is not None:
             self._columns.focus_index(self._wanted_index)
             self._wanted_index = None
-        self._show_bars()
         self._read()
 
     def _read(self) -> None:
@@ -423,7 +311,7 @@ class TrajectoriesPage(Page):
         """The list goes where there is no room, and where the reader has its outline."""
         reading = self._view in (READER, COMPARE)
         self._panel.setVisible(self.width() >= FOLD_PX and not reading)
-        waiting = bool(self._labelling.draft) and self._view == READER
+        waiting = bool(self._desk.labelling.draft) and self._view == READER
         self._bar.setVisible(self._view == COLUMNS or waiting)
         for column in SPARE_COLUMNS:
             self._table.setColumnHidden(column, self.width() < WIDE_PX)
