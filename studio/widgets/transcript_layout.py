@@ -62,6 +62,10 @@ class Block:
         """Where a token is drawn, in the row."""
         start = self.starts[index]
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.layout.text())
+        return self.rects_between(start, end)
+
+    def rects_between(self, start: int, end: int) -> list[QRectF]:
+        """Where a range of characters is drawn, in the row."""
         found = []
         for number in range(self.layout.lineCount()):
             line = self.layout.lineAt(number)

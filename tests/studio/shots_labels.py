@@ -60,11 +60,36 @@ async def committed(page: Any) -> None:
     await settle(0.8)
 
 
+async def sheet(page: Any) -> None:
+    page._columns.focus_index(5)
+    press(page, Key.Key_E)
+    await settle()
+
+
+async def reader(page: Any) -> None:
+    page._proof.panel.passage_wanted.emit("TP 1041 was moved on 12 May")
+    await settle()
+
+
+async def record(page: Any) -> None:
+    page._reader.evidence.show_tab(2)
+    await settle()
+
+
+async def raw(page: Any) -> None:
+    page._reader.evidence.show_tab(3)
+    await settle()
+
+
 STATES: dict[str, Callable[[Any], Awaitable[None]]] = {
     "rest": rest,
     "pending": pending,
     "asking": asking,
     "committed": committed,
+    "sheet": sheet,
+    "reader": reader,
+    "record": record,
+    "raw": raw,
 }
 
 

@@ -13,6 +13,7 @@ from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.trajectories.columns import ColumnsView
+from studio.pages.trajectories.evidence_desk import EvidenceDesk
 from studio.pages.trajectories.group_head import GroupHead
 from studio.pages.trajectories.group_list import WIDTH, GroupPanel
 from studio.pages.trajectories.keys import Handlers, PageKeys
@@ -46,11 +47,11 @@ class TrajectoriesPage(Page):
         self._wanted_index: int | None = None
         self._source = ""
         self._seen = (-1, -1)
-        self._weights: dict[str, float] = {}
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
         self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
         self._build()
+        self._proof = EvidenceDesk(session, self.tasks, self._columns, self._reader, self._body)
         self._desk = LabelDesk(session, self.tasks, self._columns, self._bar, self._body)
         self._wire()
         self._wire_labels()
@@ -156,6 +157,7 @@ class TrajectoriesPage(Page):
         self._columns.paged.connect(self._head.show_paging)
         self._columns.opened.connect(lambda _: self.set_mode(READER))
         self._reader.tint_chosen.connect(self._columns.set_tint)
+        self._proof.reader_wanted.connect(lambda: self.set_mode(READER))
         self._table.row_opened.connect(self._open_row)
         self._empty.action_requested.connect(self._resolve_emptiness)
 
@@ -172,6 +174,7 @@ class TrajectoriesPage(Page):
             "view.search": panel.search.setFocus,
             "view.reader": lambda: self._toggle_mode(READER),
             "view.table": lambda: self._toggle_mode(TABLE),
+            "view.evidence": lambda: self._proof.toggle(self._view == READER),
             "view.divergence": self._next_divergence,
             "view.before": lambda: columns.move_focus(-1),
             "view.after": lambda: columns.move_focus(1),
@@ -181,8 +184,8 @@ class TrajectoriesPage(Page):
         }
 
     def _escape(self) -> None:
-        """Take back what was said; else leave the view."""
-        if not self._desk.labelling.discard() and self._view != COLUMNS:
+        """Take back what was said; else close the sheet; else leave the view."""
+        if not self._proof.close() and not self._desk.labelling.discard() and self._view != COLUMNS:
             self.set_mode(COLUMNS)
 
     def _toggle_mode(self, mode: int) -> None:
@@ -212,6 +215,7 @@ class TrajectoriesPage(Page):
         if run_id != self._source:
             self._source, self._siblings = run_id, None
             self._desk.show_group(None)
+            self._proof.show_group(None, {})
             session = self.session  # its client is another one after the engine was restarted
             self._panel.set_query(TrajectoryQuery())
             for model in (self._groups, self._rows):
@@ -288,7 +292,7 @@ class TrajectoriesPage(Page):
         self._siblings = siblings
         spec = self.session.run.state.spec
         weights = spec.config.reward.weights if spec else {}
-        self._weights = weights
+        self._proof.show_group(siblings, weights)
         self._head.show_group(siblings.group, siblings.trajectories, weights)
         self._columns.show_group(siblings, weights)
         self._desk.show_group(siblings)
@@ -299,9 +303,7 @@ class TrajectoriesPage(Page):
 
     def _read(self) -> None:
         """The reader shows the focused sibling, when it is in view."""
-        record = self._columns.record()
-        if self._view == READER and record is not None:
-            self._reader.show_trajectory(record, self._weights)
+        self._proof.refresh(reading=self._view == READER)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -13,7 +13,8 @@ from engine.protocol.records import Message as ChatMessage
 from studio import figures
 from studio.pages.run.charts import part_token
 from studio.widgets.parts_bar import Part
-from studio.widgets.transcript_items import Item, Message, Note, Outcome, Token, ToolCall
+from studio.widgets.passage import pattern_of
+from studio.widgets.transcript_items import Item, Message, Note, Outcome, Token, ToolCall, plain
 
 ICONS = {"search": "search", "find": "search", "read": "file-text", "mail": "mail", "email": "mail"}
 PART_WORDS = {RULER: "judge", "label": "you"}
@@ -250,3 +251,20 @@ def shared_tokens(siblings: Sequence[Trajectory]) -> int:
     least, most = min(starts), max(starts)  # what these two share, all share
     differ = (i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
     return next(differ, min(len(least), len(most)))
+
+
+def row_of_passage(trajectory: Trajectory, items: Sequence[Item], quote: str) -> int:
+    """The row of the turn whose message holds a passage as the judge read it (a call's arguments
+    as they were sent); -1 where none does."""
+    pattern = pattern_of(quote)
+    turn, rows = 0, turn_rows(items)
+    if pattern is None:
+        return -1
+    for message in trajectory.messages:
+        turn += message.role == "assistant"
+        calls = (
+            str((call.get("function") or {}).get("arguments", "")) for call in message.tool_calls
+        )
+        if any(pattern.search(plain(text)) for text in (message.content, *calls)):
+            return rows[turn - 1] if 0 < turn <= len(rows) else 0
+    return -1
