@@ -81,6 +81,14 @@ async def raw(page: Any) -> None:
     await settle()
 
 
+async def compare(page: Any) -> None:
+    page._home().setFocus()
+    page._columns.focus_index(2)
+    press(page, Key.Key_C)
+    press(page, Key.Key_D)
+    await settle()
+
+
 STATES: dict[str, Callable[[Any], Awaitable[None]]] = {
     "rest": rest,
     "pending": pending,
@@ -90,6 +98,7 @@ STATES: dict[str, Callable[[Any], Awaitable[None]]] = {
     "reader": reader,
     "record": record,
     "raw": raw,
+    "compare": compare,
 }
 
 

@@ -1,7 +1,7 @@
 """The head of a column: number, reward, advantage, chips, parts, rank, the judge's reason, and
 where the sibling leaves the others."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
@@ -39,6 +39,10 @@ class HeadFacts:
     weights: Weights = field(default_factory=dict)
     judged: bool = False
     spoken: bool = False
+
+    def titled(self, parting: str) -> "HeadFacts":
+        """The same with other words in the band."""
+        return replace(self, parting=parting)
 
 
 class ColumnHead(QWidget):

@@ -7,7 +7,6 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from engine.protocol.labels import Label
 from engine.protocol.records import GroupSummary, Trajectory
 from engine.protocol.requests import Siblings
 from studio import figures
@@ -256,28 +255,32 @@ class ColumnsView(QWidget):
         shown = self._shown_group
         if shown is None:
             return
-        places = ranks(shown.group)
-        labels: list[Label] = shown.verdicts.labels
-        judged = any(verdict.reason or verdict.problem for verdict in shown.verdicts.verdicts)
-        spoken = any(record.unlabelled for record in shown.records)
         for place, column in enumerate(self._columns, self._first):
-            record = shown.records[place]
-            chips = chips_of(record, labels, self._draft)
-            left_out = excluded(chips)
-            facts = HeadFacts(
-                record=record,
-                rank=places.get(record.index, 0),
-                of=len(shown.records),
-                parting=shown.parting[record.index],
-                verdict=chief_verdict(record, shown.verdicts.verdicts),
-                chips=tuple(chips),
-                excluded=left_out,
-                weights=self._weights,
-                judged=judged,
-                spoken=spoken,
-            )
+            facts = self._facts(shown, shown.records[place])
             column.head.show_facts(facts)
-            column.transcript.set_faint(left_out)
+            column.transcript.set_faint(facts.excluded)
+
+    def facts_of(self, name: str) -> HeadFacts | None:
+        """What the head of an attempt says, also when it is not in sight."""
+        shown = self._shown_group
+        found = [one for one in self._siblings if one.id == name]
+        return self._facts(shown, found[0]) if shown and found else None
+
+    def _facts(self, shown: _Shown, record: Trajectory) -> HeadFacts:
+        said = shown.verdicts
+        chips = chips_of(record, said.labels, self._draft)
+        return HeadFacts(
+            record=record,
+            rank=ranks(shown.group).get(record.index, 0),
+            of=len(shown.records),
+            parting=shown.parting[record.index],
+            verdict=chief_verdict(record, said.verdicts),
+            chips=tuple(chips),
+            excluded=excluded(chips),
+            weights=self._weights,
+            judged=any(verdict.reason or verdict.problem for verdict in said.verdicts),
+            spoken=any(one.unlabelled for one in shown.records),
+        )
 
     def _make(self, count: int) -> None:
         while len(self._columns) < count:

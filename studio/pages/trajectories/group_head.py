@@ -77,7 +77,7 @@ class GroupHead(QWidget):
 
     def set_view(self, mode: int) -> None:
         """What concerns a group is shown in its columns, its reader, its comparison."""
-        self.mode.set_index(min(mode, 2))
+        self.mode.set_index(mode)
         for part in (self._title, self._step, self._place, self._before, self._shown, self._after):
             part.setVisible(mode != 2)
         self._line.setVisible(mode in (0, 3))

@@ -13,6 +13,7 @@ from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.trajectories.columns import ColumnsView
+from studio.pages.trajectories.compare import CompareView, base_of
 from studio.pages.trajectories.evidence_desk import EvidenceDesk
 from studio.pages.trajectories.group_head import GroupHead
 from studio.pages.trajectories.group_list import WIDTH, GroupPanel
@@ -26,7 +27,7 @@ from studio.widgets.empty_page import EmptyPage
 from studio.widgets.paint import painting
 from studio.widgets.table import Table
 
-MODES = ("Columns", "Reader", "Table")
+MODES = ("Columns", "Reader", "Table", "Compare")
 COLUMNS, READER, TABLE, COMPARE = range(4)
 REFRESH_MS = 1500
 FOLD_PX = 900
@@ -49,8 +50,11 @@ class TrajectoriesPage(Page):
         self._seen = (-1, -1)
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
+        self._compare = CompareView()
         self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
         self._build()
+        self._focus_trail = ("", "")
+        self._base = ""
         self._proof = EvidenceDesk(session, self.tasks, self._columns, self._reader, self._body)
         self._desk = LabelDesk(session, self.tasks, self._columns, self._bar, self._body)
         self._wire()
@@ -74,29 +78,29 @@ class TrajectoriesPage(Page):
             self.set_mode(TABLE)
 
     def set_mode(self, mode: int) -> None:
-        self._view = mode
+        self._view, self._base = mode, ""
         self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
+        for over in (self._proof.sheet, self._desk.toast):
+            over.raise_()
         self._fold()
         self._keys.mute(_muted_in(mode))
-        if mode == READER:
-            self._read()
+        self._read()
         self._home().setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _home(self) -> QWidget:
         """Who has the keyboard in this view."""
         if self._view == COLUMNS and self._panel.isVisible():
             return self._panel.list
-        return {COLUMNS: self._columns, READER: self._reader.transcript, TABLE: self._table}[
-            self._view
-        ]
+        homes = (self._columns, self._reader.transcript, self._table, self._compare.rows)
+        return homes[self._view]
 
     # Building
 
     def _build(self) -> None:
         self._view = COLUMNS
         self._body = QStackedWidget()
-        for part in (self._columns, self._reader, self._table):
+        for part in (self._columns, self._reader, self._table, self._compare):
             self._body.addWidget(part)
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._make_table()
@@ -174,6 +178,7 @@ class TrajectoriesPage(Page):
             "view.search": panel.search.setFocus,
             "view.reader": lambda: self._toggle_mode(READER),
             "view.table": lambda: self._toggle_mode(TABLE),
+            "view.compare": lambda: self._toggle_mode(COMPARE),
             "view.evidence": lambda: self._proof.toggle(self._view == READER),
             "view.divergence": self._next_divergence,
             "view.before": lambda: columns.move_focus(-1),
@@ -191,8 +196,22 @@ class TrajectoriesPage(Page):
     def _toggle_mode(self, mode: int) -> None:
         self.set_mode(COLUMNS if self._view == mode else mode)
 
+    def _show_pair(self) -> None:
+        """The focused attempt beside its base; who becomes the base itself gets another."""
+        focused, columns = self._columns.record(), self._columns
+        if focused is None:
+            return
+        if self._base in ("", focused.id) or columns.facts_of(self._base) is None:
+            base = base_of(columns.order(), focused, self._focus_trail[0])
+            self._base = base.id if base else ""
+        base_facts, facts = columns.facts_of(self._base), columns.facts_of(focused.id)
+        if base_facts and facts:
+            self._compare.show_pair(base_facts, facts)
+
     def _next_divergence(self) -> None:
-        if self._view == READER:
+        if self._view == COMPARE:
+            self._compare.rows.next_difference(1)
+        elif self._view == READER:
             self._reader.next_divergence(self._columns.divergences())
         else:
             self._columns.next_divergence()
@@ -304,6 +323,11 @@ class TrajectoriesPage(Page):
     def _read(self) -> None:
         """The reader shows the focused sibling, when it is in view."""
         self._proof.refresh(reading=self._view == READER)
+        record = self._columns.record()
+        if record is not None and record.id != self._focus_trail[1]:
+            self._focus_trail = (self._focus_trail[1], record.id)
+        if self._view == COMPARE:
+            self._show_pair()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -313,7 +337,7 @@ class TrajectoriesPage(Page):
         """The list goes where there is no room, and where the reader has its outline."""
         reading = self._view in (READER, COMPARE)
         self._panel.setVisible(self.width() >= FOLD_PX and not reading)
-        waiting = bool(self._desk.labelling.draft) and self._view == READER
+        waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
         for column in SPARE_COLUMNS:
             self._table.setColumnHidden(column, self.width() < WIDE_PX)
@@ -339,8 +363,8 @@ def _muted_in(mode: int) -> set[str]:
     moves = {"view.group_before", "view.group_after"}
     if mode == COLUMNS:
         return set()
-    if mode == READER:
+    if mode in (READER, COMPARE):
         return moves
     labels = {row.id for row in TRAJECTORIES if row.id.startswith("label.")} - {"label.discard"}
     labels -= {"label.undo", "label.redo"}
-    return labels | moves | {"view.before", "view.after"} if mode == TABLE else labels | moves
+    return labels | moves | {"view.before", "view.after"}

@@ -112,12 +112,17 @@ def _turn(
 
 
 def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
-    function = call.get("function") or {}
-    name = str(function.get("name", "tool"))
+    name, arguments = call_words(call)
     result = results.get(call.get("id"), "")
     icon = next((icon for word, icon in ICONS.items() if word in name.lower()), "wrench")
     state = "error" if is_error(result) else "ok"
-    return ToolCall(name, _arguments(function.get("arguments")), result, state, icon=icon)
+    return ToolCall(name, arguments, result, state, icon=icon)
+
+
+def call_words(call: dict[str, Any]) -> tuple[str, str]:
+    """The tool's name, and its arguments as one would write the call."""
+    function = call.get("function") or {}
+    return str(function.get("name", "tool")), _arguments(function.get("arguments"))
 
 
 def _arguments(raw: Any) -> str:
