@@ -6,6 +6,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol import events as e
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.shots import fill, open_project, settle, studio_on, take, wait_for
 
+engine: FakeEngine
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 Key = Qt.Key
 
@@ -89,6 +92,20 @@ async def compare(page: Any) -> None:
     await settle()
 
 
+async def table(page: Any) -> None:
+    page.set_mode(2)
+    page._rows.refresh()
+    await settle()
+
+
+async def review(page: Any) -> None:
+    page.set_mode(0)
+    until = time.time() + 24 * 60
+    run_id = page.session.run.run_id
+    engine.runs[run_id].say(e.ReviewOpened(step=47, until=until, then="train"))
+    await wait_for(lambda: not page._review.isHidden())
+
+
 STATES: dict[str, Callable[[Any], Awaitable[None]]] = {
     "rest": rest,
     "pending": pending,
@@ -99,12 +116,15 @@ STATES: dict[str, Callable[[Any], Awaitable[None]]] = {
     "record": record,
     "raw": raw,
     "compare": compare,
+    "table": table,
+    "review": review,
 }
 
 
 async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
+    global engine
     engine = FakeEngine(workspace).start()
     made = fill(engine)
     try:
@@ -123,6 +143,10 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                 await reach(page)
                 if not wanted or name in wanted:
                     await take(studio, folder, f"labels-{name}")
+            if not wanted or "review" in wanted:
+                studio.window.show_page("run")
+                await settle()
+                await take(studio, folder, "labels-review-run")
     finally:
         engine.stop()
 

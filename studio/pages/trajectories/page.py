@@ -12,6 +12,7 @@ from studio.keymap import TRAJECTORIES
 from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
+from studio.pages.review_bar import ReviewBar
 from studio.pages.trajectories.columns import ColumnsView
 from studio.pages.trajectories.compare import CompareView, base_of
 from studio.pages.trajectories.evidence_desk import EvidenceDesk
@@ -32,7 +33,7 @@ COLUMNS, READER, TABLE, COMPARE = range(4)
 REFRESH_MS = 1500
 FOLD_PX = 900
 WIDE_PX = 1240
-SPARE_COLUMNS = (2, 5)  # sibling and turns: also in the reader
+SPARE_COLUMNS = (2, 5, 7)  # sibling, turns and time: also in the reader
 TINTS = ("advantage", "logprob", "mask", "none")
 
 
@@ -107,6 +108,8 @@ class TrajectoriesPage(Page):
         inner = QVBoxLayout()
         inner.setContentsMargins(16, 12, 16, 12)
         inner.setSpacing(8)
+        self._review = ReviewBar(self.session)
+        inner.addWidget(self._review)
         inner.addWidget(self._head)
         inner.addWidget(self._body, 1)
         right = QWidget()
@@ -138,8 +141,9 @@ class TrajectoriesPage(Page):
             "figure",
             "figure",
             "text",
+            "text",
         )
-        widths = (None, 60, 72, 72, 84, 60, 72, 72, 190)
+        widths = (None, 60, 72, 72, 84, 60, 72, 72, 104, 160)
         for place, (kind, width) in enumerate(zip(kinds, widths, strict=True)):
             self._table.set_column(place, width, kind)
         self._table.setSortingEnabled(True)
@@ -165,7 +169,12 @@ class TrajectoriesPage(Page):
         self._table.row_opened.connect(self._open_row)
         self._empty.action_requested.connect(self._resolve_emptiness)
 
+    def _open_review(self, step: int) -> None:
+        self.show_query(TrajectoryQuery(split="train", step=step))
+        self.set_mode(COLUMNS)
+
     def _wire_labels(self) -> None:
+        self._review.groups_wanted.connect(self._open_review)
         desk = self._desk
         desk.waiting_changed.connect(self._fold)
         desk.group_changed.connect(self._changed_group)
