@@ -11,6 +11,8 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
+from studio.keymap import TRAJECTORIES
+
 ALWAYS = "always"
 
 
@@ -63,17 +65,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("engine.start", "Start or reconnect the engine", "plug-zap", "", ALWAYS, "Engine"),
     ActionSpec("engine.restart", "Restart the engine", "rotate-ccw", "", "engine", "Engine"),
     ActionSpec("engine.doctor", "Check this machine", "search-check", "", "engine", "Engine"),
-    *_keys(
-        "Trajectories",
-        ("view.search", "Search", "search", "/"),
-        ("view.columns", "Columns", "columns-3", "C"),
-        ("view.reader", "Reader", "book-open", "R"),
-        ("view.table", "Table", "table", "T"),
-        ("view.sibling", "Sibling before, next", "arrow-right", "← →"),
-        ("view.group", "Group before, next", "arrow-down", "Alt+↑ ↓"),
-        ("view.turn", "Turn next, before", "list-checks", "J K"),
-        ("view.tint", "Tint tokens", "sparkles", "Alt+1 … 4"),
-    ),
+    *_keys("Trajectories", *((k.id, k.text, k.icon, k.shown) for k in TRAJECTORIES)),
     *_keys(
         "Run",
         ("strip.step", "Step before, next (in the strip)", "activity", "← →"),

@@ -1,5 +1,6 @@
 """The list of groups: one row per scenario and step, newest first, paged by the engine."""
 
+from collections.abc import Collection
 from typing import Any
 
 from PySide6.QtCore import Qt
@@ -7,6 +8,7 @@ from PySide6.QtCore import Qt
 from engine.protocol.records import GroupSummary
 from studio import figures
 from studio.models.paged import PagedModel
+from studio.roles import ICON_ROLE
 
 
 def group_words(group: GroupSummary) -> str:
@@ -19,14 +21,30 @@ def group_words(group: GroupSummary) -> str:
 
 
 class GroupListModel(PagedModel[GroupSummary]):
-    """`UserRole` is the record; the delegate draws the dots."""
+    """`UserRole` is the record; the delegate draws the dots. `ICON_ROLE` are icons with tones."""
+
+    _labelled: frozenset[tuple[str, int, int]] = frozenset()
+
+    def set_labelled(self, labelled: Collection[tuple[str, int, int]]) -> None:
+        """(split, step, group) of those that a person has spoken about."""
+        if len(labelled) != len(self._labelled) or self._labelled != labelled:
+            self._labelled = frozenset(labelled)
+            if self.total:
+                self.dataChanged.emit(self.index(0, 0), self.index(self.total - 1, 0))
 
     def cell(self, record: GroupSummary, column: int, role: int) -> Any:
         if role == Qt.ItemDataRole.DisplayRole:
             return record.title
+        labelled = (record.split, record.step, record.group) in self._labelled
         if role == Qt.ItemDataRole.AccessibleTextRole:
             mean = figures.number(record.mean)
-            return f"{record.title}, {group_words(record)}, mean reward {mean}"
+            told = f"{record.title}, {group_words(record)}, mean reward {mean}"
+            return f"{told}, labelled" if labelled else told
+        if role == ICON_ROLE:
+            return [
+                *([("user-round-check", "human")] if labelled else []),
+                *([("circle-slash", "warn")] if None in record.rewards else []),
+            ]
         if role == Qt.ItemDataRole.ToolTipRole:
             return record.title
         return None

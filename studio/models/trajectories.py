@@ -1,6 +1,6 @@
 """The trajectories table: 100 000 rows, of which the engine sorts, filters and searches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from studio import figures
 from studio.models.heads import LEFT, RIGHT, head
 from studio.models.paged import ROOT, Index, PagedModel
 from studio.roles import ICON_ROLE, TONE_ROLE, VALUE_ROLE
+
+KIND_WORDS = {"exclude": "left out", "order": "ranked", "score": "scored"}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ def state_words(record: TrajectorySummary) -> str:
     return "hit the token limit" if record.truncated else ""
 
 
+def label_words(kinds: Sequence[str]) -> str:
+    """What a person says of it: best, gold."""
+    return ", ".join(KIND_WORDS.get(kind, kind) for kind in kinds)
+
+
 COLUMNS = (
     Column("Scenario", "title", lambda r: r.title, right=False),
     Column("Step", "step", lambda r: f"{r.step}" if r.split == "train" else f"test {r.step}"),
@@ -37,6 +44,7 @@ COLUMNS = (
     Column("Turns", "turns", lambda r: str(r.turns)),
     Column("Tokens", "tokens", lambda r: figures.count(r.sampled_tokens)),
     Column("Time", "duration", lambda r: figures.duration(r.duration_s)),
+    Column("Labels", None, lambda r: label_words(r.labels), right=False),
     Column("Notes", None, state_words, right=False),
 )
 
@@ -62,6 +70,11 @@ class TrajectoryTableModel(PagedModel[TrajectorySummary]):
             return COLUMNS[column].words(record)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return RIGHT if COLUMNS[column].right else LEFT
+        title = COLUMNS[column].title
+        if role == TONE_ROLE and title == "Labels":
+            return "bad" if "veto" in record.labels else "human"
+        if role == ICON_ROLE and title == "Labels" and record.labels:
+            return "user-round-check"
         if role == TONE_ROLE and COLUMNS[column].title == "Notes":
             return "warn"
         if role == VALUE_ROLE and COLUMNS[column].title == "Advantage":

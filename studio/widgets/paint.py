@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QFont, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import (
+    QBrush,
+    QColor,
+    QFont,
+    QFontMetricsF,
+    QPainter,
+    QPen,
+    QTextLayout,
+    QTextOption,
+)
 from PySide6.QtWidgets import QWidget
 
 from studio.theme import theme
@@ -60,6 +69,34 @@ def text(
     painter.setPen(theme().color(tone))
     painter.drawText(rect, align.value | Qt.TextFlag.TextSingleLine.value, shown)
     return metrics.horizontalAdvance(shown)
+
+
+def paragraph(
+    painter: QPainter, rect: QRectF, words: str, tone: str, style: str, most_lines: int
+) -> float:
+    """Plain text wrapped into at most so many lines, the last one shortened; returns its height."""
+    font = theme().font(style, 400)
+    metrics = QFontMetricsF(font)
+    pitch = {"caption": 16.0, "label": 18.0}.get(style, 20.0)
+    layout = QTextLayout(words, font)
+    option = QTextOption()
+    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+    layout.setTextOption(option)
+    lines: list[str] = []
+    layout.beginLayout()
+    while len(lines) < most_lines and (line := layout.createLine()).isValid():
+        line.setLineWidth(max(20.0, rect.width()))
+        last = len(lines) == most_lines - 1
+        end = len(words) if last else line.textStart() + line.textLength()
+        lines.append(words[line.textStart() : end].strip())
+    layout.endLayout()
+    painter.setFont(font)
+    painter.setPen(theme().color(tone))
+    for place, shown in enumerate(lines):
+        room = QRectF(rect.left(), rect.top() + place * pitch, rect.width(), pitch)
+        fitting = elided(metrics, shown, room.width())
+        painter.drawText(room, LEFT.value | Qt.TextFlag.TextSingleLine.value, fitting)
+    return pitch * len(lines)
 
 
 def elided(metrics: QFontMetricsF, words: str, width: float) -> str:

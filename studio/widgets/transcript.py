@@ -4,6 +4,7 @@ Only rows in sight are laid out; the rest have estimated heights. Nothing is par
 """
 
 import bisect
+import re
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
@@ -21,9 +22,10 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 from studio import figures
 from studio.theme import theme
 from studio.widgets import paint
-from studio.widgets.phrase import Span
-from studio.widgets.tip import Tip, TipText
-from studio.widgets.transcript_items import TINTS, Item, Token, largest_of, plain
+from studio.widgets.passage import find_row, pattern_of
+from studio.widgets.tip import Tip
+from studio.widgets.token_tip import token_tip
+from studio.widgets.transcript_items import TINTS, Item, largest_of
 from studio.widgets.transcript_layout import (
     MORE_LINES,
     Looks,
@@ -34,6 +36,8 @@ from studio.widgets.transcript_layout import (
 )
 
 WIDEST_PX = 760.0
+FAINT = 0.45
+"""Of what is left out."""
 _MARGIN = 24.0
 Place = tuple[int, int, int]  # row, block, token
 
@@ -64,6 +68,8 @@ class Transcript(QAbstractScrollArea):
         self._focused = -1
         self._token: Place | None = None
         self._keyboard = False
+        self._faint = False
+        self._passage: re.Pattern[str] | None = None
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -71,15 +77,16 @@ class Transcript(QAbstractScrollArea):
         self.verticalScrollBar().setSingleStep(40)
         self.setAccessibleName("Transcript")
 
-    def set_items(self, items: Sequence[Item]) -> None:
-        """Show another trajectory, from its start."""
+    def set_items(self, items: Sequence[Item], *, keep_place: bool = False) -> None:
+        """Show another trajectory, from its start; or the same as it is now."""
+        place = self.verticalScrollBar().value() if keep_place else 0
         self._items = tuple(items)
         self._shown_lines.clear()
-        self._focused, self._token = -1, None
+        self._focused, self._token, self._passage = -1, None, None
         self._largest = largest_of(self._items, self._tint)
         self.setAccessibleName(f"Transcript, {figures.plural(len(items), 'row')}")
         self._forget()
-        self.verticalScrollBar().setValue(0)
+        self.verticalScrollBar().setValue(place)
 
     def set_tint(self, tint: str) -> None:
         """advantage, logprob, entropy, mask or none."""
@@ -99,6 +106,44 @@ class Transcript(QAbstractScrollArea):
         if 0 <= index < len(self._items):
             self._focused = index
             self._reveal(index)
+            self.viewport().update()
+
+    def show_passage(self, quote: str) -> bool:
+        """Scroll to the first row with these words and mark them; False where none has them."""
+        row, line = find_row(self._items, quote)
+        if row < 0:
+            return False
+        self._passage = pattern_of(quote)
+        self._shown_lines[row] = max(self._shown_lines.get(row, 0), line + MORE_LINES)
+        self._rows.pop(row, None)
+        self._focused = row
+        self._show_marked()
+        return True
+
+    def _show_marked(self) -> None:
+        """Bring the marked passage into sight, a third down."""
+        self.focus_row(self._focused)
+        if marked := self._marked(self._focused):
+            top = self._tops[self._focused] + marked[0].top() - self.viewport().height() / 3
+            self.verticalScrollBar().setValue(round(top))
+
+    def _marked(self, index: int) -> list[QRectF]:
+        """Where the passage is drawn in a row."""
+        if self._passage is None or index != self._focused or index < 0:
+            return []
+        for block in self._row(index).blocks:
+            if found := self._passage.search(block.layout.text()):
+                return block.rects_between(found.start(), found.end())
+        return []
+
+    def focused_row(self) -> int:
+        """The marked row, or -1."""
+        return self._focused
+
+    def set_faint(self, faint: bool) -> None:
+        """Draw it at 45 %: an attempt that is left out."""
+        if faint != self._faint:
+            self._faint = faint
             self.viewport().update()
 
     def laid_out_count(self) -> int:
@@ -241,11 +286,15 @@ class Transcript(QAbstractScrollArea):
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         looks, left = self._looks(), self._left()
+        painter.setOpacity(FAINT if self._faint else 1.0)
         for index in self._settle():
             top = self._tops[index] - self.verticalScrollBar().value()
             painter.save()
             painter.translate(left, top)
             paint_row(painter, self._row(index), looks, index == self._focused)
+            for rect in self._marked(index):
+                painter.fillRect(rect.adjusted(0, rect.height() - 2, 0, 0), theme().color("judge"))
+                paint.box(painter, rect.adjusted(-2, -1, 2, 1), None, "judge", 3)
             if self._token is not None and self._token[0] == index:
                 self._paint_token(painter, self._row(index), self._token)
             painter.restore()
@@ -261,6 +310,8 @@ class Transcript(QAbstractScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._forget()
+        if self._passage is not None:
+            self._show_marked()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
@@ -283,7 +334,7 @@ class Transcript(QAbstractScrollArea):
         if more is not None and more.contains(self._in_row(index, event.position())):
             self._open_more(index)
             return
-        self._focused = index
+        self._focused, self._passage = index, None
         self.row_focused.emit(index)
         self.viewport().update()
 
@@ -320,32 +371,3 @@ class Transcript(QAbstractScrollArea):
             self.verticalScrollBar().setValue(self.verticalScrollBar().maximum())
         else:
             super().keyPressEvent(event)
-
-
-def token_tip(token: Token) -> TipText:
-    """What is known of one token."""
-    words = plain(token.text).replace("\n", "\u21b5").strip() or "space"
-    lines: list[list[Span]] = []
-    if not token.trained:
-        lines.append([Span("not trained")])
-    if token.advantage is not None:
-        tone = "accent" if token.advantage > 0 else "bad" if token.advantage < 0 else "text"
-        lines.append([Span("advantage "), Span(figures.signed(token.advantage), tone, 600)])
-    if token.logprob is not None:
-        line = [
-            Span("log-prob "),
-            Span(figures.number(token.logprob), "text", 600),
-            Span(" at sampling"),
-        ]
-        if token.logprob_now is not None:
-            line += [
-                Span(", "),
-                Span(figures.number(token.logprob_now), "text", 600),
-                Span(" now"),
-            ]
-        lines.append(line)
-    if token.entropy is not None:
-        lines.append([Span("entropy "), Span(figures.number(token.entropy), "text", 600)])
-    if token.clipped:
-        lines.append([Span("clipped", "warn")])
-    return TipText(words[:40], f"token {figures.count(token.place)}" if token.place else "", lines)

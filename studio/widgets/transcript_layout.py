@@ -62,6 +62,10 @@ class Block:
         """Where a token is drawn, in the row."""
         start = self.starts[index]
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.layout.text())
+        return self.rects_between(start, end)
+
+    def rects_between(self, start: int, end: int) -> list[QRectF]:
+        """Where a range of characters is drawn, in the row."""
         found = []
         for number in range(self.layout.lineCount()):
             line = self.layout.lineAt(number)
@@ -184,16 +188,16 @@ def _more(row: Row, y: float, left: float, left_out: int) -> float:
 
 
 def _block(words: str, style: str, width: float, tone: str) -> Block:
-    layout = _new_layout(words, style)
+    layout = new_layout(words, style)
     form = QTextCharFormat()
     form.setForeground(theme().color(tone))
-    layout.setFormats([_range(0, len(words), form)])
-    return Block(layout, QPointF(), _run(layout, style, width))
+    layout.setFormats([char_range(0, len(words), form)])
+    return Block(layout, QPointF(), run_layout(layout, style, width))
 
 
 def _token_block(tokens: Sequence[Token], style: str, width: float, looks: Looks) -> Block:
     words, starts = join_tokens(tokens)
-    layout = _new_layout(words, style)
+    layout = new_layout(words, style)
     formats, index = [], 0
     while index < len(tokens):  # neighbours with the same looks share a range
         key = (tint_of(tokens[index], looks.tint, looks.largest), tokens[index].clipped)
@@ -211,13 +215,13 @@ def _token_block(tokens: Sequence[Token], style: str, width: float, looks: Looks
         if key[1]:
             form.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
             form.setUnderlineColor(theme().color("warn"))
-        formats.append(_range(starts[index], stop - starts[index], form))
+        formats.append(char_range(starts[index], stop - starts[index], form))
         index = end
     layout.setFormats(formats)
-    return Block(layout, QPointF(), _run(layout, style, width), tokens, starts)
+    return Block(layout, QPointF(), run_layout(layout, style, width), tokens, starts)
 
 
-def _new_layout(words: str, style: str) -> QTextLayout:
+def new_layout(words: str, style: str) -> QTextLayout:
     layout = QTextLayout(words.replace("\n", "\u2028"), theme().font(style, 400))
     option = QTextOption()
     option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
@@ -226,13 +230,13 @@ def _new_layout(words: str, style: str) -> QTextLayout:
     return layout
 
 
-def _range(start: int, length: int, form: QTextCharFormat) -> QTextLayout.FormatRange:
+def char_range(start: int, length: int, form: QTextCharFormat) -> QTextLayout.FormatRange:
     found = QTextLayout.FormatRange()
     found.start, found.length, found.format = start, length, form  # type: ignore[misc]
     return found
 
 
-def _run(layout: QTextLayout, style: str, width: float) -> float:
+def run_layout(layout: QTextLayout, style: str, width: float) -> float:
     pitch, y = _LINE[style], 0.0
     layout.beginLayout()
     while (line := layout.createLine()).isValid():

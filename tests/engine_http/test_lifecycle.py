@@ -18,6 +18,7 @@ from engine.protocol.events import (
 from engine.protocol.metrics import METRICS, metric
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
 from engine.server.library import summarise
+from engine.watch import NAMES
 from tests.engine_http.conftest import Engine, forget_after, until
 
 
@@ -57,7 +58,7 @@ def test_what_was_recorded_can_be_read(engine: Engine, project: Path) -> None:
     (branch,) = whole.branches
     assert len(branch.pieces) == len(branch.tokens)
     assert len(branch.logprobs) == whole.sampled_tokens
-    assert whole.metrics.keys() == {"length"}
+    assert whole.metrics.keys() == {"length", *NAMES}
     siblings = engine.call(lambda c: c.siblings(run.id, "train", 1, 0))
     assert len(siblings.trajectories) == 4
     assert siblings.group.signal == any(t.advantage for t in siblings.trajectories)

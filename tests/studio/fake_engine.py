@@ -23,7 +23,8 @@ from engine.launch.local import Endpoint, proof
 from engine.protocol import API_VERSION
 from engine.protocol import events as e
 from engine.protocol.config import ProjectConfig
-from engine.protocol.problems import Problem
+from engine.protocol.labels import Label
+from engine.protocol.problems import Problem, Refused
 from engine.protocol.records import (
     Check,
     Forecast,
@@ -37,6 +38,8 @@ from engine.protocol.records import (
 )
 from engine.protocol.requests import Command, EngineInfo, StartRun, TrajectoryQuery
 from studio.store.run_state import RunState
+from tests.studio.fake_judge import call_of, verdicts_of
+from tests.studio.fake_labels import FakeLabels, answer
 from tests.studio.fake_trials import FakeTrials
 from tests.studio.simulate import Made, Simulation, whole
 
@@ -97,6 +100,8 @@ class FakeEngine:
         self.delay_s = 0.0
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
+        self.labels: dict[str, FakeLabels] = {}
+        self.previews = 0
         self._ticks: dict[str, e.ProgressTicked] = {}
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -167,6 +172,7 @@ class FakeEngine:
 
     def add_run(self, made: Made, project: str = "inbox-scout") -> RunSummary:
         self.runs[made.spec.id] = made
+        self.labels[made.spec.id] = FakeLabels(made, self.workspace / project)
         self._refresh(made, project)
         return self.summaries[made.spec.id]
 
@@ -240,6 +246,9 @@ class FakeEngine:
                 route("/runs/{run}/trajectories/{id}", self._trajectory),
                 route("/runs/{run}/groups", self._groups, "POST"),
                 route("/runs/{run}/groups/{split}/{step:int}/{group:int}", self._siblings),
+                route("/runs/{run}/labels", self._labels, "GET", "POST"),
+                route("/runs/{run}/labels/{verb}", self._labels, "POST"),
+                route("/runs/{run}/calls/{key}", self._call),
                 route("/runs/{run}/log", self._log),
                 route("/runs/{run}/events", self._events),
                 *(
@@ -416,6 +425,7 @@ class FakeEngine:
             "stop_after_step": e.RunStopped(step=summary.step, reason="asked to stop"),
             "resume": e.RunStarted(spec=made.spec, resumed_from=summary.step),
             "extend": e.RunExtended(steps=command.steps or summary.steps),
+            "reviewed": e.ReviewClosed(step=summary.step + 1, by="person"),
         }[command.action]
         made.say(event)
         self._refresh(made, summary.project)
@@ -454,7 +464,34 @@ class FakeEngine:
         rows = [r for r in made.trajectories if (r.split, r.step, r.group) == key]
         rows.sort(key=lambda row: row.index)
         siblings = [whole(row).model_dump(mode="json") for row in rows]
-        return JSONResponse({"group": group.model_dump(mode="json"), "trajectories": siblings})
+        verdicts = [v for row in rows for v in verdicts_of(made.spec, row, len(rows))]
+        said = self.labels[made.spec.id].labels(*key)
+        return JSONResponse(
+            {
+                "group": group.model_dump(mode="json"),
+                "trajectories": siblings,
+                "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
+                "labels": [label.model_dump(mode="json") for label in said],
+            }
+        )
+
+    async def _call(self, request: Request) -> Any:
+        made = self.runs[request.path_params["run"]]
+        return call_of(made.spec, request.path_params["key"])
+
+    async def _labels(self, request: Request) -> Any:
+        labels = self.labels[request.path_params["run"]]
+        if request.method == "GET":
+            return labels.labels()
+        verb = request.path_params.get("verb", "add")
+        self.previews += verb == "preview"
+        said = await request.body()
+        given = Label.model_validate_json(said) if verb in ("add", "preview") else None
+        try:
+            answered = answer(labels, verb, given)
+            return answered if verb == "preview" else await answered
+        except Refused as refused:
+            return JSONResponse(refused.problem.model_dump(), 409)
 
     async def _log(self, request: Request) -> Response:
         return PlainTextResponse("engine: ready\npolicy: 134.5 M parameters, 4.9 M trained\n")
@@ -528,6 +565,7 @@ def _fits(row: Any, query: TrajectoryQuery) -> bool:
     }[query.state]
     return (
         state
+        and (query.labelled in (None, bool(row.labels)))
         and (query.split in (None, row.split))
         and (low is None or low <= row.step <= (high or low))
         and (query.group in (None, row.group))

@@ -80,11 +80,7 @@ class FakeTrials:
             ("/runs/{run}/judge", self._try, "POST"),
             ("/runs/{run}/judge/price", self._price, "POST"),
             ("/runs/{run}/judge/suggest", self._suggest, "POST"),
-            ("/runs/{run}/labels", self._labels),
         ]
-
-    async def _labels(self, request: Request) -> list[Any]:
-        return []
 
     def _view(self) -> RubricView:
         now = time.time()

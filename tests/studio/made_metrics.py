@@ -45,3 +45,12 @@ def use(dice: random.Random) -> dict[str, float]:
         "tokens/forwarded": 21_400 + dice.gauss(0, 900),
         "time_s/sampling": 66 + dice.gauss(0, 3),
     }
+
+
+def signs(dice: random.Random) -> dict[str, float]:
+    """Of pleasing the grader: hardly any."""
+    return {
+        "watch/addresses_judge": 0.0,
+        "watch/repetition": abs(dice.gauss(0.04, 0.006)),
+        "watch/tool_calls": 3.2 + dice.gauss(0, 0.2),
+    }

@@ -30,7 +30,7 @@ SIZES = ((1280, 800), (1920, 1080))
 def fill(engine: FakeEngine, steps: int = 46) -> Made:
     """A workspace as after some weeks: one living run, finished, failed and untouched projects."""
     begun = time.time() - steps * 126 - 120
-    living = Simulation(clock=begun)
+    living = Simulation(clock=begun, judged=True)
     living.begin()
     for step in range(1, steps + 1):
         living.step(step)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.protocol import events as e
-from engine.protocol.config import ProjectConfig, TrainConfig
+from engine.protocol.config import JudgeConfig, ProjectConfig, RewardConfig, TrainConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
     Branch,
@@ -23,7 +23,7 @@ from engine.protocol.records import (
     Trajectory,
     TrajectorySummary,
 )
-from tests.studio.made_metrics import drift, lengths, use
+from tests.studio.made_metrics import drift, lengths, signs, use
 
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden"
 TITLES = (
@@ -40,6 +40,8 @@ TITLES = (
     "Hotel for the Turin offsite",
     "Visa letter for Aiko",
 )
+WEIGHTS = {"ruler": 0.7, "sources": 0.2, "answer": 0.1}
+RUBRIC = "Prefer the attempt that answers, cites its emails, and wastes no step.\n"
 TIMEOUT = Problem(
     code="agent.timeout",
     message="The agent timed out after 120 s.",
@@ -85,10 +87,15 @@ class Simulation:
         seed: int = 7,
         kind: RunKind = "train",
         clock: float = 1_790_000_000.0,
+        judged: bool = False,
     ) -> None:
-        self.dice = random.Random(seed)
+        self.dice, self.judged = random.Random(seed), judged
         train = train or TrainConfig(steps=120, groups=8, group_size=8, validate_every=10)
         config = ProjectConfig(name=project, description="Email search", train=train)
+        if judged:
+            judge = JudgeConfig(enabled=True, models=("openai/o4-mini",))
+            reward = RewardConfig(weights=WEIGHTS)
+            config = config.model_copy(update={"judge": judge, "reward": reward})
         spec = RunSpec(
             id=run_id,
             name=name,
@@ -97,6 +104,7 @@ class Simulation:
             started_at=clock,
             config=config,
             model_path="/models/smollm2-135m-instruct",
+            rubric=RUBRIC if judged else "",
             versions={"atelier": "0.1.0", "torch": "2.13.0"},
         )
         self.train, self.made = train, Made(spec, clock=clock)
@@ -173,6 +181,11 @@ class Simulation:
         broken = dice.random() < 0.005
         reward = middle if tied else max(0.0, min(1.0, dice.gauss(middle, 0.18)))
         parts = {"sources": reward * 0.3, "answer": reward * 0.75, "turn cost": -0.05 * reward}
+        if self.judged:
+            extra = random.Random(f"{self.made.spec.id} {step} {g} {i}")
+            found = 1.0 if tied else min(1.0, max(0.0, reward + extra.gauss(0, 0.2)))
+            parts = {"ruler": round(reward, 2), "sources": round(found, 2), "answer": 1.0}
+            reward = sum(WEIGHTS[name] * value for name, value in parts.items())
         return TrajectorySummary(
             id=f"{self.made.spec.id[-4:]}-{step:04}-{g:02}-{i:02}",
             split="train",
@@ -248,6 +261,7 @@ class Simulation:
             "reward/max": min(1.0, mean + 0.3),
             **drift(dice),
             **use(dice),
+            **signs(random.Random(step)),
             "clip/low": abs(dice.gauss(0.01, 0.004)),
             "clip/high": abs(dice.gauss(0.014, 0.004)),
             **lengths(step),

@@ -9,6 +9,7 @@ from engine.protocol.requests import EditProject, TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
 from studio.pages.page import Page
+from studio.pages.review_bar import ReviewBar
 from studio.pages.run.chart_spec import BoundChart
 from studio.pages.run.charts import CHARTS
 from studio.pages.run.diagnostics import SECTIONS
@@ -66,6 +67,8 @@ class RunPage(Page):
         self._column = QVBoxLayout(live)
         self._column.setContentsMargins(16, 12, 16, 16)
         self._column.setSpacing(12)
+        self._review = ReviewBar(self.session)
+        self._column.addWidget(self._review)
         self._column.addWidget(self._strip)
         self._column.addLayout(self._body, 1)
         self._column.addWidget(self._log)
@@ -95,6 +98,7 @@ class RunPage(Page):
         self._empty.action_requested.connect(self._begin)
         self._empty.second_requested.connect(lambda: self.session.train(overrides=ONE_STEP))
         self._empty.preparation_requested.connect(self._prepare)
+        self._review.groups_wanted.connect(lambda step: self._want(step=step, split="train"))
         self._actions.bind(run_log=self.toggle_log)
 
     # The run
@@ -184,7 +188,7 @@ class RunPage(Page):
             card.log_requested.connect(self._log.show)
             card.report_requested.connect(self._copy_report)
             self._failure = card
-            self._column.insertWidget(0, card)
+            self._column.insertWidget(1, card)
 
     def _copy_report(self) -> None:
         problem = self._run.state.problem

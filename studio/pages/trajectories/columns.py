@@ -1,80 +1,34 @@
-"""Siblings in columns: reward, advantage, parts, where each parts from the others, transcript."""
+"""Siblings in columns: best first, what does not fit is paged; one is focused, heads are ranked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from engine.protocol.records import GroupSummary, Trajectory
+from engine.protocol.requests import Siblings
 from studio import figures
-from studio.pages.trajectories.reading import items_of, partings, parts_of, ranks
+from studio.pages.trajectories.column_head import ColumnHead, HeadFacts
+from studio.pages.trajectories.draft import Draft, may_be_ranked
+from studio.pages.trajectories.reading import (
+    EVEN,
+    Weights,
+    chief_verdict,
+    divergences,
+    items_of,
+    partings,
+    ranks,
+    turn_rows,
+)
+from studio.pages.trajectories.wording import chips_of, excluded
 from studio.theme import theme
 from studio.widgets import paint
-from studio.widgets.advantage_mark import paint_advantage
-from studio.widgets.parts_bar import paint_parts
 from studio.widgets.transcript import Transcript
+from studio.widgets.transcript_items import Item
 
 NARROWEST, WIDEST, GAP = 232, 320, 8
-
-
-class ColumnHead(QWidget):
-    """Number, reward, advantage, parts, rank, where it parts."""
-
-    pressed = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setFixedHeight(106)
-        self._trajectory: Trajectory | None = None
-        self._rank = self._of = 0
-        self._parting = ""
-        self._focused = False
-
-    def show_sibling(self, trajectory: Trajectory, rank: int, of: int, parting: str) -> None:
-        self._trajectory, self._rank, self._of, self._parting = trajectory, rank, of, parting
-        self.update()
-
-    def set_focused(self, focused: bool) -> None:
-        self._focused = focused
-        self.update()
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        self.pressed.emit()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        record = self._trajectory
-        if record is None:
-            return
-        with paint.painting(self) as painter:
-            badge = QRectF(12, 12, 20, 20)
-            paint.box(painter, badge, "accent" if self._focused else "chip", None, 4)
-            tone = "on-accent" if self._focused else "muted"
-            paint.text(painter, badge, str(record.index + 1), tone, "caption", 600, paint.CENTER)
-            reward = QRectF(42, 8, 70, 28)
-            width = paint.text(painter, reward, figures.number(record.reward), "text", "title")
-            if record.advantage is not None:
-                paint_advantage(painter, QRectF(42 + width + 12, 12, 90, 20), record.advantage)
-            bar = QRectF(12, 42, self.width() - 24, 6)
-            paint_parts(painter, bar, parts_of(record))
-            words = QRectF(12, 54, self.width() - 24, 18)
-            paint.text(painter, words, self._facts(record), self._tone(record), "caption")
-            band = QRectF(1, 80, self.width() - 2, 22)
-            painter.fillRect(band, theme().color("chip"))
-            paint.icon(painter, band.topLeft() + paint.QPointF(10, 4), "split", "muted", 14)
-            parting = band.adjusted(30, 0, -8, 0)
-            paint.text(painter, parting, self._parting, "muted", "caption")
-
-    def _tone(self, record: Trajectory) -> str:
-        return "warn" if record.reward is None else "muted"
-
-    def _facts(self, record: Trajectory) -> str:
-        if record.reward is None:
-            why = record.problem.message if record.problem else "no reward"
-            return f"unscored · {why}"
-        place = f"{figures.ordinal(self._rank)} of {self._of}"
-        tokens = f"{figures.count(record.sampled_tokens)} tokens"
-        return f"{place} · {figures.plural(record.turns, 'turn')} · {tokens}"
 
 
 class SiblingColumn(QWidget):
@@ -108,21 +62,37 @@ class SiblingColumn(QWidget):
             paint.box(painter, self.rect(), "surface", "accent" if self._chosen else "border", 8)
 
 
+@dataclass
+class _Shown:
+    """A group as it is shown: its attempts in order, and what is computed once for each."""
+
+    group: GroupSummary
+    records: list[Trajectory]
+    parting: dict[int, str]
+    verdicts: Siblings
+    items: dict[int, list[Item]] = field(default_factory=dict)
+
+
 class ColumnsView(QWidget):
-    """`show_group(group, siblings)`; `focus(index)`; pages through what does not fit."""
+    """`show_group(siblings)`; `focus(place)`; pages through what does not fit.
+
+    `ranked(ids)` where heads were dragged or moved by keys: best first.
+    """
 
     focus_changed = Signal(int)
     opened = Signal(int)
     paged = Signal(str)
+    ranked = Signal(list)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._siblings: list[Trajectory] = []
-        self._group: GroupSummary | None = None
-        self._partings: list[str] = []
+        self._shown_group: _Shown | None = None
         self._columns: list[SiblingColumn] = []
         self._first = self._focus = 0
         self._tint = "advantage"
+        self._weights, self._draft = EVEN, Draft()
+        self._unfolded = False
+        self._drop = -1
         self._line = QHBoxLayout(self)
         self._line.setContentsMargins(0, 0, 0, 0)
         self._line.setSpacing(GAP)
@@ -131,24 +101,51 @@ class ColumnsView(QWidget):
     def focused(self) -> int:
         return self._focus
 
+    @property
+    def _siblings(self) -> list[Trajectory]:
+        return self._shown_group.records if self._shown_group else []
+
     def record(self) -> Trajectory | None:
         """The focused sibling."""
         return self._siblings[self._focus] if self._siblings else None
 
-    def show_group(self, group: GroupSummary, siblings: Sequence[Trajectory]) -> None:
-        """Best first: what worked is read beside what did not."""
-        self._group = group
-        order = sorted(range(len(siblings)), key=lambda i: -_reward(siblings[i]))
-        told = partings(siblings)
-        self._siblings = [siblings[i] for i in order]
-        self._partings = [told[i] for i in order]
-        self._first = self._focus = 0
+    def order(self) -> list[Trajectory]:
+        """All siblings as they stand, left to right."""
+        return list(self._siblings)
+
+    def show_group(self, siblings: Siblings, weights: Weights = EVEN) -> None:
+        """Best first: what worked is read beside what did not. The same group again keeps its
+        order and its focus, so that nothing jumps under a label."""
+        before, self._weights = self._shown_group, weights
+        records = siblings.trajectories
+        told = partings(records)
+        parting = {record.index: told[place] for place, record in enumerate(records)}
+        same = before is not None and _place(before.group) == _place(siblings.group)
+        if same and before is not None and len(before.records) == len(records):
+            by_index = {record.index: record for record in records}
+            ordered = [by_index[record.index] for record in before.records]
+        else:
+            ordered = sorted(records, key=lambda record: -_reward(record))
+            self._first = self._focus = 0
+        self._shown_group = _Shown(siblings.group, ordered, parting, siblings)
         self._fill()
+
+    def show_draft(self, draft: Draft) -> None:
+        """Chips of what waits for Enter."""
+        self._draft = draft
+        self._show_heads()
 
     def set_tint(self, tint: str) -> None:
         self._tint = tint
         for column in self._columns:
             column.transcript.set_tint(tint)
+
+    def set_unfolded(self, unfolded: bool) -> None:
+        """With what all siblings begin with, or without."""
+        self._unfolded = unfolded
+        if self._shown_group:
+            self._shown_group.items.clear()
+        self._fill()
 
     def move_focus(self, by: int) -> None:
         self.focus(self._focus + by)
@@ -180,6 +177,30 @@ class ColumnsView(QWidget):
         places = [i for i, record in enumerate(self._siblings) if record.index == index]
         self.focus(places[0] if places else 0)
 
+    def move_rank(self, by: int) -> None:
+        """The focused sibling changes places with its neighbour, as if dragged."""
+        self._rank(self._focus, self._focus + by)
+
+    def next_divergence(self) -> int | None:
+        """Scroll the focused column to the next turn where it leaves another; its number."""
+        place = self._focus - self._first
+        if not 0 <= place < len(self._columns):
+            return None
+        turns = self.divergences()
+        transcript = self._columns[place].transcript
+        rows = turn_rows(self._items(self._focus))
+        places = [(rows[turn - 1], turn) for turn in turns if turn <= len(rows)]
+        if not places:
+            return None
+        after = [pair for pair in places if pair[0] > transcript.focused_row()]
+        row, turn = (after or places)[0]
+        transcript.focus_row(row)
+        return turn
+
+    def divergences(self) -> list[int]:
+        """The turns at which the focused sibling leaves others."""
+        return divergences(self._siblings, self._focus) if self._siblings else []
+
     def sizeHint(self) -> QSize:
         return QSize(2 * NARROWEST + GAP, 400)
 
@@ -194,22 +215,35 @@ class ColumnsView(QWidget):
         else:
             super().wheelEvent(event)
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._drop < 0 or not self._columns:
+            return
+        place = min(self._drop, len(self._columns) - 1)
+        edge = self._columns[place].geometry()
+        x = edge.left() - GAP / 2 if self._drop == place else edge.right() + GAP / 2
+        with paint.painting(self) as painter:
+            painter.fillRect(QRectF(x - 1, 0, 3, self.height()), theme().color("human"))
+
     def _shown(self) -> int:
         return max(2, (self.width() + GAP) // (NARROWEST + GAP))
+
+    def _items(self, place: int) -> list[Item]:
+        shown = self._shown_group
+        assert shown is not None
+        record = shown.records[place]
+        if record.index not in shown.items:
+            folded = not self._unfolded
+            shown.items[record.index] = items_of(record, shared=folded, weights=self._weights)
+        return shown.items[record.index]
 
     def _fill(self) -> None:
         count = min(self._shown(), len(self._siblings))
         self._first = min(self._first, max(0, len(self._siblings) - count))
         self._make(count)
-        places = ranks(self._group) if self._group else {}
-        for column, place in zip(
-            self._columns, range(self._first, self._first + count), strict=True
-        ):
-            record = self._siblings[place]
-            rank = places.get(record.index, 0)
-            column.head.show_sibling(record, rank, len(self._siblings), self._partings[place])
-            column.transcript.set_items(items_of(record, shared=True))
+        for place, column in enumerate(self._columns, self._first):
             column.transcript.set_tint(self._tint)
+            column.transcript.set_items(self._items(place))
+        self._show_heads()
         self._mark()
         numbers = ", ".join(
             str(r.index + 1) for r in self._siblings[self._first : self._first + count]
@@ -217,18 +251,81 @@ class ColumnsView(QWidget):
         of = f" of {figures.plural(len(self._siblings), 'sibling')}" if self._siblings else ""
         self.paged.emit(f"{numbers}{of}")
 
+    def _show_heads(self) -> None:
+        shown = self._shown_group
+        if shown is None:
+            return
+        for place, column in enumerate(self._columns, self._first):
+            facts = self._facts(shown, shown.records[place])
+            column.head.show_facts(facts)
+            column.transcript.set_faint(facts.excluded)
+
+    def facts_of(self, name: str) -> HeadFacts | None:
+        """What the head of an attempt says, also when it is not in sight."""
+        shown = self._shown_group
+        found = [one for one in self._siblings if one.id == name]
+        return self._facts(shown, found[0]) if shown and found else None
+
+    def _facts(self, shown: _Shown, record: Trajectory) -> HeadFacts:
+        said = shown.verdicts
+        chips = chips_of(record, said.labels, self._draft)
+        return HeadFacts(
+            record=record,
+            rank=ranks(shown.group).get(record.index, 0),
+            of=len(shown.records),
+            parting=shown.parting[record.index],
+            verdict=chief_verdict(record, said.verdicts),
+            chips=tuple(chips),
+            excluded=excluded(chips),
+            weights=self._weights,
+            judged=any(verdict.reason or verdict.problem for verdict in said.verdicts),
+            spoken=any(one.unlabelled for one in shown.records),
+        )
+
     def _make(self, count: int) -> None:
         while len(self._columns) < count:
             column, place = SiblingColumn(), len(self._columns)
             column.setMaximumWidth(WIDEST * 2)
             column.focused.connect(lambda place=place: self.focus(self._first + place))
             column.opened.connect(lambda place=place: self._open(place))
+            column.head.dragged.connect(self._drag)
+            column.head.dropped.connect(self._dropped(place))
             self._columns.append(column)
             self._line.addWidget(column, 1)
         while len(self._columns) > count:
             column = self._columns.pop()
             self._line.removeWidget(column)
             column.deleteLater()
+
+    # Ranking by drag
+
+    def _slot(self, x: int) -> int:
+        """Before which column a point of the screen lies."""
+        inside = self.mapFromGlobal(QPoint(x, 0)).x()
+        return sum(inside > column.geometry().center().x() for column in self._columns)
+
+    def _drag(self, x: int) -> None:
+        self._drop = self._slot(x)
+        self.update()
+
+    def _dropped(self, place: int) -> Callable[[int], None]:
+        def drop(x: int) -> None:
+            slot, self._drop = self._slot(x), -1
+            self.update()
+            target = slot - 1 if slot > place else slot
+            self._rank(self._first + place, self._first + target)
+
+        return drop
+
+    def _rank(self, place: int, target: int) -> None:
+        shown = self._shown_group
+        if shown is None or not 0 <= target < len(shown.records) or target == place:
+            return
+        shown.records.insert(target, shown.records.pop(place))
+        self._focus = target
+        self._fill()
+        self.focus(target)
+        self.ranked.emit([record.id for record in shown.records if may_be_ranked(record)])
 
     def _open(self, place: int) -> None:
         self.focus(self._first + place)
@@ -237,6 +334,10 @@ class ColumnsView(QWidget):
     def _mark(self) -> None:
         for place, column in enumerate(self._columns):
             column.set_chosen(self._first + place == self._focus)
+
+
+def _place(group: GroupSummary) -> tuple[str, int, int]:
+    return group.split, group.step, group.group
 
 
 def _reward(record: Trajectory) -> float:

@@ -1,6 +1,6 @@
 """The list of groups at the left: search, filters, rows of 44 with name, mean, step and dots."""
 
-from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -18,6 +18,7 @@ from engine.protocol.requests import TrajectoryQuery
 from studio import figures
 from studio.models.groups import GroupListModel, group_words
 from studio.models.paged import Index
+from studio.roles import ICON_ROLE
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.chip import FilterChip
@@ -49,7 +50,7 @@ class _GroupDelegate(QStyledItemDelegate):
         if group is None:
             paint.text(painter, inner, "…", "faint", "label")
         else:
-            _paint_group(painter, inner, group)
+            _paint_group(painter, inner, group, index.data(ICON_ROLE) or [])
         if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_Selected:
             painter.fillRect(
                 QRectF(rect.left(), rect.top(), 2, rect.height()), theme().color("focus")
@@ -57,8 +58,13 @@ class _GroupDelegate(QStyledItemDelegate):
         painter.restore()
 
 
-def _paint_group(painter: QPainter, rect: QRectF, group: GroupSummary) -> None:
-    top = QRectF(rect.left(), rect.top(), rect.width() - 44, 18)
+def _paint_group(
+    painter: QPainter, rect: QRectF, group: GroupSummary, icons: list[tuple[str, str]]
+) -> None:
+    top = QRectF(rect.left(), rect.top(), rect.width() - 44 - 18 * len(icons), 18)
+    for place, (name, tone) in enumerate(icons):
+        at = QPointF(top.right() + 2 + 18 * place, rect.top() + 2)
+        paint.icon(painter, at, name, tone, 14)
     paint.text(painter, top, group.title, "text", "label", 500)
     mean = QRectF(rect.right() - 40, rect.top(), 40, 18)
     paint.text(painter, mean, figures.number(group.mean), "muted", "mono-small", align=paint.RIGHT)
@@ -86,6 +92,8 @@ class GroupPanel(QWidget):
         self._unscored = FilterChip("Unscored")
         self._cut = FilterChip("Cut")
         self._tests = FilterChip("Tests")
+        self._labelled = FilterChip("Labelled")
+        self._unlabelled = FilterChip("Not labelled yet")
         self._words = Text("", "caption", tone="faint")
         self.list = QListView()
         self._build()
@@ -104,6 +112,8 @@ class GroupPanel(QWidget):
         self._unscored.set_active(query.state == "unscored")
         self._cut.set_active(query.state == "truncated")
         self._tests.set_active(query.split == "validation")
+        self._labelled.set_active(query.labelled is True)
+        self._unlabelled.set_active(query.labelled is False)
         self._show_step()
 
     def set_total(self, trajectories: int) -> None:
@@ -125,16 +135,24 @@ class GroupPanel(QWidget):
         self.list.setAccessibleName("Groups")
         self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        chips = QHBoxLayout()
-        chips.setSpacing(6)
-        for chip in (self._silent, self._unscored, self._cut, self._tests):
-            chips.addWidget(chip)
-        chips.addStretch(1)
+        lines = []
+        rows = (
+            (self._silent, self._unscored, self._cut, self._tests),
+            (self._labelled, self._unlabelled),
+        )
+        for row in rows:
+            chips = QHBoxLayout()
+            chips.setSpacing(6)
+            for chip in row:
+                chips.addWidget(chip)
+            chips.addStretch(1)
+            lines.append(chips)
         top = QVBoxLayout()
         top.setContentsMargins(12, 12, 12, 6)
         top.setSpacing(8)
         top.addWidget(self.search)
-        top.addLayout(chips)
+        for line in lines:
+            top.addLayout(line)
         below = QHBoxLayout()
         below.setSpacing(8)
         below.addWidget(self._step)
@@ -157,6 +175,9 @@ class GroupPanel(QWidget):
             chip.removed.connect(lambda: self._change(state="all"))
         self._silent.toggled.connect(lambda on: self._change(signal=False if on else None))
         self._silent.removed.connect(lambda: self._change(signal=None))
+        for chip, wanted in ((self._labelled, True), (self._unlabelled, False)):
+            chip.toggled.connect(lambda on, w=wanted: self._change(labelled=w if on else None))
+            chip.removed.connect(lambda: self._change(labelled=None))
         self._tests.toggled.connect(lambda on: self._change(split="validation" if on else None))
         self._tests.removed.connect(lambda: self._change(split=None))
         self.list.selectionModel().currentChanged.connect(self._chosen)

@@ -1,41 +1,40 @@
 """The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
 
-from collections.abc import Callable
-from functools import partial
-
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
-from PySide6.QtGui import QFontMetricsF, QKeySequence, QPaintEvent, QResizeEvent, QShortcut
+from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.records import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests import Siblings, TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
+from studio.keymap import TRAJECTORIES
 from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
+from studio.pages.review_bar import ReviewBar
 from studio.pages.trajectories.columns import ColumnsView
+from studio.pages.trajectories.compare import CompareView, base_of
+from studio.pages.trajectories.evidence_desk import EvidenceDesk
+from studio.pages.trajectories.group_head import GroupHead
 from studio.pages.trajectories.group_list import WIDTH, GroupPanel
+from studio.pages.trajectories.keys import Handlers, PageKeys
+from studio.pages.trajectories.label_bar import LabelBar
+from studio.pages.trajectories.label_desk import LabelDesk
 from studio.pages.trajectories.reader import Reader
-from studio.pages.trajectories.reading import shared_words
 from studio.session import Session
 from studio.theme import theme
-from studio.widgets.buttons import IconButton
-from studio.widgets.chip import Chip
 from studio.widgets.empty_page import EmptyPage
-from studio.widgets.group_dots import GroupDots
-from studio.widgets.paint import elided, painting
-from studio.widgets.phrase import Phrase, Span
-from studio.widgets.segmented import Segmented
+from studio.widgets.paint import painting
 from studio.widgets.table import Table
-from studio.widgets.text import Text
 
-MODES = ("Columns", "Reader", "Table")
+MODES = ("Columns", "Reader", "Table", "Compare")
+COLUMNS, READER, TABLE, COMPARE = range(4)
 REFRESH_MS = 1500
 FOLD_PX = 900
-TITLE_PX = 300
 WIDE_PX = 1240
-SPARE_COLUMNS = (2, 5)  # sibling and turns: also in the reader
+SPARE_COLUMNS = (2, 5, 7)  # sibling, turns and time: also in the reader
+TINTS = ("advantage", "logprob", "mask", "none")
 
 
 class TrajectoriesPage(Page):
@@ -49,13 +48,20 @@ class TrajectoriesPage(Page):
         self._siblings: Siblings | None = None
         self._wanted_index: int | None = None
         self._source = ""
-        self._seen = -1
-        self._panel = GroupPanel(self._groups)
+        self._seen = (-1, -1)
+        self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
+        self._compare = CompareView()
         self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
         self._build()
+        self._focus_trail = ("", "")
+        self._base = ""
+        self._proof = EvidenceDesk(session, self.tasks, self._columns, self._reader, self._body)
+        self._desk = LabelDesk(session, self.tasks, self._columns, self._bar, self._body)
         self._wire()
-        self._keys()
+        self._wire_labels()
+        self._keys = PageKeys(self, self._handlers())
+        self.set_mode(COLUMNS)
 
     def enter(self) -> None:
         self._follow_run()
@@ -70,42 +76,48 @@ class TrajectoriesPage(Page):
         self._panel.set_query(query)
         self._ask(query)
         if query.state != "all":
-            self.set_mode(2)
+            self.set_mode(TABLE)
 
     def set_mode(self, mode: int) -> None:
-        self._mode.set_index(mode)
+        self._view, self._base = mode, ""
+        self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
-        self._head.setVisible(mode != 2)
-        for part in (self._title, self._step, self._place, self._before, self._shown, self._after):
-            part.setVisible(mode != 2)
+        for over in (self._proof.sheet, self._desk.toast):
+            over.raise_()
         self._fold()
-        if mode == 1:
-            self._read()
+        self._keys.mute(_muted_in(mode))
+        self._read()
+        self._home().setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _home(self) -> QWidget:
+        """Who has the keyboard in this view."""
+        if self._view == COLUMNS and self._panel.isVisible():
+            return self._panel.list
+        homes = (self._columns, self._reader.transcript, self._table, self._compare.rows)
+        return homes[self._view]
 
     # Building
 
     def _build(self) -> None:
-        self._mode = Segmented(MODES, "Show as")
-        self._title = Text("", "title")
-        self._step, self._place = Chip(), Chip()
-        self._words = Text("", "label", 400, "muted", elide=True)
-        self._figures = Phrase((), "label")
-        self._dots = GroupDots()
-        self._shown = Text("", "label", 400, "muted")
-        self._before = IconButton("chevron-left", "Siblings before")
-        self._after = IconButton("chevron-right", "Siblings after")
-        self._head = self._make_head()
+        self._view = COLUMNS
         self._body = QStackedWidget()
-        for part in (self._columns, self._reader, self._table):
+        for part in (self._columns, self._reader, self._table, self._compare):
             self._body.addWidget(part)
+        self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._make_table()
+        inner = QVBoxLayout()
+        inner.setContentsMargins(16, 12, 16, 12)
+        inner.setSpacing(8)
+        self._review = ReviewBar(self.session)
+        inner.addWidget(self._review)
+        inner.addWidget(self._head)
+        inner.addWidget(self._body, 1)
         right = QWidget()
         column = QVBoxLayout(right)
-        column.setContentsMargins(16, 12, 16, 12)
-        column.setSpacing(8)
-        column.addLayout(self._make_top())
-        column.addWidget(self._head)
-        column.addWidget(self._body, 1)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(inner, 1)
+        column.addWidget(self._bar)
         self._right = QStackedWidget()
         self._right.addWidget(right)
         self._right.addWidget(self._empty)
@@ -116,29 +128,6 @@ class TrajectoriesPage(Page):
         line.addWidget(self._right, 1)
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setInterval(REFRESH_MS)
-
-    def _make_top(self) -> QHBoxLayout:
-        top = QHBoxLayout()
-        top.setSpacing(8)
-        left: list[QWidget] = [self._title, self._step, self._place]
-        right: list[QWidget] = [self._mode, self._before, self._shown, self._after]
-        for part in left:
-            top.addWidget(part)
-        top.addStretch(1)
-        for part in right:
-            top.addWidget(part)
-        return top
-
-    def _make_head(self) -> QWidget:
-        head = QWidget()
-        line = QHBoxLayout(head)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(16)
-        line.addWidget(self._words, 1)
-        line.addWidget(self._figures)
-        self._dots.setFixedWidth(150)
-        line.addWidget(self._dots)
-        return head
 
     def _make_table(self) -> None:
         self._table.setModel(self._rows)
@@ -152,8 +141,9 @@ class TrajectoriesPage(Page):
             "figure",
             "figure",
             "text",
+            "text",
         )
-        widths = (None, 60, 72, 72, 84, 60, 72, 72, 190)
+        widths = (None, 60, 72, 72, 84, 60, 72, 72, 104, 160)
         for place, (kind, width) in enumerate(zip(kinds, widths, strict=True)):
             self._table.set_column(place, width, kind)
         self._table.setSortingEnabled(True)
@@ -169,34 +159,78 @@ class TrajectoriesPage(Page):
         self._groups.loaded.connect(self._show_emptiness)
         self._groups.failed.connect(self.session.problem_raised)
         self._rows.failed.connect(self.session.problem_raised)
-        self._mode.chosen.connect(self.set_mode)
-        self._before.clicked.connect(lambda: self._columns.page(-1))
-        self._after.clicked.connect(lambda: self._columns.page(1))
-        self._columns.paged.connect(self._shown.set_words)
-        self._columns.opened.connect(lambda _: self.set_mode(1))
-        self._columns.focus_changed.connect(lambda _: self._read())
+        self._head.mode_chosen.connect(self.set_mode)
+        self._head.paged.connect(self._columns.page)
+        self._head.unfolded.connect(self._columns.set_unfolded)
+        self._columns.paged.connect(self._head.show_paging)
+        self._columns.opened.connect(lambda _: self.set_mode(READER))
         self._reader.tint_chosen.connect(self._columns.set_tint)
+        self._proof.reader_wanted.connect(lambda: self.set_mode(READER))
         self._table.row_opened.connect(self._open_row)
         self._empty.action_requested.connect(self._resolve_emptiness)
 
-    def _keys(self) -> None:
-        context = Qt.ShortcutContext.WidgetWithChildrenShortcut
-        handlers: dict[str, Callable[[], object]] = {
-            "/": self._panel.search.setFocus,
-            "C": lambda: self.set_mode(0),
-            "R": lambda: self.set_mode(1),
-            "T": lambda: self.set_mode(2),
-            "Left": lambda: self._step_sibling(-1),
-            "Right": lambda: self._step_sibling(1),
-            "Alt+Up": lambda: self._panel.move(-1),
-            "Alt+Down": lambda: self._panel.move(1),
+    def _open_review(self, step: int) -> None:
+        self.show_query(TrajectoryQuery(split="train", step=step))
+        self.set_mode(COLUMNS)
+
+    def _wire_labels(self) -> None:
+        self._review.groups_wanted.connect(self._open_review)
+        desk = self._desk
+        desk.waiting_changed.connect(self._fold)
+        desk.group_changed.connect(self._changed_group)
+        self._columns.focus_changed.connect(lambda _: self._read())
+
+    def _handlers(self) -> Handlers:
+        columns, panel = self._columns, self._panel
+        return self._desk.handlers(self._home) | {
+            "label.discard": self._escape,
+            "view.search": panel.search.setFocus,
+            "view.reader": lambda: self._toggle_mode(READER),
+            "view.table": lambda: self._toggle_mode(TABLE),
+            "view.compare": lambda: self._toggle_mode(COMPARE),
+            "view.evidence": lambda: self._proof.toggle(self._view == READER),
+            "view.divergence": self._next_divergence,
+            "view.before": lambda: columns.move_focus(-1),
+            "view.after": lambda: columns.move_focus(1),
+            "view.group_before": lambda: panel.move(-1),
+            "view.group_after": lambda: panel.move(1),
+            "view.tint": lambda place: self._reader.set_tint(TINTS[place], True),
         }
-        for place, tint in enumerate(("advantage", "logprob", "mask", "none"), 1):
-            handlers[f"Alt+{place}"] = partial(self._reader.set_tint, tint, True)
-        for keys, handler in handlers.items():
-            shortcut = QShortcut(QKeySequence(keys), self)
-            shortcut.setContext(context)
-            shortcut.activated.connect(handler)
+
+    def _escape(self) -> None:
+        """Take back what was said; else close the sheet; else leave the view."""
+        if not self._proof.close() and not self._desk.labelling.discard() and self._view != COLUMNS:
+            self.set_mode(COLUMNS)
+
+    def _toggle_mode(self, mode: int) -> None:
+        self.set_mode(COLUMNS if self._view == mode else mode)
+
+    def _show_pair(self) -> None:
+        """The focused attempt beside its base; who becomes the base itself gets another."""
+        focused, columns = self._columns.record(), self._columns
+        if focused is None:
+            return
+        if self._base in ("", focused.id) or columns.facts_of(self._base) is None:
+            base = base_of(columns.order(), focused, self._focus_trail[0])
+            self._base = base.id if base else ""
+        base_facts, facts = columns.facts_of(self._base), columns.facts_of(focused.id)
+        if base_facts and facts:
+            self._compare.show_pair(base_facts, facts)
+
+    def _next_divergence(self) -> None:
+        if self._view == COMPARE:
+            self._compare.rows.next_difference(1)
+        elif self._view == READER:
+            self._reader.next_divergence(self._columns.divergences())
+        else:
+            self._columns.next_divergence()
+
+    def _changed_group(self, group: GroupSummary) -> None:
+        """A label was given, undone or redone, maybe in another group than this."""
+        if self._siblings and _key(self._siblings.group) == _key(group):
+            self._fetch(group.split, group.step, group.group)
+        self._groups.refresh()
+        self._rows.refresh()
 
     # What it shows
 
@@ -208,6 +242,8 @@ class TrajectoriesPage(Page):
             return
         if run_id != self._source:
             self._source, self._siblings = run_id, None
+            self._desk.show_group(None)
+            self._proof.show_group(None, {})
             session = self.session  # its client is another one after the engine was restarted
             self._panel.set_query(TrajectoryQuery())
             for model in (self._groups, self._rows):
@@ -225,8 +261,10 @@ class TrajectoriesPage(Page):
         summary = self.session.run.summary
         count = summary.trajectories if summary else 0
         self._panel.set_total(count)
-        if count != self._seen:
-            self._seen = count
+        state = self.session.run.state
+        self._groups.set_labelled(state.labelled)
+        if (seen := (count, len(state.relabelled))) != self._seen:
+            self._seen = seen
             self._groups.refresh()
             self._rows.refresh()
 
@@ -268,7 +306,7 @@ class TrajectoriesPage(Page):
         if isinstance(record, TrajectorySummary):
             self._wanted_index = record.index
             self._fetch(record.split, record.step, record.group)
-            self.set_mode(1)
+            self.set_mode(READER)
 
     def _fetch(self, split: Split, step: int, group: int) -> None:
         run_id = self.session.run.run_id
@@ -280,25 +318,12 @@ class TrajectoriesPage(Page):
 
     def _show_siblings(self, siblings: Siblings) -> None:
         self._siblings = siblings
-        group, records = siblings.group, siblings.trajectories
-        metrics = QFontMetricsF(theme().font("title"))
-        self._title.set_words(elided(metrics, group.title, TITLE_PX))
-        self._title.setAccessibleName(group.title)
-        self._step.set_state(
-            f"Step {group.step}" if group.split == "train" else f"Test after step {group.step}"
-        )
-        self._place.set_state(f"Group {group.group + 1}")
-        self._words.set_words(shared_words(records[0]) if records else "")
-        self._figures.set_spans(
-            [
-                Span("mean "),
-                Span(figures.number(group.mean), "text", 600, mono=True),
-                Span("   spread "),
-                Span(figures.number(group.std), "text", 600, mono=True),
-            ]
-        )
-        self._dots.set_rewards(group.rewards)
-        self._columns.show_group(group, records)
+        spec = self.session.run.state.spec
+        weights = spec.config.reward.weights if spec else {}
+        self._proof.show_group(siblings, weights)
+        self._head.show_group(siblings.group, siblings.trajectories, weights)
+        self._columns.show_group(siblings, weights)
+        self._desk.show_group(siblings)
         if self._wanted_index is not None:
             self._columns.focus_index(self._wanted_index)
             self._wanted_index = None
@@ -306,11 +331,12 @@ class TrajectoriesPage(Page):
 
     def _read(self) -> None:
         """The reader shows the focused sibling, when it is in view."""
-        if self._mode.index() == 1 and (record := self._columns.record()) is not None:
-            self._reader.show_trajectory(record)
-
-    def _step_sibling(self, by: int) -> None:
-        self._columns.move_focus(by)
+        self._proof.refresh(reading=self._view == READER)
+        record = self._columns.record()
+        if record is not None and record.id != self._focus_trail[1]:
+            self._focus_trail = (self._focus_trail[1], record.id)
+        if self._view == COMPARE:
+            self._show_pair()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -318,8 +344,10 @@ class TrajectoriesPage(Page):
 
     def _fold(self) -> None:
         """The list goes where there is no room, and where the reader has its outline."""
-        reading = self._mode.index() == 1
+        reading = self._view in (READER, COMPARE)
         self._panel.setVisible(self.width() >= FOLD_PX and not reading)
+        waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
+        self._bar.setVisible(self._view == COLUMNS or waiting)
         for column in SPARE_COLUMNS:
             self._table.setColumnHidden(column, self.width() < WIDE_PX)
         self.update()
@@ -333,3 +361,19 @@ class TrajectoriesPage(Page):
         with painting(self) as painter:
             if self._panel.isVisible():
                 painter.fillRect(WIDTH, 0, 1, self.height(), theme().color("border"))
+
+
+def _key(group: GroupSummary) -> tuple[str, int, int]:
+    return group.split, group.step, group.group
+
+
+def _muted_in(mode: int) -> set[str]:
+    """Keys that mean nothing in a view, or that the view itself needs."""
+    moves = {"view.group_before", "view.group_after"}
+    if mode == COLUMNS:
+        return set()
+    if mode in (READER, COMPARE):
+        return moves
+    labels = {row.id for row in TRAJECTORIES if row.id.startswith("label.")} - {"label.discard"}
+    labels -= {"label.undo", "label.redo"}
+    return labels | moves | {"view.before", "view.after"}

@@ -1,18 +1,23 @@
 """A stored trajectory as rows of a transcript; where siblings part. Pure: values in, values out."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
+from engine.protocol.judging import PART as RULER
+from engine.protocol.judging import Verdict
 from engine.protocol.records import Branch, GroupSummary, Trajectory
 from engine.protocol.records import Message as ChatMessage
 from studio import figures
 from studio.pages.run.charts import part_token
 from studio.widgets.parts_bar import Part
-from studio.widgets.transcript_items import Item, Message, Note, Outcome, Token, ToolCall
+from studio.widgets.passage import pattern_of
+from studio.widgets.transcript_items import Item, Message, Note, Outcome, Token, ToolCall, plain
 
 ICONS = {"search": "search", "find": "search", "read": "file-text", "mail": "mail", "email": "mail"}
+PART_WORDS = {RULER: "judge", "label": "you"}
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,23 @@ class Heading:
     deep: bool = False
 
 
-def parts_of(trajectory: Trajectory) -> list[Part]:
+Weights = Mapping[str, float]
+"""Of reward parts, by name; one that is not named weighs 1."""
+EVEN: Weights = {}
+
+
+def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
+    """What each part adds to the reward."""
     names = list(trajectory.parts)
-    return [Part(name, value, part_token(name, names)) for name, value in trajectory.parts.items()]
+    return [
+        Part(PART_WORDS.get(name, name), value * weight_of(name, weights), part_token(name, names))
+        for name, value in trajectory.parts.items()
+    ]
+
+
+def weight_of(name: str, weights: Weights) -> float:
+    """A person's word weighs as the judge's would."""
+    return weights.get(name, weights.get(RULER, 1.0) if name == "label" else 1.0)
 
 
 def completions(trajectory: Trajectory) -> list[list[Token]]:
@@ -50,7 +69,7 @@ def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
         ]
 
 
-def items_of(trajectory: Trajectory, shared: bool = False) -> list[Item]:
+def items_of(trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN) -> list[Item]:
     """Rows of the transcript. With `shared` the messages before the first turn are left out."""
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
@@ -69,7 +88,7 @@ def items_of(trajectory: Trajectory, shared: bool = False) -> list[Item]:
             items.append(Message(message.role, message.content, _role_title(message.role)))
     for place in range(1, len(trajectory.branches)):
         items.append(Note(f"Branch {place + 1}", "the template rewrote what came before", "split"))
-    end = outcome(trajectory)
+    end = outcome(trajectory, weights)
     return [*items, replace(end, facts="") if shared else end]
 
 
@@ -93,12 +112,17 @@ def _turn(
 
 
 def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
-    function = call.get("function") or {}
-    name = str(function.get("name", "tool"))
+    name, arguments = call_words(call)
     result = results.get(call.get("id"), "")
     icon = next((icon for word, icon in ICONS.items() if word in name.lower()), "wrench")
     state = "error" if is_error(result) else "ok"
-    return ToolCall(name, _arguments(function.get("arguments")), result, state, icon=icon)
+    return ToolCall(name, arguments, result, state, icon=icon)
+
+
+def call_words(call: dict[str, Any]) -> tuple[str, str]:
+    """The tool's name, and its arguments as one would write the call."""
+    function = call.get("function") or {}
+    return str(function.get("name", "tool")), _arguments(function.get("arguments"))
 
 
 def _arguments(raw: Any) -> str:
@@ -117,13 +141,13 @@ def is_error(result: str) -> bool:
     return start.startswith(("error", '{"error', "traceback", "exception"))
 
 
-def outcome(trajectory: Trajectory) -> Outcome:
+def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
     facts = f"{figures.duration(trajectory.duration_s)}, {figures.plural(trajectory.turns, 'turn')}"
     if trajectory.reward is None:
         why = trajectory.problem.message if trajectory.problem else "no reward was given"
         return Outcome(f"Unscored · {why}", facts, [], figures.ABSENT)
     title = "Cut at the token limit" if trajectory.truncated else "Ended with an answer"
-    return Outcome(title, facts, parts_of(trajectory), figures.number(trajectory.reward))
+    return Outcome(title, facts, parts_of(trajectory, weights), figures.number(trajectory.reward))
 
 
 def outline_of(items: Sequence[Item]) -> list[Heading]:
@@ -158,14 +182,17 @@ def _path(trajectory: Trajectory) -> list[str]:
     ]
 
 
+def _common(first: list[str], second: list[str]) -> int:
+    """How many turns two paths begin with together."""
+    differ = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(differ, min(len(first), len(second)))
+
+
 def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory]) -> str:
     mine = paths[place]
     best, companion = 0, -1
     for other, path in enumerate(paths):
-        common = next(
-            (i for i, (a, b) in enumerate(zip(mine, path, strict=False)) if a != b),
-            min(len(mine), len(path)),
-        )
+        common = _common(mine, path)
         if other != place and common > best:
             best, companion = common, other
     if companion < 0:
@@ -176,11 +203,73 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
     return f"Turn {best + 1}, with {with_whom} until turn {best}"
 
 
+def question_of(trajectory: Trajectory) -> str:
+    """What was asked, in one line: the last message of the user before the first turn."""
+    start = list(takewhile(lambda m: m.role != "assistant", trajectory.messages))
+    asked = [m.content for m in start if m.role == "user"] or [m.content for m in start]
+    return " ".join(asked[-1][:400].split()) if asked else ""
+
+
 def shared_words(trajectory: Trajectory) -> str:
-    """What all siblings begin with, in one line."""
-    start = []
+    """What all siblings begin with, by name."""
+    start = takewhile(lambda m: m.role != "assistant", trajectory.messages)
+    names = {"system": "system prompt", "user": "question"}
+    return ", ".join(names.get(message.role, message.role) for message in start)
+
+
+def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
+    """The turns, from 1, at which a sibling leaves one or more of the others, in order."""
+    paths = [_path(trajectory) for trajectory in siblings]
+    mine = paths[place]
+    turns = {
+        1 + _common(mine, path)
+        for other, path in enumerate(paths)
+        if other != place and _common(mine, path) < len(mine)
+    }
+    return sorted(turns)
+
+
+def turn_rows(items: Sequence[Item]) -> list[int]:
+    """The row of each turn."""
+    return [
+        row
+        for row, item in enumerate(items)
+        if isinstance(item, Message) and item.role == "assistant"
+    ]
+
+
+def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdict | None:
+    """The one behind the judge's part of the reward; else the newest with a score, else any."""
+    own = [one for one in verdicts if one.trajectory_id == trajectory.id]
+    parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
+    scored = [one for one in own if one.score is not None]
+    meant = [one for one in scored if abs((one.score or 0) - parts.get(RULER, -1)) < 1e-9]
+    found = meant or scored or own
+    return found[-1] if found else None
+
+
+def shared_tokens(siblings: Sequence[Trajectory]) -> int:
+    """How many tokens all of them begin with: computed once for the group."""
+    starts = [one.branches[0].tokens for one in siblings if one.branches]
+    if len(starts) < len(siblings) or not starts:
+        return 0
+    least, most = min(starts), max(starts)  # what these two share, all share
+    differ = (i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
+    return next(differ, min(len(least), len(most)))
+
+
+def row_of_passage(trajectory: Trajectory, items: Sequence[Item], quote: str) -> int:
+    """The row of the turn whose message holds a passage as the judge read it (a call's arguments
+    as they were sent); -1 where none does."""
+    pattern = pattern_of(quote)
+    turn, rows = 0, turn_rows(items)
+    if pattern is None:
+        return -1
     for message in trajectory.messages:
-        if message.role == "assistant":
-            break
-        start.append(message.content.replace("\n", " ").strip())
-    return " · ".join(text[:120] for text in start if text)
+        turn += message.role == "assistant"
+        calls = (
+            str((call.get("function") or {}).get("arguments", "")) for call in message.tool_calls
+        )
+        if any(pattern.search(plain(text)) for text in (message.content, *calls)):
+            return rows[turn - 1] if 0 < turn <= len(rows) else 0
+    return -1

@@ -1,0 +1,107 @@
+"""The review gate: a step waits for labels, says for how long, and is sent on by a person."""
+
+import time
+
+from PySide6.QtCore import QPointF, QTimer, Signal, Slot
+from PySide6.QtGui import QHideEvent, QPaintEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from engine.protocol.events import ReviewOpened
+from studio import figures
+from studio.session import Session
+from studio.store.run_state import RunState
+from studio.widgets import paint
+from studio.widgets.buttons import Button
+from studio.widgets.phrase import Phrase, Span
+
+TICK_MS, NARROW_PX, NARROWEST_PX = 1000, 860, 600
+
+
+class ReviewBar(QWidget):
+    """In sight while the selected run waits. `groups_wanted(step)`."""
+
+    groups_wanted = Signal(int)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._step = 0
+        self.setFixedHeight(44)
+        self._words = Phrase((), "body")
+        self._open = Button("Open the first group", "outlined", icon="user-round-check")
+        self._done = Button("Done, go on", "outlined", icon="play")
+        line = QHBoxLayout(self)
+        line.setContentsMargins(40, 0, 8, 0)
+        line.setSpacing(8)
+        line.addWidget(self._words, 1)
+        line.addWidget(self._open)
+        line.addWidget(self._done)
+        self._tick = QTimer(self)
+        self._tick.setInterval(TICK_MS)
+        self._tick.timeout.connect(self._show)
+        self._open.clicked.connect(lambda: self.groups_wanted.emit(self._step))
+        self._done.clicked.connect(self._go_on)
+        session.run.changed.connect(self._show)
+        session.run.selected.connect(self._show)
+        self.hide()
+
+    def words(self) -> str:
+        """What it says."""
+        return self._words.words()
+
+    @Slot()
+    def _show(self) -> None:
+        state = self._session.run.state
+        review = state.review
+        if self.isHidden() == (review is not None):
+            self._done.set_busy(None)
+            self.setVisible(review is not None)
+        if review is not None:
+            self._step = review.step
+            spans = review_words(review, labelled_of(state, review.step), time.time())
+            if "".join(span.words for span in spans) != self._words.words():
+                self._words.set_spans(spans)
+                self.setAccessibleName(self._words.words())
+
+    def _go_on(self) -> None:
+        self._done.set_busy("Going on…")
+        self._session.command("reviewed")
+
+    def showEvent(self, event: QShowEvent) -> None:
+        self._tick.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._tick.stop()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._open.set_icon_only(self.width() < NARROW_PX)
+        self._done.set_icon_only(self.width() < NARROWEST_PX)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.box(painter, self.rect(), "human-soft", "human-line", 8)
+            paint.icon(painter, QPointF(13, 13), "hand", "human", 18)
+
+
+def labelled_of(state: RunState, step: int) -> tuple[int, int]:
+    """How many groups of a step a person has spoken about, and how many there are."""
+    spoken = {group for split, at, group in state.labelled if (split, at) == ("train", step)}
+    planned = set(state.flight) if state.step == step else set()
+    return len(spoken), len(planned | spoken)
+
+
+def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) -> list[Span]:
+    """Step 12 waits for your review · goes on by itself in 24 min · 3 of 8 groups labelled."""
+    spans = [Span(f"Step {review.step} waits for your review", "text", 600)]
+    if review.until is not None:
+        left = max(0.0, review.until - now)
+        does = "goes on" if review.then == "train" else "pauses"
+        when = f"in {figures.duration(max(1.0, float(round(left))))}" if left else "now"
+        spans.append(Span(f"  ·  {does} by itself {when}"))
+    else:
+        spans.append(Span("  ·  until you send it on"))
+    spoken, total = labelled
+    if total:
+        spans.append(Span(f"  ·  {spoken} of {figures.plural(total, 'group')} labelled", "human"))
+    return spans

@@ -1,0 +1,61 @@
+"""Compare: the best, or the attempt focused before, beside the focused one, turn by turn."""
+
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.records import Trajectory
+from studio import figures
+from studio.pages.trajectories.column_head import ColumnHead, HeadFacts
+from studio.pages.trajectories.comparing import differences, rows_of
+from studio.widgets.side_by_side import SideBySide
+
+
+class CompareView(QWidget):
+    """`show_pair(base, other)`, each with what its column head says."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown: tuple[str, str] = ("", "")
+        self._told = ""
+        self._heads = (ColumnHead(), ColumnHead())
+        self.rows = SideBySide()
+        heads = QHBoxLayout()
+        bar = self.rows.verticalScrollBar().sizeHint().width()
+        heads.setContentsMargins(6, 0, 6 + bar, 0)
+        heads.setSpacing(16)
+        for head in self._heads:
+            heads.addWidget(head, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addLayout(heads)
+        column.addWidget(self.rows, 1)
+
+    def show_pair(self, base: HeadFacts, other: HeadFacts) -> None:
+        """The same pair again keeps its place."""
+        pair = (base.record.id, other.record.id)
+        if pair != self._shown:
+            self._shown = pair
+            rows = rows_of(base.record, other.record)
+            self.rows.set_rows(rows)
+            self._told = figures.plural(len(differences(rows)), "difference")
+        number = base.record.index + 1
+        self._heads[0].show_facts(base.titled("Compared with this one"))
+        self._heads[1].show_facts(other.titled(f"{self._told} from {number} · D goes to the next"))
+        self._heads[1].set_focused(True)
+
+
+def base_of(
+    siblings: list[Trajectory], focused: Trajectory, before: str | None
+) -> Trajectory | None:
+    """The best of the others; where the focused one is the best, who was focused before it."""
+    others = [one for one in siblings if one.id != focused.id]
+    if not others:
+        return None
+    best = max(others, key=_reward)
+    if _reward(best) >= _reward(focused):
+        return best
+    return next((one for one in others if one.id == before), best)
+
+
+def _reward(record: Trajectory) -> float:
+    return record.reward if record.reward is not None else float("-inf")

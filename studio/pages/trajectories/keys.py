@@ -1,0 +1,74 @@
+"""Binds the page's keys (`studio.keymap`) and mutes them where a person types or presses."""
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QTextEdit,
+    QWidget,
+)
+
+from studio.keymap import TRAJECTORIES
+from studio.widgets.chip import FilterChip
+from studio.widgets.phrase import Phrase
+from studio.widgets.segmented import Segmented
+
+Handlers = dict[str, Callable[..., object]]
+_OF_CONTROLS = frozenset({"Space", "Return", "Enter", "Left", "Right", "Up", "Down"})
+"""Keys that a focused button or switch needs for itself."""
+
+
+class PageKeys(QObject):
+    """`PageKeys(page, {"label.veto": …})`; a row without a handler is listed and not bound."""
+
+    def __init__(self, page: QWidget, handlers: Handlers) -> None:
+        super().__init__(page)
+        self._keys: list[tuple[str, str, QShortcut]] = []
+        self._muted: frozenset[str] = frozenset()
+        for row in TRAJECTORIES:
+            handler = handlers.get(row.id)
+            if handler is None:
+                continue
+            for place, keys in enumerate(row.sequences):
+                shortcut = QShortcut(QKeySequence(keys), page)
+                shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+                shortcut.setAutoRepeat(row.id.startswith("view."))
+                shortcut.activated.connect(partial(handler, place) if row.each else handler)
+                self._keys.append((row.id, keys, shortcut))
+        app = QApplication.instance()
+        assert isinstance(app, QApplication)
+        app.focusChanged.connect(self._follow_focus)
+
+    def mute(self, ids: Collection[str]) -> None:
+        """Rows that mean nothing in this view."""
+        self._muted = frozenset(ids)
+        self._enable(QApplication.focusWidget())
+
+    def _follow_focus(self, before: QWidget | None, now: QWidget | None) -> None:
+        self._enable(now)
+
+    def _enable(self, focus: QWidget | None) -> None:
+        typing, control = types_in(focus), presses(focus)
+        for key_id, keys, shortcut in self._keys:
+            taken = typing or (control and keys in _OF_CONTROLS)
+            shortcut.setEnabled(not taken and key_id not in self._muted)
+
+
+def types_in(widget: QWidget | None) -> bool:
+    """Whether keys are letters there."""
+    if isinstance(widget, (QPlainTextEdit, QTextEdit)):
+        return not widget.isReadOnly()
+    return isinstance(widget, (QLineEdit, QAbstractSpinBox, QComboBox))
+
+
+def presses(widget: QWidget | None) -> bool:
+    """Whether Space, Enter and arrows work a control there."""
+    return isinstance(widget, (QAbstractButton, FilterChip, Segmented, Phrase))

@@ -1,0 +1,168 @@
+"""Where keys, columns, bar and toast meet the draft: what a person does to the focused attempt.
+
+Out: `waiting_changed` when something waits for Enter or no more, `group_changed(GroupSummary)`
+when the engine has stored, undone or redone a label.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.labels import Labelled
+from engine.protocol.requests import Siblings
+from studio.pages.trajectories.columns import ColumnsView
+from studio.pages.trajectories.draft import MARKS
+from studio.pages.trajectories.keys import Handlers
+from studio.pages.trajectories.label_bar import LabelBar
+from studio.pages.trajectories.labelling import Labelling
+from studio.pages.trajectories.wording import changed
+from studio.session import Session
+from studio.tasks import TaskScope
+from studio.widgets.advantage_bars import AdvantageBar
+from studio.widgets.toast import Toast
+
+
+class LabelDesk(QObject):
+    """One per page; `host` is what the confirmation stands over."""
+
+    waiting_changed = Signal()
+    group_changed = Signal(object)
+
+    def __init__(
+        self,
+        session: Session,
+        tasks: TaskScope,
+        columns: ColumnsView,
+        bar: LabelBar,
+        host: QWidget,
+    ) -> None:
+        super().__init__(host)
+        self._session, self._columns, self._bar = session, columns, bar
+        self.labelling = Labelling(session, tasks, self)
+        self.toast = Toast(host)
+        self._home: Callable[[], QWidget] = lambda: columns
+        self._keys: Handlers = {}
+        self._wire()
+
+    def show_group(self, siblings: Siblings | None) -> None:
+        """Another group is shown, or the same as it is now."""
+        self.labelling.show_group(siblings)
+        self._show_bars()
+
+    def handlers(self, home: Callable[[], QWidget]) -> Handlers:
+        """What the label keys do; `home` has the keyboard when nothing is asked."""
+        self._home = home
+        labelling, columns = self.labelling, self._columns
+        marks = {f"label.{mark}": partial(self._about, labelling.mark, mark) for mark in MARKS}
+        self._keys = marks | {
+            "label.best": lambda place: self._numbered(labelling.best, place),
+            "label.worst": lambda place: self._numbered(labelling.worst, place),
+            "label.tie": lambda: self._about(labelling.tie),
+            "label.up": lambda: columns.move_rank(-1),
+            "label.down": lambda: columns.move_rank(1),
+            "label.score": self._ask_score,
+            "label.note": self._ask_note,
+            "label.apply": labelling.apply,
+            "label.undo": labelling.undo,
+            "label.redo": labelling.redo,
+            "label.effect": self._bar.open_effects,
+            "label.teach": self._bar.toggle_teach,
+        }
+        return self._keys
+
+    def _about(self, call: Callable[..., object], *arguments: object) -> None:
+        """Say something of the focused attempt."""
+        if (record := self._columns.record()) is not None:
+            call(record.id, *arguments)
+
+    def _numbered(self, call: Callable[[str], object], place: int) -> None:
+        found = [one for one in self.labelling.attempts if one.index == place]
+        if found:
+            call(found[0].id)
+        elif self.labelling.attempts:
+            self._bar.show_words(f"This group has no attempt {place + 1}.", "warn")
+
+    def _key_clicked(self, key: str) -> None:
+        """A click means the focused attempt."""
+        labelling = self.labelling
+        if key in ("best", "worst", "tie"):
+            self._about(getattr(labelling, key))
+        else:
+            self._keys[f"label.{key}"]()
+
+    def _ask_score(self) -> None:
+        if record := self._columns.record():
+            self._bar.set_home(self._home())
+            self._bar.ask_score(record.index + 1)
+
+    def _ask_note(self) -> None:
+        if record := self._columns.record():
+            self._bar.set_home(self._home())
+            self._bar.ask_note(record.index + 1, self.labelling.draft.notes.get(record.id, ""))
+
+    def _show_draft(self) -> None:
+        labelling = self.labelling
+        draft = labelling.draft
+        self._columns.show_draft(draft)
+        self._bar.set_pending(bool(draft))
+        self._bar.set_effect(labelling.effect)
+        config = self._session.run.state.spec.config if self._session.run.state.spec else None
+        self._bar.set_teaches(labelling.teaches, bool(config and config.judge.enabled))
+        if not draft:
+            self._bar.show_words()
+            self._show_bars()
+        self._show_pressed()
+        self.waiting_changed.emit()
+
+    def _show_pressed(self) -> None:
+        draft, numbers = self.labelling.draft, self.labelling.numbers()
+        record = self._columns.record()
+        kinds = draft.kinds_of(record.id) if record else []
+        best = str(numbers.get(draft.best[0], "")) if draft.best else ""
+        worst = str(numbers.get(draft.worst, "")) if draft.worst else ""
+        self._bar.set_pressed(kinds, best, worst)
+
+    def _show_preview(self) -> None:
+        self._bar.show_words(self.labelling.sentence(), "text")
+        self._show_bars()
+
+    def _show_bars(self) -> None:
+        """As the engine says it will be; before it has, as it is."""
+        outcomes = {one.trajectory_id: one for one in self.labelling.outcomes()}
+        moved = {one.trajectory_id for one in changed(list(outcomes.values()))}
+        focused = self._columns.record()
+        bars = []
+        for one in self.labelling.attempts:
+            outcome = outcomes.get(one.id)
+            after = outcome.new_advantage if outcome else one.advantage
+            before = outcome.advantage if outcome else one.advantage
+            held = focused is not None and one.id == focused.id
+            bars.append(AdvantageBar(one.index + 1, before, after, one.id in moved, held))
+        self._bar.show_bars(bars)
+
+    def _committed(self, answer: Labelled, words: str) -> None:
+        self.toast.say(words, undo="Undo")
+        self.group_changed.emit(answer.group)
+
+    def _focused(self, index: int) -> None:
+        self._show_pressed()
+        self._show_bars()
+
+    def _wire(self) -> None:
+        labelling, bar = self.labelling, self._bar
+        labelling.draft_changed.connect(self._show_draft)
+        labelling.previewed.connect(self._show_preview)
+        labelling.committed.connect(self._committed)
+        labelling.refused.connect(lambda words: bar.show_words(words, "bad"))
+        labelling.busy_changed.connect(lambda busy: bar.set_busy("Applying…" if busy else None))
+        self._columns.ranked.connect(labelling.rank)
+        self._columns.focus_changed.connect(self._focused)
+        self.toast.undo_requested.connect(labelling.undo)
+        bar.applied.connect(labelling.apply)
+        bar.effect_chosen.connect(labelling.set_effect)
+        bar.teach_toggled.connect(labelling.set_teaches)
+        bar.score_given.connect(lambda value: self._about(labelling.score, value))
+        bar.note_given.connect(lambda text: self._about(labelling.note, text))
+        bar.key_clicked.connect(self._key_clicked)

@@ -1,0 +1,235 @@
+"""Labelling one group: keys change a draft, the engine previews it, Enter commits it.
+
+In: what is pressed, about which attempt. Out: `draft_changed`, `committed(Labelled, words)`. Only
+the engine says what a label does; nothing is computed here.
+"""
+
+import uuid
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from engine.protocol.labels import Label, Labelled, LabelPreview, Outcome, Word
+from engine.protocol.problems import Problem
+from engine.protocol.records import Trajectory
+from engine.protocol.requests import Siblings
+from studio.pages.trajectories import wording
+from studio.pages.trajectories.draft import MARKS, Draft, Mark
+from studio.session import Session
+from studio.tasks import TaskScope
+
+PREVIEW_MS = 40
+
+
+class Labelling(QObject):
+    """One per page. Refusals come out of `refused` in words, once."""
+
+    draft_changed = Signal()
+    previewed = Signal()
+    committed = Signal(object, str)
+    refused = Signal(str)
+    busy_changed = Signal(bool)
+
+    def __init__(self, session: Session, tasks: TaskScope, parent: QObject) -> None:
+        super().__init__(parent)
+        self._session, self._tasks = session, tasks
+        self._siblings: Siblings | None = None
+        self._past: list[Draft] = []
+        self._future: list[Draft] = []
+        self.draft = Draft()
+        self.effect = "reward"
+        self.teaches = False
+        self.preview: LabelPreview | None = None
+        self._wait = QTimer(self)
+        self._wait.setSingleShot(True)
+        self._wait.setInterval(PREVIEW_MS)
+        self._wait.timeout.connect(self._ask_preview)
+
+    # What is shown
+
+    def show_group(self, siblings: Siblings | None) -> None:
+        """Another group, or the same as it is now: another one begins with nothing said."""
+        before, self._siblings = self._siblings, siblings
+        if before is None or siblings is None or _place(before) != _place(siblings):
+            self._begin(Draft())
+
+    @property
+    def attempts(self) -> list[Trajectory]:
+        return self._siblings.trajectories if self._siblings else []
+
+    def numbers(self) -> dict[str, int]:
+        """Sibling numbers by trajectory."""
+        return {one.id: one.index + 1 for one in self.attempts}
+
+    def outcomes(self) -> list[Outcome]:
+        return self.preview.outcomes if self.preview else []
+
+    def sentence(self) -> str:
+        """What the draft will do; empty while nobody knows yet."""
+        label = self._label("preview")
+        if label is None or self.preview is None:
+            return ""
+        return wording.sentence(label, self.preview, self._session.run.state.closed)
+
+    # Keys
+
+    def best(self, name: str) -> None:
+        self._take(self.draft.as_best(name))
+
+    def worst(self, name: str) -> None:
+        self._take(self.draft.as_worst(name))
+
+    def tie(self, name: str) -> None:
+        self._take(self.draft.tied(name))
+
+    def mark(self, name: str, mark: Mark) -> None:
+        assert mark in MARKS
+        self._take(self.draft.marked(name, mark))
+
+    def score(self, name: str, value: float | None) -> None:
+        self._take(self.draft.scored(name, value))
+
+    def note(self, name: str, text: str) -> None:
+        self._take(self.draft.noted(name, text))
+
+    def rank(self, names: list[str]) -> None:
+        self._take(self.draft.ranked(names))
+
+    def set_effect(self, effect: str) -> None:
+        self.effect = effect
+        self._changed()
+
+    def set_teaches(self, teaches: bool) -> None:
+        self.teaches = teaches
+        self._changed()
+
+    def discard(self) -> bool:
+        """Take back what waits; False where nothing does."""
+        waited = bool(self.draft)
+        if waited:
+            self._begin(Draft())
+        return waited
+
+    def undo(self) -> None:
+        """The last key; without one the last label of the run."""
+        if self._past:
+            self._future.append(self.draft)
+            self.draft = self._past.pop()
+            self._changed()
+        else:
+            self._call("undo", lambda run: self._session.client.undo_label(run), "Undone: ")
+
+    def redo(self) -> None:
+        if self._future:
+            self._past.append(self.draft)
+            self.draft = self._future.pop()
+            self._changed()
+        else:
+            self._call("redo", lambda run: self._session.client.redo_label(run), "Again: ")
+
+    def apply(self) -> None:
+        """Commit what was said. A second Enter while it is on its way does nothing."""
+        label = self._label(uuid.uuid4().hex)
+        if label is None or self._tasks.busy("label"):
+            return
+        moved = len(wording.changed(self.outcomes()))
+        numbers, total = self.numbers(), len(self.attempts)
+
+        def done(answer: Labelled) -> None:
+            self._begin(Draft())
+            self.busy_changed.emit(False)
+            if label.effect == "none":
+                words = f"{wording.gist(label, numbers)}. Only measured."
+            else:
+                words = wording.done(label, numbers, moved, total)
+            self.committed.emit(answer, words)
+
+        run_id = self._session.run.run_id
+
+        async def give() -> Labelled:
+            if self.preview is None:  # Enter was faster: what is told after must be known before
+                nonlocal moved
+                preview = await self._session.client.preview_label(run_id, label)
+                moved = len(wording.changed(preview.outcomes))
+            return await self._session.client.add_label(run_id, label)
+
+        self._wait.stop()
+        self._tasks.cancel("preview")
+        self.busy_changed.emit(True)
+        self._tasks.run("label", give(), done, self._refuse)
+
+    # Within
+
+    def _take(self, draft: Draft) -> None:
+        if draft != self.draft and self._siblings is not None:
+            self._past.append(self.draft)
+            self._future.clear()
+            self.draft = draft
+            self._changed()
+
+    def _begin(self, draft: Draft) -> None:
+        self._past.clear()
+        self._future.clear()
+        self.draft, self.effect = draft, "reward"
+        self._changed()
+
+    def _changed(self) -> None:
+        self.preview = None
+        self._tasks.cancel("preview")
+        if self.draft:
+            self._wait.start()
+        else:
+            self._wait.stop()
+        self.draft_changed.emit()
+
+    def _label(self, label_id: str) -> Label | None:
+        words = self._words()
+        if self._siblings is None or not words:
+            return None
+        group = self._siblings.group
+        return Label.model_validate(
+            {
+                "id": label_id,
+                "split": group.split,
+                "step": group.step,
+                "group": group.group,
+                "words": words,
+                "effect": self.effect,
+                "teaches": self.teaches,
+            }
+        )
+
+    def _words(self) -> tuple[Word, ...]:
+        return self.draft.words(self.attempts)
+
+    def _ask_preview(self) -> None:
+        label, run_id = self._label("preview"), self._session.run.run_id
+        if label is not None and run_id:
+            ask = self._session.client.preview_label(run_id, label)
+            self._tasks.run("preview", ask, self._show_preview, self._refuse)
+
+    def _show_preview(self, preview: LabelPreview) -> None:
+        self.preview = preview
+        self.previewed.emit()
+
+    def _call(self, name: str, ask: Callable[[str], object], begin: str) -> None:
+        run_id = self._session.run.run_id
+        if not run_id or self._tasks.busy("label"):
+            return
+
+        def done(answer: Labelled) -> None:
+            label = answer.label
+            numbers = {one.id: one.index + 1 for one in answer.trajectories}
+            place = f"“{answer.group.title}”, step {label.step}"
+            self.committed.emit(answer, f"{begin}{wording.gist(label, numbers)} in {place}.")
+
+        self._tasks.run("label", ask(run_id), done, self._refuse)  # type: ignore[arg-type]
+
+    def _refuse(self, problem: Problem) -> None:
+        self.busy_changed.emit(False)
+        self.refused.emit(f"{problem.message} {problem.hint}".strip())
+
+
+def _place(siblings: Siblings) -> tuple[str, int, int]:
+    group = siblings.group
+    return group.split, group.step, group.group
