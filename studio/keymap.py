@@ -47,6 +47,7 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("label.redo", "Redo", "rotate-ccw", "Ctrl+Shift+Z", ("Ctrl+Shift+Z",)),
     PageKey("label.effect", "Choose what the label does", "sliders-horizontal", "M", ("M",)),
     PageKey("label.teach", "Teach the judge too, and not", "scale", "L", ("L",)),
+    PageKey("label.blind", "Grade the next group blind", "eye-off", "B", ("B",)),
     PageKey("view.search", "Search", "search", "/", ("/",)),
     PageKey("view.reader", "Reader, and back to the columns", "book-open", "R", ("R",)),
     PageKey("view.table", "Table, and back to the columns", "table", "T", ("T",)),

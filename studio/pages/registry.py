@@ -1,7 +1,9 @@
 """All pages by key, and the few wires between them."""
 
+from functools import partial
 from pathlib import Path
 
+from engine.protocol.records import Split
 from engine.protocol.requests import TrajectoryQuery
 from studio.actions import Actions
 from studio.pages.checkpoints import CheckpointsPage
@@ -23,11 +25,20 @@ def make_pages(session: Session, actions: Actions, workspace: Path) -> dict[str,
         session.place_wanted.emit("trajectories")
         trajectories.show_query(query)
 
+    judge = JudgePage(session, actions)
+
+    def show_group(split: Split, step: int, group: int, blind: bool = False) -> None:
+        session.place_wanted.emit("trajectories")
+        trajectories.show_group(split, step, group, blind)
+
     run.trajectories_wanted.connect(show_trajectories)
+    judge.group_wanted.connect(show_group)
+    judge.grading_wanted.connect(partial(show_group, blind=True))
+    trajectories.grading_wanted.connect(judge.grade_next)
     return {
         "home": HomePage(session, actions, workspace),
         "setup": SetupPage(session, actions),
-        "judge": JudgePage(session, actions),
+        "judge": judge,
         "run": run,
         "trajectories": trajectories,
         "checkpoints": CheckpointsPage(session, actions),

@@ -307,13 +307,13 @@ class JudgePage(Page):
         """Open the next group to grade blind."""
 
         async def find() -> Place | None:
-            client = self.session.client
+            client, run_id = self.session.client, self.session.run.run_id
             query = TrajectoryQuery(split="train", limit=200)
-            page = await client.groups(self._run, query)
-            labels = await client.labels(self._run)
+            page, labels = await client.groups(run_id, query), await client.labels(run_id)
             return next_group(page.items, labels, random.Random(len(labels)))
 
-        self.tasks.run("next", find(), self._grade)
+        if self.session.run.run_id:
+            self.tasks.run("next", find(), self._grade)
 
     def _grade(self, place: Place | None) -> None:
         if place is None:

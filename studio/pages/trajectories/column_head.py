@@ -39,6 +39,7 @@ class HeadFacts:
     weights: Weights = field(default_factory=dict)
     judged: bool = False
     spoken: bool = False
+    blind: bool = False
 
     def titled(self, parting: str) -> "HeadFacts":
         """The same with other words in the band."""
@@ -124,6 +125,9 @@ class ColumnHead(QWidget):
         tone = "on-accent" if self._focused else "muted"
         number = str(record.index + 1)
         paint.text(painter, badge, number, tone, "caption", 600, paint.CENTER)
+        if facts.blind:
+            self._paint_hidden(painter)
+            return
         reward = QRectF(42, 8, 70, 28)
         x = 42 + paint.text(painter, reward, figures.number(record.reward), "text", "title") + 10
         if record.advantage is not None:
@@ -133,6 +137,14 @@ class ColumnHead(QWidget):
         words = QRectF(12, 54, self.width() - 24, 18)
         tone = "warn" if record.reward is None else "muted"
         paint.text(painter, words, rank_words(facts), tone, "caption")
+
+    def _paint_hidden(self, painter: QPainter) -> None:
+        """Hatches where figures stand."""
+        self._figures_end = 150.0
+        for box in (QRectF(42, 13, 96, 18), QRectF(12, 42, self.width() - 24, 6)):
+            paint.hatch(painter, box, "border-strong")
+        words = QRectF(12, 54, self.width() - 24, 18)
+        paint.text(painter, words, "hidden until you commit", "faint", "caption")
 
     def _paint_word(self, painter: QPainter, facts: HeadFacts, y: float) -> None:
         if words := change_words(facts.record):
@@ -184,6 +196,9 @@ def change_words(record: Trajectory) -> str:
 def told(facts: HeadFacts) -> str:
     """For a screen reader."""
     record = facts.record
+    if facts.blind:
+        chips = [chip.told() for chip in facts.chips]
+        return ", ".join([f"Attempt {record.index + 1}", "hidden until you commit", *chips])
     words = [
         f"Attempt {record.index + 1}",
         f"reward {figures.number(record.reward)}",

@@ -91,7 +91,7 @@ class ColumnsView(QWidget):
         self._first = self._focus = 0
         self._tint = "advantage"
         self._weights, self._draft = EVEN, Draft()
-        self._unfolded = False
+        self._unfolded = self._blind = False
         self._drop = -1
         self._line = QHBoxLayout(self)
         self._line.setContentsMargins(0, 0, 0, 0)
@@ -113,10 +113,11 @@ class ColumnsView(QWidget):
         """All siblings as they stand, left to right."""
         return list(self._siblings)
 
-    def show_group(self, siblings: Siblings, weights: Weights = EVEN) -> None:
-        """Best first: what worked is read beside what did not. The same group again keeps its
-        order and its focus, so that nothing jumps under a label."""
-        before, self._weights = self._shown_group, weights
+    def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
+        """Best first: what worked is read beside what did not; in their own order where that must
+        not be told. The same group again keeps its order and its focus, so that nothing jumps under
+        a label."""
+        before, self._weights, self._blind = self._shown_group, weights, blind
         records = siblings.trajectories
         told = partings(records)
         parting = {record.index: told[place] for place, record in enumerate(records)}
@@ -280,6 +281,7 @@ class ColumnsView(QWidget):
             weights=self._weights,
             judged=any(verdict.reason or verdict.problem for verdict in said.verdicts),
             spoken=any(one.unlabelled for one in shown.records),
+            blind=self._blind,
         )
 
     def _make(self, count: int) -> None:

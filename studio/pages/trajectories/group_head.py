@@ -40,6 +40,8 @@ class GroupHead(QWidget):
         self.mode = Segmented(modes, "Show as")
         self._title = Text("", "title")
         self._step, self._place = Chip(), Chip()
+        self._blind = Chip("Blind", "human", icon="eye-off")
+        self._blind.hide()
         self._words = Text("", "label", 400, "muted", elide=True)
         self._legend, self._figures = Phrase((), "caption"), Phrase((), "label")
         self._dots = GroupDots()
@@ -54,7 +56,11 @@ class GroupHead(QWidget):
         self._start.toggled.connect(self.unfolded)
 
     def show_group(
-        self, group: GroupSummary, records: Sequence[Trajectory], weights: Weights
+        self,
+        group: GroupSummary,
+        records: Sequence[Trajectory],
+        weights: Weights,
+        blind: bool = False,
     ) -> None:
         metrics = QFontMetricsF(theme().font("title"))
         self._title.set_words(paint.elided(metrics, group.title, TITLE_PX))
@@ -68,7 +74,9 @@ class GroupHead(QWidget):
         for name, value in (("mean", group.mean), ("spread", group.std)):
             spans += [Span(f"{name} ")]
             spans += [Span(f"{figures.number(value)}   ", "text", 600, mono=True)]
-        self._figures.set_spans(spans)
+        self._figures.set_spans([] if blind else spans)
+        self._blind.setVisible(blind)
+        self._dots.setVisible(not blind)
         self._dots.set_rewards(group.rewards)
         self._start.show_start(records)
 
@@ -90,7 +98,7 @@ class GroupHead(QWidget):
     def _build(self) -> None:
         top = QHBoxLayout()
         top.setSpacing(8)
-        for part in (self._title, self._step, self._place):
+        for part in (self._title, self._step, self._place, self._blind):
             top.addWidget(part)
         top.addStretch(1)
         for other in (self.mode, self._before, self._shown, self._after):

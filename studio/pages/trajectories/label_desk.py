@@ -10,8 +10,9 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.labels import Labelled
+from engine.protocol.labels import Label, Labelled
 from engine.protocol.requests import Siblings
+from studio.pages.trajectories.blind import told
 from studio.pages.trajectories.columns import ColumnsView
 from studio.pages.trajectories.draft import MARKS
 from studio.pages.trajectories.keys import Handlers
@@ -22,6 +23,8 @@ from studio.session import Session
 from studio.tasks import TaskScope
 from studio.widgets.advantage_bars import AdvantageBar
 from studio.widgets.toast import Toast
+
+BLIND = "Blind: scores, reasons and ranks show after Enter. Say who is best, worst, or score them."
 
 
 class LabelDesk(QObject):
@@ -44,11 +47,21 @@ class LabelDesk(QObject):
         self.toast = Toast(host)
         self._home: Callable[[], QWidget] = lambda: columns
         self._keys: Handlers = {}
+        self._after = ""
+        self._given: Label | None = None
         self._wire()
 
-    def show_group(self, siblings: Siblings | None) -> None:
-        """Another group is shown, or the same as it is now."""
+    def show_group(self, siblings: Siblings | None, blind: bool = False) -> None:
+        """Another group is shown, or the same as it is now; after a blind label how far the judge
+        goes along with it."""
+        given, self._given = self._given, None
+        self._after = BLIND if blind else ""
+        if given is not None and siblings is not None and _is_of(given, siblings):
+            self._after = told(given, siblings)
         self.labelling.show_group(siblings)
+        self.labelling.set_blind(blind)
+        if not self.labelling.draft:
+            self._bar.show_words(self._after, "text" if self._after else "muted")
         self._show_bars()
 
     def handlers(self, home: Callable[[], QWidget]) -> Handlers:
@@ -111,8 +124,10 @@ class LabelDesk(QObject):
         config = self._session.run.state.spec.config if self._session.run.state.spec else None
         self._bar.set_teaches(labelling.teaches, bool(config and config.judge.enabled))
         if not draft:
-            self._bar.show_words()
+            self._bar.show_words(self._after)
             self._show_bars()
+        elif labelling.blind:
+            self._bar.show_words(labelling.sentence(), "text")
         self._show_pressed()
         self.waiting_changed.emit()
 
@@ -134,7 +149,7 @@ class LabelDesk(QObject):
         moved = {one.trajectory_id for one in changed(list(outcomes.values()))}
         focused = self._columns.record()
         bars = []
-        for one in self.labelling.attempts:
+        for one in [] if self.labelling.blind else self.labelling.attempts:
             outcome = outcomes.get(one.id)
             after = outcome.new_advantage if outcome else one.advantage
             before = outcome.advantage if outcome else one.advantage
@@ -144,6 +159,7 @@ class LabelDesk(QObject):
 
     def _committed(self, answer: Labelled, words: str) -> None:
         self.toast.say(words, undo="Undo")
+        self._given = answer.label if answer.label.blind and not answer.label.undone else None
         self.group_changed.emit(answer.group)
 
     def _focused(self, index: int) -> None:
@@ -166,3 +182,8 @@ class LabelDesk(QObject):
         bar.score_given.connect(lambda value: self._about(labelling.score, value))
         bar.note_given.connect(lambda text: self._about(labelling.note, text))
         bar.key_clicked.connect(self._key_clicked)
+
+
+def _is_of(label: Label, siblings: Siblings) -> bool:
+    group = siblings.group
+    return (label.split, label.step, label.group) == (group.split, group.step, group.group)

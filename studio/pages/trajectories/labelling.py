@@ -39,6 +39,7 @@ class Labelling(QObject):
         self.draft = Draft()
         self.effect = "reward"
         self.teaches = False
+        self.blind = False
         self.preview: LabelPreview | None = None
         self._wait = QTimer(self)
         self._wait.setSingleShot(True)
@@ -46,6 +47,12 @@ class Labelling(QObject):
         self._wait.timeout.connect(self._ask_preview)
 
     # What is shown
+
+    def set_blind(self, blind: bool) -> None:
+        """Blind: no preview, for it would tell; and the label is only measured unless said else."""
+        if blind != self.blind:
+            self.blind = blind
+            self._begin(Draft())
 
     def show_group(self, siblings: Siblings | None) -> None:
         """Another group, or the same as it is now: another one begins with nothing said."""
@@ -67,6 +74,8 @@ class Labelling(QObject):
     def sentence(self) -> str:
         """What the draft will do; empty while nobody knows yet."""
         label = self._label("preview")
+        if label is not None and self.blind:
+            return f"{wording.gist(label, self.numbers())}. What it changes shows after Enter."
         if label is None or self.preview is None:
             return ""
         return wording.sentence(label, self.preview, self._session.run.state.closed)
@@ -147,7 +156,9 @@ class Labelling(QObject):
         run_id = self._session.run.run_id
 
         async def give() -> Labelled:
-            if self.preview is None:  # Enter was faster: what is told after must be known before
+            if (
+                self.preview is None and not self.blind
+            ):  # Enter was faster: what is told after must be known before
                 nonlocal moved
                 preview = await self._session.client.preview_label(run_id, label)
                 moved = len(wording.changed(preview.outcomes))
@@ -170,13 +181,13 @@ class Labelling(QObject):
     def _begin(self, draft: Draft) -> None:
         self._past.clear()
         self._future.clear()
-        self.draft, self.effect = draft, "reward"
+        self.draft, self.effect = draft, "none" if self.blind else "reward"
         self._changed()
 
     def _changed(self) -> None:
         self.preview = None
         self._tasks.cancel("preview")
-        if self.draft:
+        if self.draft and not self.blind:
             self._wait.start()
         else:
             self._wait.stop()
@@ -196,6 +207,7 @@ class Labelling(QObject):
                 "words": words,
                 "effect": self.effect,
                 "teaches": self.teaches,
+                "blind": self.blind,
             }
         )
 

@@ -1,6 +1,6 @@
 """The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Slot
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
@@ -8,11 +8,11 @@ from engine.protocol.records import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests import Siblings, TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
-from studio.keymap import TRAJECTORIES
 from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
+from studio.pages.trajectories.blind import blinded
 from studio.pages.trajectories.columns import ColumnsView
 from studio.pages.trajectories.compare import CompareView, base_of
 from studio.pages.trajectories.evidence_desk import EvidenceDesk
@@ -22,14 +22,13 @@ from studio.pages.trajectories.keys import Handlers, PageKeys
 from studio.pages.trajectories.label_bar import LabelBar
 from studio.pages.trajectories.label_desk import LabelDesk
 from studio.pages.trajectories.reader import Reader
+from studio.pages.trajectories.views import COLUMNS, COMPARE, MODES, READER, TABLE, muted_in
 from studio.session import Session
 from studio.theme import theme
 from studio.widgets.empty_page import EmptyPage
 from studio.widgets.paint import painting
 from studio.widgets.table import Table
 
-MODES = ("Columns", "Reader", "Table", "Compare")
-COLUMNS, READER, TABLE, COMPARE = range(4)
 REFRESH_MS = 1500
 FOLD_PX = 900
 WIDE_PX = 1240
@@ -38,7 +37,10 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 
 class TrajectoriesPage(Page):
-    """`show_query(query)` opens what a chart, a cell or a notice points at."""
+    """`show_query(query)` opens what a chart, a cell or a notice points at; `show_group(place)` one
+    group, blind where it is to be graded. `grading_wanted` asks for another one to grade."""
+
+    grading_wanted = Signal()
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
@@ -48,6 +50,7 @@ class TrajectoriesPage(Page):
         self._siblings: Siblings | None = None
         self._wanted_index: int | None = None
         self._source = ""
+        self._blind = False
         self._seen = (-1, -1)
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
@@ -73,19 +76,28 @@ class TrajectoriesPage(Page):
 
     def show_query(self, query: TrajectoryQuery) -> None:
         """Filter by what was clicked on, and show it."""
+        self._blind = False
         self._panel.set_query(query)
         self._ask(query)
         if query.state != "all":
             self.set_mode(TABLE)
 
+    def show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
+        """One group in columns."""
+        self._blind = blind
+        self.set_mode(COLUMNS)
+        self._fetch(split, step, group)
+
     def set_mode(self, mode: int) -> None:
+        if mode != COLUMNS and self._blind:
+            return  # every other view tells what must not be seen
         self._view, self._base = mode, ""
         self._head.set_view(mode)
         self._body.setCurrentIndex(mode)
         for over in (self._proof.sheet, self._desk.toast):
             over.raise_()
         self._fold()
-        self._keys.mute(_muted_in(mode))
+        self._keys.mute(muted_in(mode))
         self._read()
         self._home().setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -184,6 +196,7 @@ class TrajectoriesPage(Page):
         columns, panel = self._columns, self._panel
         return self._desk.handlers(self._home) | {
             "label.discard": self._escape,
+            "label.blind": self.grading_wanted.emit,
             "view.search": panel.search.setFocus,
             "view.reader": lambda: self._toggle_mode(READER),
             "view.table": lambda: self._toggle_mode(TABLE),
@@ -198,7 +211,10 @@ class TrajectoriesPage(Page):
         }
 
     def _escape(self) -> None:
-        """Take back what was said; else close the sheet; else leave the view."""
+        """Take back what was said; else close the sheet; else leave the view, or the blindness."""
+        if self._blind and not self._desk.labelling.draft and self._siblings:
+            self._open_group(self._siblings.group)
+            return
         if not self._proof.close() and not self._desk.labelling.discard() and self._view != COLUMNS:
             self.set_mode(COLUMNS)
 
@@ -228,6 +244,7 @@ class TrajectoriesPage(Page):
     def _changed_group(self, group: GroupSummary) -> None:
         """A label was given, undone or redone, maybe in another group than this."""
         if self._siblings and _key(self._siblings.group) == _key(group):
+            self._blind = False
             self._fetch(group.split, group.step, group.group)
         self._groups.refresh()
         self._rows.refresh()
@@ -299,12 +316,13 @@ class TrajectoriesPage(Page):
 
     @Slot(object)
     def _open_group(self, group: GroupSummary) -> None:
+        self._blind = False
         self._fetch(group.split, group.step, group.group)
 
     def _open_row(self, row: int) -> None:
         record = self._rows.record(row)
         if isinstance(record, TrajectorySummary):
-            self._wanted_index = record.index
+            self._wanted_index, self._blind = record.index, False
             self._fetch(record.split, record.step, record.group)
             self.set_mode(READER)
 
@@ -319,11 +337,13 @@ class TrajectoriesPage(Page):
     def _show_siblings(self, siblings: Siblings) -> None:
         self._siblings = siblings
         spec = self.session.run.state.spec
-        weights = spec.config.reward.weights if spec else {}
-        self._proof.show_group(siblings, weights)
-        self._head.show_group(siblings.group, siblings.trajectories, weights)
-        self._columns.show_group(siblings, weights)
-        self._desk.show_group(siblings)
+        weights, blind = spec.config.reward.weights if spec else {}, self._blind
+        shown = blinded(siblings) if blind else siblings
+        self._proof.show_group(shown, weights)
+        self._head.show_group(shown.group, shown.trajectories, weights, blind)
+        self._columns.show_group(shown, weights, blind)
+        self._desk.show_group(siblings, blind)
+        self._fold()
         if self._wanted_index is not None:
             self._columns.focus_index(self._wanted_index)
             self._wanted_index = None
@@ -345,7 +365,7 @@ class TrajectoriesPage(Page):
     def _fold(self) -> None:
         """The list goes where there is no room, and where the reader has its outline."""
         reading = self._view in (READER, COMPARE)
-        self._panel.setVisible(self.width() >= FOLD_PX and not reading)
+        self._panel.setVisible(self.width() >= FOLD_PX and not reading and not self._blind)
         waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
         for column in SPARE_COLUMNS:
@@ -365,15 +385,3 @@ class TrajectoriesPage(Page):
 
 def _key(group: GroupSummary) -> tuple[str, int, int]:
     return group.split, group.step, group.group
-
-
-def _muted_in(mode: int) -> set[str]:
-    """Keys that mean nothing in a view, or that the view itself needs."""
-    moves = {"view.group_before", "view.group_after"}
-    if mode == COLUMNS:
-        return set()
-    if mode in (READER, COMPARE):
-        return moves
-    labels = {row.id for row in TRAJECTORIES if row.id.startswith("label.")} - {"label.discard"}
-    labels -= {"label.undo", "label.redo"}
-    return labels | moves | {"view.before", "view.after"}

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication
 from engine.protocol.records import Message, Trajectory
 from studio.pages.trajectories.compare import base_of
 from studio.pages.trajectories.comparing import differences, rows_of
-from studio.pages.trajectories.page import COLUMNS, COMPARE
+from studio.pages.trajectories.views import COLUMNS, COMPARE
 from tests.studio.conftest import Run
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.pages.test_labels import judged, press, reading

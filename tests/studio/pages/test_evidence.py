@@ -12,10 +12,10 @@ from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Problem
 from engine.protocol.records import Message, Trajectory
 from studio.pages.trajectories.evidence import Evidence, EvidencePanel
-from studio.pages.trajectories.page import COLUMNS, READER
 from studio.pages.trajectories.raw_view import SHOWN_MOST, exchange
 from studio.pages.trajectories.reader import Reader
 from studio.pages.trajectories.reading import chief_verdict
+from studio.pages.trajectories.views import COLUMNS, READER
 from studio.theme import Theme
 from studio.widgets.passage import find_row
 from studio.widgets.transcript_items import Message as Row

@@ -18,7 +18,8 @@ from engine.protocol.requests import TrajectoryQuery
 from studio.actions import ACTIONS
 from studio.app import Studio
 from studio.keymap import TRAJECTORIES
-from studio.pages.trajectories.page import COLUMNS, READER, TABLE, TrajectoriesPage
+from studio.pages.trajectories.page import TrajectoriesPage
+from studio.pages.trajectories.views import COLUMNS, READER, TABLE
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.shots import open_project, studio_on

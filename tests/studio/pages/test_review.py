@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from engine.protocol import events as e
 from engine.protocol.requests import TrajectoryQuery
 from studio.pages.review_bar import review_words
-from studio.pages.trajectories.page import COLUMNS
+from studio.pages.trajectories.views import COLUMNS
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.pages.test_labels import RUN, applied, judged, press, reading

@@ -1,0 +1,18 @@
+"""The views of the Trajectories page, and which keys mean nothing in each."""
+
+from studio.keymap import TRAJECTORIES
+
+MODES = ("Columns", "Reader", "Table", "Compare")
+COLUMNS, READER, TABLE, COMPARE = range(4)
+
+
+def muted_in(mode: int) -> set[str]:
+    """Keys that mean nothing in a view, or that the view itself needs."""
+    moves = {"view.group_before", "view.group_after"}
+    if mode == COLUMNS:
+        return set()
+    if mode in (READER, COMPARE):
+        return moves
+    labels = {row.id for row in TRAJECTORIES if row.id.startswith("label.")} - {"label.discard"}
+    labels -= {"label.undo", "label.redo"}
+    return labels | moves | {"view.before", "view.after"}

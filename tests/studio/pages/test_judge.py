@@ -1,0 +1,187 @@
+"""The Judge page over the fake engine: editing, pricing, trying, grading."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.config import TrainConfig
+from engine.protocol.problems import Problem
+from studio.pages.judge.page import presets, text_of
+from studio.store import rubric
+from tests.studio.conftest import Run, until
+from tests.studio.fake_engine import FakeEngine
+from tests.studio.shots import open_project, studio_on
+from tests.studio.simulate import Simulation
+
+
+@pytest.fixture
+def lab(engine: FakeEngine) -> FakeEngine:
+    train = TrainConfig(steps=8, groups=3, group_size=4, validate_every=8)
+    simulation = Simulation(train=train, seed=12)
+    simulation.begin()
+    for step in (1, 2):
+        simulation.step(step)
+    engine.add_project("inbox-scout")
+    engine.add_run(simulation.made)
+    return engine
+
+
+@asynccontextmanager
+async def judging(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncIterator[Any]:
+    async with studio_on(engine, app, folder) as studio:
+        await open_project(studio, engine, "inbox-scout")
+        studio.window.resize(1440, 900)
+        studio.window.show_page("judge")
+        page: Any = studio.pages["judge"]
+        await until(lambda: page._view is not None and page._groups == 6)
+        studio.window.activateWindow()
+        yield page
+
+
+def price(page: Any) -> str:
+    return str(page.choice.price.accessibleName())
+
+
+def test_the_price_is_on_the_button_and_a_trial_shows_what_changes(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with judging(lab, qapp, tmp_path) as page:
+            await until(lambda: "6 calls" in price(page))
+            assert "Re-judge 6 groups" in price(page)
+            assert "$0.04" in price(page)
+            page.choice.price.pressed.emit()
+            await until(lambda: lab.trials.trials and not page.tasks.busy("trial"))
+            charts = [page.trial._row.itemAt(n).widget() for n in range(page.trial._row.count())]
+            assert len(charts) == 6
+            opened: list[tuple[str, int, int]] = []
+            page.group_wanted.connect(lambda *place: opened.append(place))
+            charts[0].setFocus()
+            QTest.keyClick(charts[0], Qt.Key.Key_Return)
+            assert opened[0][0] == "train"
+            lab.trials.cached = 6
+            page._price()
+            await until(lambda: "free" in price(page))
+
+    run(job())
+
+
+def test_a_trial_can_be_cancelled_and_says_how_far_it_is(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        lab.trials.pause_s = 0.2
+        async with judging(lab, qapp, tmp_path) as page:
+            await until(lambda: "6 calls" in price(page))
+            page.choice.price.pressed.emit()
+            await until(lambda: "Judging 1 of 6" in price(page))
+            page.choice.price.cancel_requested.emit()
+            await until(lambda: not page.tasks.busy("trial") and "6 calls" in price(page))
+            assert page.trial._row.count() < 6
+
+    run(job())
+
+
+def test_editing_makes_versions_and_shows_what_changed(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with judging(lab, qapp, tmp_path) as page:
+            editor = page.editor
+            assert not editor.dirty
+            before = editor.source
+            editor.text.setFocus()
+            editor.text.moveCursor(editor.text.textCursor().MoveOperation.End)
+            QTest.keyClicks(editor.text, "Shorter is better.")
+            assert editor.dirty
+            assert editor.text._changed
+            editor._turn("changes")
+            assert "+ Shorter is better." in editor._read.toPlainText()
+            editor._turn("changes")
+            editor._move(0, 0.5)  # a boundary dragged
+            parts = rubric.parts_of(editor.source)
+            assert parts is not None
+            assert rubric.shares(parts)[0] == pytest.approx(0.5)
+            QTest.keyClick(editor.text, Qt.Key.Key_S, Qt.KeyboardModifier.ControlModifier)
+            editor.save()
+            await until(lambda: len(lab.trials.sources) == 3 and not editor.dirty)
+            assert lab.trials.sources[-1] != before
+            assert editor._version.words() == "Rubric 3"
+            editor._turn("sent")
+            await until(lambda: "attempt BK" in editor._read.toPlainText())
+
+    run(job())
+
+
+def test_a_refused_rubric_is_said_and_kept(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with judging(lab, qapp, tmp_path) as page:
+            told: list[Problem] = []
+            page.session.problem_raised.connect(told.append)
+            lab.refuse["/rubric"] = Problem(code="rubric.wrong", message="It cannot be used.")
+            page.editor.text.insertPlainText("x")
+            page.editor.save()
+            await until(lambda: told)
+            assert page.editor.dirty
+
+    run(job())
+
+
+def test_trust_is_shown_with_its_evidence(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with judging(lab, qapp, tmp_path) as page:
+            card = page.agreement
+            await until(lambda: card._figure.words() == "0.71")
+            assert "0.62 to 0.79" in card._under.words()
+            assert "0.83" in card._ceiling.words()
+            assert "Flips when order changes 6%" in card._facts.accessibleName()
+            card._show.click()
+            assert page._sheet.is_open()
+            card._suggest.click()
+            await until(lambda: page._suggestion.is_open())
+            assert "+ A later change wins." in page._suggestion._text.toPlainText()
+            page._suggestion._take.click()
+            assert page.editor.dirty
+
+    run(job())
+
+
+def test_without_a_judge_or_a_run_the_page_says_what_comes_first(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        engine.trials.sources, engine.trials.judged = [], False
+        engine.add_project("inbox-scout")
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            studio.window.show_page("judge")
+            page: Any = studio.pages["judge"]
+            await until(lambda: page._view is not None)
+            await until(lambda: "A run with stored groups" in page.choice._time.words())
+            assert page._starter_box.isVisible()
+            assert "Label 5 more groups" in page.agreement._under.words()
+            assert not page.grading._next.isEnabled()
+            page._starters.itemAt(0).widget().click()
+            assert page.editor.source == text_of(presets()[0][0])
+            await asyncio.sleep(0)
+
+    run(job())
+
+
+@pytest.mark.parametrize("file", [file for file, _ in presets()])
+def test_every_preset_reads(file: str) -> None:
+    from engine.judge.rubric import parse_rubric
+
+    assert parse_rubric(text_of(file)).text
+    assert rubric.parts_of(text_of(file)) is not None
