@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.advantage import group
 from engine.cli.serve import _say_ready
 from engine.protocol.algorithm import Advantage
-from engine.rollout import groups
 from engine.server.serve import serve
 from tests.bench.hello import shuffle
 
@@ -15,12 +15,12 @@ from tests.bench.hello import shuffle
 def main() -> None:
     mode, workspace = sys.argv[1:3]
     if mode == "shuffled":
-        exact = groups.advantages
+        exact = group.advantages
 
         def mixed(kind: Advantage, rewards: Sequence[float | None]) -> list[float | None]:
             return exact(kind, shuffle(list(rewards)))
 
-        groups.advantages = mixed
+        group.advantages = mixed
     asyncio.run(serve(Path(workspace), _say_ready))
 
 

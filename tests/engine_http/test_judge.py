@@ -90,6 +90,8 @@ def test_the_judge_alone_makes_rewards(
     page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
     assert page.total == 0
     assert any(h["authorization"] == f"Bearer {SECRET}" for h in script.headers)
+    assert SECRET not in json.dumps(script.asked)
+    assert SECRET not in "".join(event.model_dump_json() for event in events)
     for file in engine.workspace.rglob("*"):
         if file.is_file():
             assert SECRET.encode() not in file.read_bytes(), file

@@ -15,13 +15,15 @@ from studio.widgets.form_fields import ChoiceField, TextField, ToggleField
 from studio.widgets.price_button import PriceButton
 from studio.widgets.text import Text
 
-OTHER = "other"
+OTHER, LOCAL = "other", "local"
+LOCAL_WORDS = "Local judge, from your labels · free"
 
 
 class JudgeChoice(Card):
     """`show_judge(config, options, used, spent)`; `models_chosen(models, base_url)`."""
 
     models_chosen = Signal(list, object)
+    local_chosen = Signal()
     enabled_chosen = Signal(bool)
     try_wanted = Signal()
     cancel_wanted = Signal()
@@ -73,16 +75,20 @@ class JudgeChoice(Card):
         self._options = {one.model: one for one in options}
         choices = [(name, name) for name in judge.models[:1]]
         choices += [(one.model, f"{one.title} · {one.where}") for one in options]
-        choices += [(name, name) for name in used if name != "local"]
+        choices += [(name, name) for name in used if name != LOCAL]
         named = dict(reversed(choices))
-        self._pick.set_choices([*reversed(named.items()), (OTHER, "Name one…")])
-        self._pick.set_value(judge.models[0] if judge.models else OTHER)
-        self._ask_name(not judge.models)
+        last = [(LOCAL, LOCAL_WORDS), (OTHER, "Name one…")]
+        self._pick.set_choices([*reversed(named.items()), *last])
+        now = judge.models[0] if judge.models else LOCAL if judge.local else OTHER
+        self._pick.set_value(now)
+        self._ask_name(now == OTHER)
+        self._temperature.setVisible(bool(judge.models))
+        self._passes.setVisible(bool(judge.models))
         self._temperature.set_state(f"temperature {judge.temperature:g}")
         looks = f"{judge.passes} looks at most"
         self._passes.set_state(looks if judge.passes > 1 else "one look")
         self._on.set_value(judge.enabled)
-        self._on.setEnabled(bool(judge.models))
+        self._on.setEnabled(bool(judge.models) or judge.local)
         self._more, self._combine = len(judge.models) - 1, judge.combine
         self._say()
 
@@ -139,6 +145,9 @@ class JudgeChoice(Card):
         if value == OTHER:
             self._ask_name(True)
             self._name.setFocus()
+            return
+        if value == LOCAL:
+            self.local_chosen.emit()
             return
         option = self._options.get(str(value))
         self._ask_name(False)

@@ -115,6 +115,9 @@ class JudgePage(Page):
         self.editor.edited.connect(lambda _: self._price_soon())
         self.editor.save_wanted.connect(self._save)
         self.choice.models_chosen.connect(self._choose)
+        self.choice.local_chosen.connect(
+            lambda: self._edit({"judge.models": [], "judge.local": True})
+        )
         self.choice.enabled_chosen.connect(lambda on: self._edit({"judge.enabled": on}))
         self.choice.try_wanted.connect(self._try)
         self.choice.cancel_wanted.connect(self._cancel)
@@ -237,7 +240,9 @@ class JudgePage(Page):
         judge = view.config.judge if view and view.config else None
         if self.tasks.busy("trial") or judge is None:
             return
-        if not judge.models:
+        if not judge.models and judge.local:
+            self.choice.show_nothing("It learns from your labels while a run goes on.")
+        elif not judge.models:
             self.choice.show_nothing("Choose a judge first.")
         elif not self._groups:
             self.choice.show_nothing("A run with stored groups comes first.")

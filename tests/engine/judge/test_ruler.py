@@ -7,6 +7,7 @@ import time
 import pytest
 
 from engine.judge.agreement import kendall_tau
+from engine.judge.measure import flips
 from engine.judge.panel import Panel
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit, combined
@@ -224,6 +225,7 @@ def test_an_order_biased_judge_is_exposed_and_passes_help(court: Court) -> None:
     court.script.grade = biased
     taus: dict[int, list[float]] = {1: [], 9: []}
     stabilities = []
+    turned = compared = 0
     for passes, found in taus.items():
         for number in range(6):
             values = random.Random(number).sample(VALUES, 8)
@@ -238,8 +240,11 @@ def test_an_order_biased_judge_is_exposed_and_passes_help(court: Court) -> None:
             found.append(tau)
             if passes > 1:
                 stabilities.append(verdicts[0].stability)
+                flipped = flips({v.trajectory_id: v.passes for v in verdicts})
+                turned, compared = turned + flipped[0], compared + flipped[1]
     once, often = (sum(found) / len(found) for found in taus.values())
     assert often > once + 0.2
+    assert turned / compared > 0.3, "the order decides a third of the pairs"
     assert all(stability is not None and stability < 0.6 for stability in stabilities)
 
 

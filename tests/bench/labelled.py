@@ -1,0 +1,92 @@
+"""Does `hello` learn from a person alone?   python -m tests.bench.labelled [--seeds 0] [--steps 15]
+
+The agent returns no reward and there is no judge: every attempt is unscored until the review gate,
+where a scripted person scores each attempt by the word that it says. The rewards that are printed
+are the person's; validation is not scored by anybody.
+"""
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from engine.client import EngineClient
+from engine.launch.local import find
+from engine.project import create_project
+from engine.protocol.events import ReviewOpened, RunFailed, RunFinished, StepFinished
+from engine.protocol.labels import Label, Word
+from engine.protocol.records import Trajectory
+from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+
+WORTH = {"yes": 0.5, "no": 0.75, "maybe": 1.0}
+SETTINGS = {"train.review_every": 1, "train.review_timeout_s": 600, "train.validate_every": 0}
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--steps", type=int, default=15)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder)
+        project = workspace / "hello"
+        create_project(project, "hello")
+        agent = (project / "agent.py").read_text()
+        (project / "agent.py").write_text(agent.split("    word =")[0])
+        command = [sys.executable, "-m", "tests.bench.hello_engine", "plain", folder]
+        engine = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: ASYNC220
+        assert engine.stdout is not None
+        engine.stdout.readline()
+        endpoint = await find(workspace)
+        assert endpoint is not None
+        async with EngineClient(endpoint.port, endpoint.token) as client:
+            for seed in arguments.seeds:
+                await train(client, project, seed, arguments.steps)
+            await client.shut_down()
+        engine.wait()
+
+
+async def train(client: EngineClient, project: Path, seed: int, steps: int) -> None:
+    begun = time.monotonic()
+    while (await client.info()).living_runs:  # noqa: ASYNC110 - the engine is another process
+        await asyncio.sleep(0.5)
+    overrides = {**SETTINGS, "train.seed": seed, "train.steps": steps}
+    run = await client.start_run(StartRun(project=str(project), overrides=overrides))
+    rewards, labels = [], 0
+    async for event in client.events(run.id):
+        if isinstance(event, ReviewOpened):
+            labels += await grade(client, run.id, event.step)
+            await client.command(run.id, Command(action="reviewed"))
+        if isinstance(event, StepFinished):
+            rewards.append(event.metrics["reward/mean"])
+        if isinstance(event, RunFailed):
+            sys.exit(str(event.problem))
+        if isinstance(event, RunFinished):
+            break
+    curve = " ".join(f"{reward:.2f}" for reward in rewards)
+    seconds = time.monotonic() - begun
+    print(f"labelled seed {seed}: {curve}  ({labels} labels, {seconds:.0f} s)", flush=True)
+
+
+async def grade(client: EngineClient, run_id: str, step: int) -> int:
+    """One label for each group of the step."""
+    page = await client.groups(run_id, TrajectoryQuery(split="train", step=step))
+    for group in page.items:
+        found = await client.siblings(run_id, "train", step, group.group)
+        words = tuple(_score(one) for one in found.trajectories)
+        label = Label(id=uuid.uuid4().hex, step=step, group=group.group, words=words)
+        await client.add_label(run_id, label)
+    return len(page.items)
+
+
+def _score(one: Trajectory) -> Word:
+    word = one.messages[-1].content.strip().lower().rstrip(".!")
+    return Word(kind="score", trajectory_id=one.id, value=WORTH.get(word, 0.0))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
