@@ -40,7 +40,7 @@ def remaining_seconds(state: RunState, now: float) -> float | None:
     usual = step_seconds(state.steps)
     if usual is None or not state.living:
         return None
-    under_way = state.step > state.done and state.life != "paused"
+    under_way = state.step > state.done and state.life not in ("paused", "reviewing")
     spent = min(usual, max(0.0, now - state.step_at)) if under_way else 0.0
     steps = (state.planned - state.done) * usual - spent
     return max(0.0, steps) + validations_left(state) * validation_seconds(state)

@@ -146,7 +146,11 @@ class HomePage(Page):
         words = f"step {run.step} of {run.steps}"
         if left is not None:
             words += f" · {figures.duration(left)} left"
-        verb = {"paused": "is paused", "stopping": "is stopping"}.get(run.state, "is training")
+        verb = {
+            "paused": "is paused",
+            "stopping": "is stopping",
+            "reviewing": "waits for your review",
+        }.get(run.state, "is training")
         if run.kind == "baseline":
             verb, words = "is being measured", "attempts before any training"
         low, high = ramp_ends(state)

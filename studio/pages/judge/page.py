@@ -66,6 +66,7 @@ class JudgePage(Page):
         self._soon.setSingleShot(True)
         self._soon.setInterval(PRICE_AFTER_MS)
         self._soon.timeout.connect(self._price)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._lay_out()
         self._wire()
 
@@ -134,6 +135,7 @@ class JudgePage(Page):
         grade.activated.connect(self.grade_next)
 
     def enter(self) -> None:
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # its keys are heard at once
         self._project_changed()
         self._run_selected()
         self.tasks.run("labels", self._look(), self._show_trust)

@@ -32,6 +32,9 @@ from studio.widgets.form_fields import ChoiceField, PathField
 from studio.widgets.key_values import KeyValues
 from studio.widgets.text import Text
 
+REVIEW_EVERY = 5
+"""Steps between two reviews, when a person switches them on."""
+
 
 class ChoicesForm(QWidget):
     """`edited(key, value)`; `preset_chosen(name)`; `show_project(view)`; `show_problems(…)`."""
@@ -113,10 +116,10 @@ class ChoicesForm(QWidget):
         self._rules = ChoiceCard("Rules", "on", "", icon="list-checks", icon_tone="rules")
         self._judge = ChoiceCard("Judge", "off", "", icon="scale", icon_tone="judge")
         self._judge.pressed.connect(self._switch_judge)
-        you = ChoiceCard("You", "off", "comes later", icon="user-round", icon_tone="human")
-        you.setEnabled(False)
+        self._you = ChoiceCard("You", "off", "", icon="user-round", icon_tone="human")
+        self._you.pressed.connect(self._switch_review)
         self._rules.set_chosen(True)
-        self._fourth.controls.addLayout(_beside(self._rules, self._judge, you))
+        self._fourth.controls.addLayout(_beside(self._rules, self._judge, self._you))
         self._fourth.finish()
 
     def _effort_row(self) -> None:
@@ -199,15 +202,20 @@ class ChoicesForm(QWidget):
         self._copy.set_words("Copied")
         QTimer.singleShot(1000, self, lambda: self._copy.set_words("Copy"))
 
+    def _switch_review(self) -> None:
+        """The run waits for a person, or not; how often stands under Advanced."""
+        config = self._config
+        if config is not None:
+            every = 0 if config.train.review_every else REVIEW_EVERY
+            self.edited.emit("train.review_every", every)
+
     def _switch_judge(self) -> None:
         if self._config is None:
             return
-        if self._config.judge.models:
+        if self._config.judge.models or self._config.judge.local:
             self.edited.emit("judge.enabled", not self._config.judge.enabled)
         else:
-            self._fourth.say(
-                'Name a judge first, in project.toml: [judge] models = ["openai/…"]', "info"
-            )
+            self._fourth.say("Choose a judge on the Judge page first.", "info")
 
     # What it shows
 
@@ -304,6 +312,10 @@ class ChoicesForm(QWidget):
         named = ", ".join(model.rpartition("/")[2] for model in judge.models)
         self._judge.set_values("on" if judge.enabled else "off", named or "none is named")
         self._judge.set_chosen(judge.enabled)
+        every = config.train.review_every
+        told = f"review every {figures.ordinal(every)} step" if every > 1 else "review every step"
+        self._you.set_values("on" if every else "off", told if every else "label at any time")
+        self._you.set_chosen(every > 0)
         count = len(config.reward.constraints)
         self._fourth.say(
             f"{figures.plural(count, 'constraint')} applied after the sum" if count else ""

@@ -85,6 +85,7 @@ class GroupPanel(QWidget):
         super().__init__(parent)
         self.setFixedWidth(WIDTH)
         self._model, self._query = model, TrajectoryQuery()
+        self._held = False
         self._total = 0
         self.search = SearchInput("Search trajectories", "Search", compact=True)
         self._step = FilterChip("Step", active=True)
@@ -123,6 +124,12 @@ class GroupPanel(QWidget):
         """Select a row as a person would."""
         if 0 <= row < self._model.rowCount():
             self.list.setCurrentIndex(self._model.index(row, 0))
+
+    def hold(self, held: bool) -> None:
+        """Held, it chooses nothing by itself: another group than one of the list is shown."""
+        self._held = held
+        if held:
+            self.list.setCurrentIndex(QModelIndex())
 
     def move(self, by: int) -> None:  # type: ignore[override]
         self.choose(max(0, self.list.currentIndex().row() + by))
@@ -203,7 +210,8 @@ class GroupPanel(QWidget):
         self._words.set_words(figures.plural(total, "group"))
 
     def _first(self) -> None:
-        if not self.list.currentIndex().isValid() and self._model.rowCount():
+        waits = not (self._held or self.list.currentIndex().isValid())
+        if waits and self._model.rowCount():
             QTimer.singleShot(0, self, lambda: self.choose(0))
 
     def _chosen(self, index: QModelIndex) -> None:

@@ -77,6 +77,7 @@ class TrajectoriesPage(Page):
     def show_query(self, query: TrajectoryQuery) -> None:
         """Filter by what was clicked on, and show it."""
         self._blind = False
+        self._panel.hold(False)
         self._panel.set_query(query)
         self._ask(query)
         if query.state != "all":
@@ -85,6 +86,7 @@ class TrajectoriesPage(Page):
     def show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
         """One group in columns."""
         self._blind = blind
+        self._panel.hold(True)
         self.set_mode(COLUMNS)
         self._fetch(split, step, group)
 

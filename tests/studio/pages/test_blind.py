@@ -1,7 +1,10 @@
 """Blind grading: nothing tells before Enter, and everything after."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.judging import Verdict
@@ -12,6 +15,7 @@ from studio.pages.trajectories.blind import blinded, pairs_of, told
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.pages.test_labels import SHIFT, Key, held, judged, press, reading
+from tests.studio.shots import open_project, studio_on
 
 __all__ = ["judged"]
 
@@ -94,5 +98,30 @@ def test_a_group_is_graded_blind_by_keys_and_then_told(
             heads = [column.head.accessibleName() for column in page._columns._columns]
             assert all("reward" in told for told in heads)
             assert page._panel.isVisible()
+
+    run(job())
+
+
+def test_from_the_judge_page_the_group_opens_blind_and_stays_so(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    """The list of the page chooses its first group when it is loaded, but not over this one."""
+
+    async def job() -> None:
+        async with studio_on(judged, qapp, tmp_path) as studio:
+            await open_project(studio, judged, "inbox-scout")
+            studio.window.show_page("judge")
+            lab: Any = studio.pages["judge"]
+            await until(lambda: lab._groups)
+            studio.window.activateWindow()
+            await until(lambda: studio.window.isActiveWindow())
+            lab.setFocus()
+            QTest.keyClick(lab, Key.Key_B)
+            page: Any = studio.pages["trajectories"]
+            await until(lambda: page._siblings is not None and page.isVisible())
+            await until(lambda: page._groups.total)
+            await asyncio.sleep(0.2)
+            assert page._blind
+            assert page._desk.labelling.blind
 
     run(job())
