@@ -100,6 +100,7 @@ class Studio:
             app_theme=self._switch_theme,
             app_quit=window.close,
             project_open=self._choose_folder,
+            project_save=lambda: self.pages[window.page].save() if window.page else None,
             project_new=lambda: session.tasks.run("new", self._new_project()),
             run_train=lambda: session.train(),
             run_pause=self._pause,

@@ -20,6 +20,9 @@ class Page(QWidget):
     def enter(self) -> None:
         """It comes into view: load what it shows."""
 
+    def save(self) -> None:
+        """Ctrl S while it is in view: most pages have nothing that is not kept already."""
+
     def leave(self) -> None:
         """It goes out of view."""
 

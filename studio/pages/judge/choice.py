@@ -113,7 +113,7 @@ class JudgeChoice(Card):
             self.price.set_over_budget(words, told, left)
             return
         self.price.set_priced(words, told)
-        self._time.set_words(f"about {figures.duration(price.seconds)}")
+        self._time.set_words(f"about {figures.duration(max(1.0, price.seconds))}")
 
     def show_running(self, done: int, total: int) -> None:
         self._time.set_words("")

@@ -140,6 +140,9 @@ class JudgePage(Page):
         self._run_selected()
         self.tasks.run("labels", self._look(), self._show_trust)
 
+    def save(self) -> None:
+        self.editor.save()
+
     # What is shown
 
     def _project_changed(self) -> None:

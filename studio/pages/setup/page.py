@@ -93,7 +93,6 @@ class SetupPage(Page):
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
         self._preflight.train_wanted.connect(lambda: self._actions.trigger("run.train"))
         self._preflight.again_wanted.connect(self._ask_forecast)
-        self._actions.bind(project_save=self.save)
 
     def _choose(self, tab: int) -> None:
         self._tabs.set_index(tab)

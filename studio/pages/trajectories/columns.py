@@ -234,7 +234,7 @@ class ColumnsView(QWidget):
         record = shown.records[place]
         if record.index not in shown.items:
             folded = not self._unfolded
-            shown.items[record.index] = items_of(record, shared=folded, weights=self._weights)
+            shown.items[record.index] = items_of(record, folded, self._weights, self._blind)
         return shown.items[record.index]
 
     def _fill(self) -> None:

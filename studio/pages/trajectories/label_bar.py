@@ -78,6 +78,9 @@ class LabelBar(QWidget):
         """The preview, in the order shown; the largest change is told beside it."""
         self._bars.set_bars(bars)
         moved = [bar for bar in bars if bar.changed]
+        if not bars:
+            self._facts.set_spans([])
+            return
         spans = [Span("Advantages after this label" if moved else "Advantages", "text", 600)]
         if moved:
             spans += [Span("  ━ ", "human", 600), Span("before", "faint")]

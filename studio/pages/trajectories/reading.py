@@ -69,8 +69,11 @@ def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
         ]
 
 
-def items_of(trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN) -> list[Item]:
-    """Rows of the transcript. With `shared` the messages before the first turn are left out."""
+def items_of(
+    trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
+) -> list[Item]:
+    """Rows of the transcript. With `shared` the messages before the first turn are left out;
+    `blind`, the sum that makes the reward."""
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
     aligned = len(sampled) == len(turns)
@@ -88,6 +91,8 @@ def items_of(trajectory: Trajectory, shared: bool = False, weights: Weights = EV
             items.append(Message(message.role, message.content, _role_title(message.role)))
     for place in range(1, len(trajectory.branches)):
         items.append(Note(f"Branch {place + 1}", "the template rewrote what came before", "split"))
+    if blind:
+        return items
     end = outcome(trajectory, weights)
     return [*items, replace(end, facts="") if shared else end]
 
