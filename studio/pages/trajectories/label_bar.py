@@ -97,8 +97,10 @@ class LabelBar(QWidget):
         self._keys.set_key("best", best or "1…9", "best")
         self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
 
-    def set_effect(self, effect: str) -> None:
+    def set_effect(self, effect: str, done: bool = False) -> None:
+        """`done`: the group's step has been trained, so an override only changes the record."""
         words = next(words for key, words, _ in EFFECTS if key == effect)
+        words = "Override · the record" if effect == "reward" and done else words
         self._effect.set_words(words)
         self._effect.setAccessibleName(f"What the label does: {words}")
 

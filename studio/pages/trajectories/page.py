@@ -156,6 +156,8 @@ class TrajectoriesPage(Page):
         self._refresh_timer.timeout.connect(self._refresh)
         self._panel.query_changed.connect(self._ask)
         self._panel.group_chosen.connect(self._open_group)
+        self._panel.filters_kept.connect(self._keep_filters)
+        self._panel.set_filters(self.session.settings.current.saved_filters)
         self._groups.loaded.connect(self._show_emptiness)
         self._groups.failed.connect(self.session.problem_raised)
         self._rows.failed.connect(self.session.problem_raised)
@@ -273,6 +275,10 @@ class TrajectoriesPage(Page):
         self._groups.set_query(query)
         order = {"sort": self._rows.query.sort, "descending": self._rows.query.descending}
         self._rows.set_query(query.model_copy(update=order))
+
+    def _keep_filters(self, lines: list[str]) -> None:
+        self.session.settings.update(saved_filters=lines)
+        self._panel.set_filters(lines)
 
     @Slot()
     def _show_emptiness(self) -> None:
