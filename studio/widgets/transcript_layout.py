@@ -345,14 +345,16 @@ def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
     painter.fillRect(QRectF(left, 12, looks.width - left, 1), theme().color("border"))
     line = QRectF(left, 24, looks.width - left, 24)
     used = paint.text(painter, line, item.title, "text", "body", 600)
-    paint.text(painter, line.adjusted(used + 10, 0, 0, 0), item.facts, "muted", "label", 400)
+    used += 10 + paint.text(
+        painter, line.adjusted(used + 10, 0, 0, 0), item.facts, "muted", "label", 400
+    )
     x = (
         line.right()
         - paint.text(painter, line, item.reward, "text", "title", 600, paint.RIGHT)
         - 10
     )
     told = " + ".join(f"{figures.number(p.value)} {p.name}" for p in item.parts if p.value) + " ="
-    room = QRectF(line.left() + used + 120, 24, max(0.0, x - line.left() - used - 120), 24)
+    room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
     paint.text(
         painter,
         room,
