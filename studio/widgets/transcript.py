@@ -84,8 +84,10 @@ class Transcript(QAbstractScrollArea):
         """Show another trajectory, from its start; or the same as it is now."""
         place = self.verticalScrollBar().value() if keep_place else 0
         self._items = tuple(items)
-        self._shown_lines.clear()
-        self._focused, self._token, self._passage = -1, None, None
+        self._token = None
+        if not keep_place:
+            self._shown_lines.clear()
+            self._focused, self._passage = -1, None
         self._largest = largest_of(self._items, self._tint)
         self.setAccessibleName(f"Transcript, {figures.plural(len(items), 'row')}")
         self._forget()

@@ -52,6 +52,8 @@ class Labelling(QObject):
         before, self._siblings = self._siblings, siblings
         if before is None or siblings is None or _place(before) != _place(siblings):
             self._begin(Draft())
+        elif self.draft and not self._tasks.busy("label"):
+            self._changed()  # what it would do is asked of the group as it is now
 
     @property
     def attempts(self) -> list[Trajectory]:

@@ -1,8 +1,10 @@
 """The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
 
+from collections.abc import Iterable
+
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.records import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests import Siblings, TrajectoryQuery
@@ -13,6 +15,7 @@ from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
+from studio.pages.trajectories.attempt_table import AttemptTable
 from studio.pages.trajectories.columns import ColumnsView
 from studio.pages.trajectories.compare import CompareView, base_of
 from studio.pages.trajectories.evidence_desk import EvidenceDesk
@@ -26,14 +29,11 @@ from studio.session import Session
 from studio.theme import theme
 from studio.widgets.empty_page import EmptyPage
 from studio.widgets.paint import painting
-from studio.widgets.table import Table
 
 MODES = ("Columns", "Reader", "Table", "Compare")
 COLUMNS, READER, TABLE, COMPARE = range(4)
 REFRESH_MS = 1500
 FOLD_PX = 900
-WIDE_PX = 1240
-SPARE_COLUMNS = (2, 5, 7)  # sibling, turns and time: also in the reader
 TINTS = ("advantage", "logprob", "mask", "none")
 
 
@@ -48,10 +48,10 @@ class TrajectoriesPage(Page):
         self._siblings: Siblings | None = None
         self._wanted_index: int | None = None
         self._source = ""
-        self._seen = (-1, -1)
+        self._seen: tuple[int, object] = (-1, None)
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
-        self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
-        self._compare = CompareView()
+        self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
+        self._table = AttemptTable(self._rows)
         self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
         self._build()
         self._focus_trail = ("", "")
@@ -104,7 +104,6 @@ class TrajectoriesPage(Page):
         for part in (self._columns, self._reader, self._table, self._compare):
             self._body.addWidget(part)
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._make_table()
         inner = QVBoxLayout()
         inner.setContentsMargins(16, 12, 16, 12)
         inner.setSpacing(8)
@@ -128,27 +127,6 @@ class TrajectoriesPage(Page):
         line.addWidget(self._right, 1)
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setInterval(REFRESH_MS)
-
-    def _make_table(self) -> None:
-        self._table.setModel(self._rows)
-        kinds = (
-            "strong",
-            "figure",
-            "figure",
-            "mono",
-            "advantage",
-            "figure",
-            "figure",
-            "figure",
-            "text",
-            "text",
-        )
-        widths = (None, 60, 72, 72, 84, 60, 72, 72, 104, 160)
-        for place, (kind, width) in enumerate(zip(kinds, widths, strict=True)):
-            self._table.set_column(place, width, kind)
-        self._table.setSortingEnabled(True)
-        self._table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
-        self._table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
 
     def _wire(self) -> None:
         run = self.session.run
@@ -244,6 +222,7 @@ class TrajectoriesPage(Page):
             return
         if run_id != self._source:
             self._source, self._siblings = run_id, None
+            self._seen = (-1, None)
             self._desk.show_group(None)
             self._proof.show_group(None, {})
             session = self.session  # its client is another one after the engine was restarted
@@ -265,10 +244,16 @@ class TrajectoriesPage(Page):
         self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
-        if (seen := (count, len(state.relabelled))) != self._seen:
-            self._seen = seen
-            self._groups.refresh()
-            self._rows.refresh()
+        said = (len(state.labelled), len(state.relabelled), _total(state.relabelled.values()))
+        if (count, said) == self._seen:
+            return
+        spoken = self._seen[1] not in (said, None)
+        self._seen = (count, said)
+        self._groups.refresh()
+        self._rows.refresh()
+        if spoken and self._siblings is not None:  # maybe by somebody else, in a terminal
+            group = self._siblings.group
+            self._fetch(group.split, group.step, group.group)
 
     @Slot(object)
     def _ask(self, query: TrajectoryQuery) -> None:
@@ -350,12 +335,12 @@ class TrajectoriesPage(Page):
 
     def _fold(self) -> None:
         """The list goes where there is no room, and where the reader has its outline."""
-        reading = self._view in (READER, COMPARE)
-        self._panel.setVisible(self.width() >= FOLD_PX and not reading)
+        shown = self.width() >= FOLD_PX and self._view not in (READER, COMPARE)
+        if not shown and self._panel.list.hasFocus():
+            self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # the keys stay on the page
+        self._panel.setVisible(shown)
         waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
-        for column in SPARE_COLUMNS:
-            self._table.setColumnHidden(column, self.width() < WIDE_PX)
         self.update()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -371,6 +356,10 @@ class TrajectoriesPage(Page):
 
 def _key(group: GroupSummary) -> tuple[str, int, int]:
     return group.split, group.step, group.group
+
+
+def _total(rewards: Iterable[float | None]) -> float:
+    return sum(reward for reward in rewards if reward is not None)
 
 
 def _muted_in(mode: int) -> set[str]:

@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.config import TrainConfig
-from engine.protocol.labels import Label
+from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Problem
 from engine.protocol.requests import TrajectoryQuery
 from studio.actions import ACTIONS
@@ -273,5 +273,25 @@ def test_a_slow_preview_never_blocks_and_a_fast_enter_commits_once(
             await applied(page, judged, 1)
             assert len(judged.labels[RUN].kept) == 1
             assert "Advantage" in page._desk.toast.words()
+
+    run(job())
+
+
+def test_what_another_one_says_is_shown_and_the_draft_kept(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (studio, page):
+            await until(lambda: page._seen[1] is not None)
+            press(page, Key.Key_F)
+            await until(lambda: page._desk.labelling.preview)
+            group, first = page._siblings.group, page._desk.labelling.attempts[0]
+            word = Word(kind="veto", trajectory_id=first.id)
+            said = Label(id="cli", step=group.step, group=group.group, words=(word,), who="ada")
+            await studio.session.client.add_label(RUN, said)
+            await until(lambda: page._siblings.labels)
+            assert page._desk.labelling.attempts[0].reward == 0
+            assert page._desk.labelling.draft
+            await until(lambda: page._desk.labelling.preview)
 
     run(job())
