@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from studio.widgets.transcript_items import Item, Message, Note, Outcome, plain
+from studio.widgets.transcript_items import Item, Message, Note, Outcome, break_long_lines, plain
 
 LONGEST_QUOTE = 2000
 
@@ -24,13 +25,23 @@ def texts_of(item: Item) -> list[str]:
     return [said or item.arguments, item.result]
 
 
-def find_row(items: Sequence[Item], quote: str) -> tuple[int, int]:
-    """The first row that has the passage and the line it begins in; (-1, 0) where none has."""
+class Found(NamedTuple):
+    """A passage: its row, and how many lines and characters of the text one needs to see it."""
+
+    row: int
+    lines: int = 0
+    chars: int = 0
+
+
+def find_row(items: Sequence[Item], quote: str) -> Found:
+    """The first row that has the passage; row -1 where none has."""
     pattern = pattern_of(quote)
     if pattern is not None:
         for row, item in enumerate(items):
             for text in texts_of(item):
                 shown = plain(text)
                 if found := pattern.search(shown):
-                    return row, shown.count("\n", 0, found.start())
-    return -1, 0
+                    end = found.end()
+                    lines = break_long_lines(shown[:end]).count("\n") + 1
+                    return Found(row, lines, end)
+    return Found(-1)

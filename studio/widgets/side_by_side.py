@@ -56,6 +56,13 @@ class PairRow:
             and (self.left.kind != "call" or self.left.title == self.right.title)
         )
 
+    @property
+    def renamed(self) -> bool:
+        """Two calls of different tools."""
+        pair = (self.left, self.right)
+        calls = [side.title for side in pair if side is not None and side.kind == "call"]
+        return len(set(calls)) > 1
+
 
 @dataclass
 class _Laid:
@@ -184,6 +191,8 @@ class SideBySide(QAbstractScrollArea):
             if head := _title(side):
                 room = QRectF(x + _PAD, 6, width - 2 * _PAD, 20)
                 style = "mono-small" if side.kind == "call" else "label"
+                if row.renamed:
+                    self._mark_title(painter, room, paint.text_width(head, style, 600), number)
                 used = paint.text(painter, room, head, "muted" if row.same else "text", style, 600)
                 if row.same:
                     rest = room.adjusted(used + 8, 0, 0, 0)
@@ -197,6 +206,14 @@ class SideBySide(QAbstractScrollArea):
             )
             room = QRectF(_PAD, laid.height - 28, width, 20)
             paint.text(painter, room, more, "accent", "label", 500)
+
+    def _mark_title(self, painter: QPainter, room: QRectF, width: float, number: int) -> None:
+        """Another tool on each side: its name is what differs."""
+        color = theme().color
+        rect = QRectF(room.left() - 3, room.top() + 1, min(width, room.width()) + 6, 18)
+        painter.fillRect(rect, color(("advantage-neg-2", "advantage-pos-2")[number]))
+        rect.setTop(rect.bottom() - 2)
+        painter.fillRect(rect, color(("plot-5", "plot-1")[number]))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         y = event.position().y() + self.verticalScrollBar().value()

@@ -27,6 +27,7 @@ from studio.widgets.tip import Tip
 from studio.widgets.token_tip import token_tip
 from studio.widgets.transcript_items import TINTS, Item, largest_of
 from studio.widgets.transcript_layout import (
+    CHUNK_CHARS,
     MORE_LINES,
     Looks,
     Row,
@@ -36,6 +37,8 @@ from studio.widgets.transcript_layout import (
 )
 
 WIDEST_PX = 760.0
+FARTHEST_LINES, FARTHEST_CHARS = 4_000, 300_000
+"""A passage farther into a message is not laid out; its row is shown."""
 FAINT = 0.45
 """Of what is left out."""
 _MARGIN = 24.0
@@ -81,8 +84,10 @@ class Transcript(QAbstractScrollArea):
         """Show another trajectory, from its start; or the same as it is now."""
         place = self.verticalScrollBar().value() if keep_place else 0
         self._items = tuple(items)
-        self._shown_lines.clear()
-        self._focused, self._token, self._passage = -1, None, None
+        self._token = None
+        if not keep_place:
+            self._shown_lines.clear()
+            self._focused, self._passage = -1, None
         self._largest = largest_of(self._items, self._tint)
         self.setAccessibleName(f"Transcript, {figures.plural(len(items), 'row')}")
         self._forget()
@@ -110,11 +115,14 @@ class Transcript(QAbstractScrollArea):
 
     def show_passage(self, quote: str) -> bool:
         """Scroll to the first row with these words and mark them; False where none has them."""
-        row, line = find_row(self._items, quote)
+        row, lines, chars = find_row(self._items, quote)
         if row < 0:
             return False
         self._passage = pattern_of(quote)
-        self._shown_lines[row] = max(self._shown_lines.get(row, 0), line + MORE_LINES)
+        if lines <= FARTHEST_LINES and chars <= FARTHEST_CHARS:
+            chunks = max(-(-lines // MORE_LINES), -(-chars // CHUNK_CHARS))
+            opened = MORE_LINES * chunks
+            self._shown_lines[row] = max(self._shown_lines.get(row, 0), opened)
         self._rows.pop(row, None)
         self._focused = row
         self._show_marked()

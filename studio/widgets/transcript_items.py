@@ -106,6 +106,16 @@ def cap_lines(text: str, most: int) -> tuple[str, int]:
     return ("\n".join(lines[:most]), len(lines) - most) if len(lines) > most else (text, 0)
 
 
+def shown_part(text: str, lines: int, chars: int) -> tuple[str, int]:
+    """The beginning of a text, drawable, and how many lines of it are left out. What is not shown
+    is only counted, so that megabytes cost nothing."""
+    head, rest = text[:chars], text[chars:]
+    words, left_out = cap_lines(break_long_lines(plain(head)), lines)
+    if rest:
+        left_out += sum(-(-len(line) // LONGEST_LINE) for line in rest.split("\n")) or 1
+    return words, left_out
+
+
 def join_tokens(tokens: Sequence[Token], longest: int = LONGEST_LINE) -> tuple[str, list[int]]:
     """The text of tokens and where each starts; a line that grows too long is broken between
     two.

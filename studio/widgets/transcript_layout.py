@@ -19,16 +19,17 @@ from studio.widgets.transcript_items import (
     Outcome,
     Token,
     ToolCall,
-    break_long_lines,
-    cap_lines,
     join_tokens,
     plain,
+    shown_part,
     tint_of,
 )
 
 RESULT_LINES = 6
 MORE_LINES = 200
 MESSAGE_LINES = 400
+CHUNK_CHARS, ARGUMENT_CHARS, RESULT_CHARS = 30_000, 2_000, 1_200
+"""Characters that are laid out at first; each "more" adds a chunk: 30 ms of work."""
 _ROLE_ICONS = {
     "system": "message-square-text",
     "user": "user-round",
@@ -102,6 +103,11 @@ class Looks:
     indent: float = 22.0
 
 
+def chars_at(shown: int, first: int) -> int:
+    """How many characters are laid out when so many lines are open."""
+    return first if shown <= 0 else CHUNK_CHARS * (1 + shown // MORE_LINES)
+
+
 def estimate(item: Item, width: float) -> float:
     """A height to scroll by before the row is seen."""
     if isinstance(item, (Note, Outcome)):
@@ -134,8 +140,8 @@ def _message(row: Row, item: Message, looks: Looks, shown: int) -> None:
             block = _token_block(item.tokens, "body", width, looks)
             left_out = 0
         else:
-            words, left_out = cap_lines(
-                break_long_lines(plain(item.text)), max(shown, MESSAGE_LINES)
+            words, left_out = shown_part(
+                item.text, MESSAGE_LINES + shown, chars_at(shown, CHUNK_CHARS)
             )
             block = _block(words, "body", width, "muted" if item.role == "system" else "text")
         block.at = QPointF(left + padding, y + padding)
@@ -152,10 +158,14 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
     inner = width - 24
     y = 8.0
     y += 22.0  # name and facts
+    kept = 0
     if item.tokens:
         arguments = _token_block(item.tokens, "mono", inner, looks)
     else:
-        arguments = _block(break_long_lines(plain(item.arguments)), "mono", inner, "muted")
+        said, kept = shown_part(
+            item.arguments, MESSAGE_LINES + shown, chars_at(shown, ARGUMENT_CHARS)
+        )
+        arguments = _block(said, "mono", inner, "muted")
     if arguments.layout.text():
         arguments.at = QPointF(left + 12, y)
         row.blocks.append(arguments)
@@ -164,14 +174,18 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
     if item.result:
         row.parting = y
         y += 7.0
-        words, left_out = cap_lines(break_long_lines(plain(item.result)), max(shown, RESULT_LINES))
+        words, left_out = shown_part(
+            item.result, RESULT_LINES + shown, chars_at(shown, RESULT_CHARS)
+        )
         tone = {"error": "bad", "answer": "text"}.get(item.state, "muted")
         block = _block(words, "label", inner, tone)
         block.at = QPointF(left + 12, y)
         row.blocks.append(block)
         y += block.height
-        y = _more(row, y, left + 12, left_out)
+        y = _more(row, y, left + 12, left_out + kept)
         y += 8.0
+    elif kept:
+        y = _more(row, y, left + 12, kept) + 8.0
     if item.sources:
         row.chips_y = y
         y += 28.0
@@ -331,14 +345,16 @@ def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
     painter.fillRect(QRectF(left, 12, looks.width - left, 1), theme().color("border"))
     line = QRectF(left, 24, looks.width - left, 24)
     used = paint.text(painter, line, item.title, "text", "body", 600)
-    paint.text(painter, line.adjusted(used + 10, 0, 0, 0), item.facts, "muted", "label", 400)
+    used += 10 + paint.text(
+        painter, line.adjusted(used + 10, 0, 0, 0), item.facts, "muted", "label", 400
+    )
     x = (
         line.right()
         - paint.text(painter, line, item.reward, "text", "title", 600, paint.RIGHT)
         - 10
     )
     told = " + ".join(f"{figures.number(p.value)} {p.name}" for p in item.parts if p.value) + " ="
-    room = QRectF(line.left() + used + 120, 24, max(0.0, x - line.left() - used - 120), 24)
+    room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
     paint.text(
         painter,
         room,

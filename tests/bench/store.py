@@ -32,7 +32,7 @@ def fill(file: Path, count: int) -> None:
             summary = summary_of(record)
             for sql, values in trajectory_rows(record, summary):
                 db.execute(sql, values)  # type: ignore[arg-type]
-            event = TrajectoryRecorded(trajectory=summary)
+            event = TrajectoryRecorded(trajectory=summary, run_id="run", seq=number + 1)
             db.execute(
                 "INSERT INTO events VALUES (?, ?, ?)", (number + 1, event.kind, encode(event))
             )

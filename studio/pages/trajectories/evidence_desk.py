@@ -82,8 +82,7 @@ class EvidenceDesk(QObject):
 
     def _show_passage(self, quote: str) -> None:
         self.reader_wanted.emit()
-        if self._reader.evidence.isVisible():
-            self.close()
+        self.close()  # it would cover the passage, or stand beside itself
         self._reader.show_passage(quote)
 
     def _ask(self, panel: EvidencePanel, key: str) -> None:

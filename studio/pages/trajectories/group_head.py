@@ -25,7 +25,7 @@ from studio.widgets.segmented import Segmented
 from studio.widgets.text import Text
 from studio.widgets.transcript_items import plain
 
-TITLE_PX, LEGEND_PX = 300, 860
+TITLE_PX, LEGEND_PX, PLACE_PX = 280, 860, 770
 
 
 class GroupHead(QWidget):
@@ -48,7 +48,7 @@ class GroupHead(QWidget):
         self._shown = Text("", "label", 400, "muted")
         self._before = IconButton("chevron-left", "Siblings before")
         self._after = IconButton("chevron-right", "Siblings after")
-        self._start = SharedStart()
+        self._start, self._mode = SharedStart(), 0
         self._build()
         self.mode.chosen.connect(self.mode_chosen)
         self._before.clicked.connect(lambda: self.paged.emit(-1))
@@ -86,14 +86,21 @@ class GroupHead(QWidget):
     def set_view(self, mode: int) -> None:
         """What concerns a group is shown in its columns, its reader, its comparison."""
         self.mode.set_index(mode)
-        for part in (self._title, self._step, self._place, self._before, self._shown, self._after):
+        for part in (self._title, self._step, self._before, self._shown, self._after):
             part.setVisible(mode != 2)
+        self._mode = mode
+        self._show_place()
         self._line.setVisible(mode in (0, 3))
         self._start.setVisible(mode == 0)
+
+    def _show_place(self) -> None:
+        """The group's number goes first where there is no room."""
+        self._place.setVisible(self._mode != 2 and self.width() >= PLACE_PX)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._legend.setVisible(self.width() > LEGEND_PX)
+        self._show_place()
 
     def _build(self) -> None:
         top = QHBoxLayout()

@@ -1,11 +1,14 @@
 """The list of groups at the left: search, filters, rows of 44 with name, mean, step and dots."""
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QListView,
+    QMenu,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -18,13 +21,16 @@ from engine.protocol.requests import TrajectoryQuery
 from studio import figures
 from studio.models.groups import GroupListModel, group_words
 from studio.models.paged import Index
+from studio.pages.trajectories.saved_filters import kept, name_of, packed, unpacked
 from studio.roles import ICON_ROLE
 from studio.theme import theme
 from studio.widgets import paint
+from studio.widgets.buttons import IconButton
 from studio.widgets.chip import FilterChip
 from studio.widgets.group_dots import paint_group_dots
 from studio.widgets.inputs import SearchInput
 from studio.widgets.text import Text
+from studio.widgets.transcript_items import plain
 
 WIDTH = 264
 ROW_PX = 45
@@ -76,10 +82,12 @@ def _paint_group(
 
 
 class GroupPanel(QWidget):
-    """`group_chosen(group)`; `query_changed(query)` when search or filters change."""
+    """`group_chosen(group)`; `query_changed(query)` when search or filters change;
+    `filters_kept(lines)` when a filter is saved or forgotten."""
 
     group_chosen = Signal(object)
     query_changed = Signal(object)
+    filters_kept = Signal(list)
 
     def __init__(self, model: GroupListModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -96,6 +104,8 @@ class GroupPanel(QWidget):
         self._labelled = FilterChip("Labelled")
         self._unlabelled = FilterChip("Not labelled yet")
         self._words = Text("", "caption", tone="faint")
+        self._filters = IconButton("list-filter", "Saved filters")
+        self._kept: list[str] = []
         self.list = QListView()
         self._build()
         self._wire()
@@ -116,6 +126,30 @@ class GroupPanel(QWidget):
         self._labelled.set_active(query.labelled is True)
         self._unlabelled.set_active(query.labelled is False)
         self._show_step()
+
+    def set_filters(self, kept_lines: Sequence[str]) -> None:
+        """The saved ones, newest first."""
+        self._kept = list(kept_lines)
+
+    def filter_menu(self) -> QMenu:
+        """Open one that was saved, save this one, forget one."""
+        menu = QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        known = [(line, query) for line in self._kept if (query := unpacked(line)) is not None]
+        for _, query in known:
+            action = menu.addAction(_menu_words(query))
+            action.triggered.connect(lambda _=False, q=query: self._change(**q.model_dump()))
+        if known:
+            menu.addSeparator()
+        line = packed(self._query)
+        save = menu.addAction("Save this filter")
+        save.setEnabled(line != packed(TrajectoryQuery()) and line not in self._kept)
+        save.triggered.connect(lambda: self.filters_kept.emit(kept(self._kept, self._query)))
+        for old, query in known:
+            forget = menu.addAction(f"Forget {_menu_words(query)}")
+            rest = [one for one in self._kept if one != old]
+            forget.triggered.connect(lambda _=False, lines=rest: self.filters_kept.emit(lines))
+        return menu
 
     def set_total(self, trajectories: int) -> None:
         self.search.setPlaceholderText(f"Search {figures.count(trajectories)} trajectories")
@@ -165,6 +199,7 @@ class GroupPanel(QWidget):
         below.addWidget(self._step)
         below.addWidget(self._words)
         below.addStretch(1)
+        below.addWidget(self._filters)
         top.addLayout(below)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -174,6 +209,7 @@ class GroupPanel(QWidget):
         self._show_step()
 
     def _wire(self) -> None:
+        self._filters.clicked.connect(self._open_filters)
         self.search.search_changed.connect(lambda words: self._change(search=words))
         self._step.removed.connect(lambda: self._change(step=None, step_to=None, group=None))
         self._step.toggled.connect(lambda _: self._change(step=None, step_to=None, group=None))
@@ -190,6 +226,10 @@ class GroupPanel(QWidget):
         self.list.selectionModel().currentChanged.connect(self._chosen)
         self._model.total_changed.connect(self._show_count)
         self._model.loaded.connect(self._first)
+
+    def _open_filters(self) -> None:
+        at = self._filters.mapToGlobal(self._filters.rect().bottomLeft())
+        self.filter_menu().popup(at)
 
     def _change(self, **changes: object) -> None:
         query = TrajectoryQuery.model_validate({**self._query.model_dump(), **changes})
@@ -218,3 +258,7 @@ class GroupPanel(QWidget):
         group = index.data(Qt.ItemDataRole.UserRole) if index.isValid() else None
         if group is not None:
             self.group_chosen.emit(group)
+
+
+def _menu_words(query: TrajectoryQuery) -> str:
+    return plain(name_of(query)[:80]).replace("&", "&&")

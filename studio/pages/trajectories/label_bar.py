@@ -23,7 +23,7 @@ from studio.widgets.phrase import Phrase, Span
 from studio.widgets.text import Text
 from studio.widgets.toggle import Toggle
 
-BAR_PX, WIDE_PX = 132, 1200
+BAR_PX, WIDE_PX = 134, 1200
 REST = "Say what you think of the focused attempt. Nothing counts until Enter."
 _KEYS = (
     ("best", "1…9", "best", 0),
@@ -100,8 +100,10 @@ class LabelBar(QWidget):
         self._keys.set_key("best", best or "1…9", "best")
         self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
 
-    def set_effect(self, effect: str) -> None:
+    def set_effect(self, effect: str, done: bool = False) -> None:
+        """`done`: the group's step has been trained, so an override only changes the record."""
         words = next(words for key, words, _ in EFFECTS if key == effect)
+        words = "Override · the record" if effect == "reward" and done else words
         self._effect.set_words(words)
         self._effect.setAccessibleName(f"What the label does: {words}")
 
@@ -206,13 +208,13 @@ class LabelBar(QWidget):
         asking = QHBoxLayout(ask)
         asking.setContentsMargins(0, 0, 0, 0)
         asking.setSpacing(8)
-        self._field.setFixedHeight(24)
+        self._field.setFixedHeight(22)
         self._field.setMaximumWidth(420)
         asking.addWidget(self._question)
         asking.addWidget(self._field, 2)
         asking.addWidget(self._hint, 1)
         self._top = QStackedWidget()
-        self._top.setFixedHeight(24)
+        self._top.setFixedHeight(28)
         self._top.addWidget(self._keys)
         self._top.addWidget(ask)
         self._words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
@@ -234,7 +236,7 @@ class LabelBar(QWidget):
         right.addWidget(self._facts)
         right.addWidget(self._bars, 1)
         self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(16, 10, 16, 10)
+        self._grid.setContentsMargins(16, 8, 16, 10)
         self._grid.setHorizontalSpacing(24)
         self._grid.setVerticalSpacing(6)
         self._grid.setColumnStretch(0, 3)

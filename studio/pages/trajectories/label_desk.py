@@ -120,7 +120,7 @@ class LabelDesk(QObject):
         draft = labelling.draft
         self._columns.show_draft(draft)
         self._bar.set_pending(bool(draft))
-        self._bar.set_effect(labelling.effect)
+        self._bar.set_effect(labelling.effect, labelling.is_done())
         config = self._session.run.state.spec.config if self._session.run.state.spec else None
         self._bar.set_teaches(labelling.teaches, bool(config and config.judge.enabled))
         if not draft:

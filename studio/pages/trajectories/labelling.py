@@ -59,6 +59,8 @@ class Labelling(QObject):
         before, self._siblings = self._siblings, siblings
         if before is None or siblings is None or _place(before) != _place(siblings):
             self._begin(Draft())
+        elif self.draft and not self._tasks.busy("label"):
+            self._changed()  # what it would do is asked of the group as it is now
 
     @property
     def attempts(self) -> list[Trajectory]:
@@ -70,6 +72,11 @@ class Labelling(QObject):
 
     def outcomes(self) -> list[Outcome]:
         return self.preview.outcomes if self.preview else []
+
+    def is_done(self) -> bool:
+        """Whether the update of this group's step has been settled without the draft."""
+        closed = self._session.run.state.closed
+        return self._siblings is not None and self._siblings.group.step <= closed
 
     def sentence(self) -> str:
         """What the draft will do; empty while nobody knows yet."""
@@ -232,8 +239,11 @@ class Labelling(QObject):
         def done(answer: Labelled) -> None:
             label = answer.label
             numbers = {one.id: one.index + 1 for one in answer.trajectories}
-            place = f"“{answer.group.title}”, step {label.step}"
-            self.committed.emit(answer, f"{begin}{wording.gist(label, numbers)} in {place}.")
+            place = f"“{answer.group.title[:40]}”, step {label.step}"
+            words = f"{begin}{wording.gist(label, numbers)} in {place}."
+            if label.split == "train" and label.step <= self._session.run.state.closed:
+                words += f" Step {label.step} is done: what it learned stays."
+            self.committed.emit(answer, words)
 
         self._tasks.run("label", ask(run_id), done, self._refuse)  # type: ignore[arg-type]
 

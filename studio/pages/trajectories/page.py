@@ -1,8 +1,10 @@
 """The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
 
+from collections.abc import Iterable
+
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.records import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests import Siblings, TrajectoryQuery
@@ -12,6 +14,7 @@ from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
+from studio.pages.trajectories.attempt_table import AttemptTable
 from studio.pages.trajectories.blind import blinded
 from studio.pages.trajectories.columns import ColumnsView
 from studio.pages.trajectories.compare import CompareView, base_of
@@ -27,12 +30,9 @@ from studio.session import Session
 from studio.theme import theme
 from studio.widgets.empty_page import EmptyPage
 from studio.widgets.paint import painting
-from studio.widgets.table import Table
 
 REFRESH_MS = 1500
 FOLD_PX = 900
-WIDE_PX = 1240
-SPARE_COLUMNS = (2, 5, 7)  # sibling, turns and time: also in the reader
 TINTS = ("advantage", "logprob", "mask", "none")
 
 
@@ -51,10 +51,10 @@ class TrajectoriesPage(Page):
         self._wanted_index: int | None = None
         self._source = ""
         self._blind = False
-        self._seen = (-1, -1)
+        self._seen: tuple[int, object] = (-1, None)
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
-        self._columns, self._reader, self._table = ColumnsView(), Reader(), Table("Trajectories")
-        self._compare = CompareView()
+        self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
+        self._table = AttemptTable(self._rows)
         self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
         self._build()
         self._focus_trail = ("", "")
@@ -118,7 +118,6 @@ class TrajectoriesPage(Page):
         for part in (self._columns, self._reader, self._table, self._compare):
             self._body.addWidget(part)
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._make_table()
         inner = QVBoxLayout()
         inner.setContentsMargins(16, 12, 16, 12)
         inner.setSpacing(8)
@@ -143,33 +142,14 @@ class TrajectoriesPage(Page):
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setInterval(REFRESH_MS)
 
-    def _make_table(self) -> None:
-        self._table.setModel(self._rows)
-        kinds = (
-            "strong",
-            "figure",
-            "figure",
-            "mono",
-            "advantage",
-            "figure",
-            "figure",
-            "figure",
-            "text",
-            "text",
-        )
-        widths = (None, 60, 72, 72, 84, 60, 72, 72, 104, 160)
-        for place, (kind, width) in enumerate(zip(kinds, widths, strict=True)):
-            self._table.set_column(place, width, kind)
-        self._table.setSortingEnabled(True)
-        self._table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
-        self._table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-
     def _wire(self) -> None:
         run = self.session.run
         run.selected.connect(self._follow_run)
         self._refresh_timer.timeout.connect(self._refresh)
         self._panel.query_changed.connect(self._ask)
         self._panel.group_chosen.connect(self._open_group)
+        self._panel.filters_kept.connect(self._keep_filters)
+        self._panel.set_filters(self.session.settings.current.saved_filters)
         self._groups.loaded.connect(self._show_emptiness)
         self._groups.failed.connect(self.session.problem_raised)
         self._rows.failed.connect(self.session.problem_raised)
@@ -261,6 +241,7 @@ class TrajectoriesPage(Page):
             return
         if run_id != self._source:
             self._source, self._siblings = run_id, None
+            self._seen = (-1, None)
             self._desk.show_group(None)
             self._proof.show_group(None, {})
             session = self.session  # its client is another one after the engine was restarted
@@ -282,16 +263,26 @@ class TrajectoriesPage(Page):
         self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
-        if (seen := (count, len(state.relabelled))) != self._seen:
-            self._seen = seen
-            self._groups.refresh()
-            self._rows.refresh()
+        said = (len(state.labelled), len(state.relabelled), _total(state.relabelled.values()))
+        if (count, said) == self._seen:
+            return
+        spoken = self._seen[1] not in (said, None)
+        self._seen = (count, said)
+        self._groups.refresh()
+        self._rows.refresh()
+        if spoken and self._siblings is not None:  # maybe by somebody else, in a terminal
+            group = self._siblings.group
+            self._fetch(group.split, group.step, group.group)
 
     @Slot(object)
     def _ask(self, query: TrajectoryQuery) -> None:
         self._groups.set_query(query)
         order = {"sort": self._rows.query.sort, "descending": self._rows.query.descending}
         self._rows.set_query(query.model_copy(update=order))
+
+    def _keep_filters(self, lines: list[str]) -> None:
+        self.session.settings.update(saved_filters=lines)
+        self._panel.set_filters(lines)
 
     @Slot()
     def _show_emptiness(self) -> None:
@@ -366,12 +357,13 @@ class TrajectoriesPage(Page):
 
     def _fold(self) -> None:
         """The list goes where there is no room, and where the reader has its outline."""
-        reading = self._view in (READER, COMPARE)
-        self._panel.setVisible(self.width() >= FOLD_PX and not reading and not self._blind)
+        shown = self.width() >= FOLD_PX and self._view not in (READER, COMPARE)
+        shown = shown and not self._blind
+        if not shown and self._panel.list.hasFocus():
+            self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # the keys stay on the page
+        self._panel.setVisible(shown)
         waiting = bool(self._desk.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
-        for column in SPARE_COLUMNS:
-            self._table.setColumnHidden(column, self.width() < WIDE_PX)
         self.update()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -387,3 +379,7 @@ class TrajectoriesPage(Page):
 
 def _key(group: GroupSummary) -> tuple[str, int, int]:
     return group.split, group.step, group.group
+
+
+def _total(rewards: Iterable[float | None]) -> float:
+    return sum(reward for reward in rewards if reward is not None)

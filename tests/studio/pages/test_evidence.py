@@ -114,9 +114,9 @@ def test_what_is_raw_is_bounded_and_copied_whole(qtbot: QtBot) -> None:
 
 def test_a_passage_is_found_over_line_breaks_and_marked(qtbot: QtBot) -> None:
     items = [Row("user", "q"), ToolCall("read", "id=1", "a\nb\nTP  1041\nwas Moved", "ok")]
-    assert find_row(items, "tp 1041 was moved") == (1, 2)
-    assert find_row(items, "nowhere") == (-1, 0)
-    assert find_row(items, "  ") == (-1, 0)
+    assert find_row(items, "tp 1041 was moved") == (1, 4, 22)
+    assert find_row(items, "nowhere").row == -1
+    assert find_row(items, "  ").row == -1
     reader = Reader()
     qtbot.addWidget(reader)
     reader.resize(1200, 500)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.config import TrainConfig
-from engine.protocol.labels import Label
+from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Problem
 from engine.protocol.requests import TrajectoryQuery
 from studio.actions import ACTIONS
@@ -238,5 +238,61 @@ def test_keys_belong_to_their_view_and_to_the_sheet(
             await until(lambda: page._groups.asked_once and page._groups.total == 6)
         listed = {spec.id for spec in ACTIONS}
         assert {row.id for row in TRAJECTORIES} <= listed
+
+    run(job())
+
+
+def test_a_head_is_dragged_to_its_rank(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (_, page):
+            columns = page._columns
+            order = [one.id for one in columns.order()]
+            head, target = columns._columns[0].head, columns._columns[1].head
+            start, end = QPoint(60, 20), head.mapFromGlobal(target.mapToGlobal(QPoint(230, 20)))
+            QTest.mousePress(head, Qt.MouseButton.LeftButton, pos=start)
+            QTest.mouseMove(head, start + QPoint(40, 0))
+            QTest.mouseMove(head, end)
+            assert columns._drop == 2
+            QTest.mouseRelease(head, Qt.MouseButton.LeftButton, pos=end)
+            layers = [layer[0] for layer in page._desk.labelling.draft.order]
+            assert layers == [order[1], order[0], *order[2:]]
+            assert columns._drop == -1
+
+    run(job())
+
+
+def test_a_slow_preview_never_blocks_and_a_fast_enter_commits_once(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (_, page):
+            press(page, Key.Key_1)
+            for _ in range(3):
+                press(page, Key.Key_Return)
+            await applied(page, judged, 1)
+            assert len(judged.labels[RUN].kept) == 1
+            assert "Advantage" in page._desk.toast.words()
+
+    run(job())
+
+
+def test_what_another_one_says_is_shown_and_the_draft_kept(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (studio, page):
+            await until(lambda: page._seen[1] is not None)
+            press(page, Key.Key_F)
+            await until(lambda: page._desk.labelling.preview)
+            group, first = page._siblings.group, page._desk.labelling.attempts[0]
+            word = Word(kind="veto", trajectory_id=first.id)
+            said = Label(id="cli", step=group.step, group=group.group, words=(word,), who="ada")
+            await studio.session.client.add_label(RUN, said)
+            await until(lambda: page._siblings.labels)
+            assert page._desk.labelling.attempts[0].reward == 0
+            assert page._desk.labelling.draft
+            await until(lambda: page._desk.labelling.preview)
 
     run(job())

@@ -1,5 +1,7 @@
 """The transcript: plain, virtual, and honest about tokens."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +18,10 @@ from studio.widgets.transcript_items import (
     cap_lines,
     join_tokens,
     plain,
+    shown_part,
     tint_of,
 )
+from studio.widgets.transcript_layout import MORE_LINES, Looks, lay_out_row
 from tests.studio.gallery_parts import transcript_items
 
 Key = Qt.Key
@@ -154,3 +158,17 @@ def test_the_tip_says_what_is_known() -> None:
         "clipped",
     ]
     assert tip.aside == "token 1,229"
+
+
+def test_megabytes_in_a_line_are_laid_out_in_chunks(qtbot: QtBot) -> None:
+    big = "x" * 2_000_000
+    for item in (Message("assistant", big, "Turn"), ToolCall("read", big, big)):
+        begun = time.perf_counter()
+        row = lay_out_row(item, Looks(600), 0)
+        assert time.perf_counter() - begun < 0.25
+        assert row.more is not None
+        more = lay_out_row(item, Looks(600), MORE_LINES)
+        assert more.height > row.height
+    assert shown_part("a\nb\nc", 2, 100) == ("a\nb", 1)
+    assert shown_part("ab\ncd", 9, 3) == ("ab\n", 1)
+    assert shown_part("x" * 9000, 400, 1000)[1] == 4
