@@ -14,6 +14,7 @@ CREATE TABLE events(
     kind TEXT NOT NULL,
     body TEXT NOT NULL
 ) STRICT;
+CREATE INDEX by_kind ON events(kind, seq);
 
 CREATE TABLE trajectories(
     number INTEGER PRIMARY KEY,           -- order of arrival

@@ -16,6 +16,7 @@ from studio.widgets.focus import KeyboardFocus
 WIDTH, HEIGHT = 176, 258
 INSET, TOP, BOTTOM = 12, 56, 52
 MOVED = 0.01
+TIE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,19 @@ class Slopes:
     obeyed_tone: str = "faint"
 
 
-def ranks(values: Sequence[float | None]) -> list[int | None]:
-    """1 is the best; equal values share a rank; None stays without."""
+def ranks(values: Sequence[float | None]) -> list[float | None]:
+    """1 is the best; equal values share the middle of their ranks; None stays without."""
     known = [value for value in values if value is not None]
-    return [None if v is None else 1 + sum(other > v + 1e-9 for other in known) for v in values]
+
+    def rank(value: float) -> float:
+        better = sum(other > value + TIE for other in known)
+        equal = sum(abs(other - value) <= TIE for other in known)
+        return better + (equal + 1) / 2
+
+    return [None if value is None else rank(value) for value in values]
 
 
-def _moves(befores: Sequence[int | None], afters: Sequence[int | None]) -> list[int]:
+def _moves(befores: Sequence[float | None], afters: Sequence[float | None]) -> list[float]:
     return [0 if a is None or b is None else b - a for b, a in zip(befores, afters, strict=True)]
 
 

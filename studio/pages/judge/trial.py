@@ -95,12 +95,14 @@ def what_happened(siblings: Sequence[Slope]) -> str:
     ]
     if not moves:
         return "Order kept"
+    if len({a for a in afters if a is not None}) == 1:
+        return "All tie now"
     by, number, was, now = max(moves, key=lambda move: abs(move[0]))
     verb = "rises" if by > 0 else "falls"
-    return f"{number} {verb}, {figures.ordinal(was)} to {figures.ordinal(now)}"
+    return f"{number} {verb}, {figures.ordinal(round(was))} to {figures.ordinal(round(now))}"
 
 
-def _change(one: Tried) -> int:
+def _change(one: Tried) -> float:
     """Places that all siblings have moved together."""
     names = list(one.indexes)
     befores = ranks([one.before.get(n) for n in names])

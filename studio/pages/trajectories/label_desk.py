@@ -42,7 +42,7 @@ class LabelDesk(QObject):
         host: QWidget,
     ) -> None:
         super().__init__(host)
-        self._session, self._columns, self._bar = session, columns, bar
+        self._columns, self._bar = columns, bar
         self.labelling = Labelling(session, tasks, self)
         self.toast = Toast(host)
         self._home: Callable[[], QWidget] = lambda: columns
@@ -121,8 +121,7 @@ class LabelDesk(QObject):
         self._columns.show_draft(draft)
         self._bar.set_pending(bool(draft))
         self._bar.set_effect(labelling.effect, labelling.is_done())
-        config = self._session.run.state.spec.config if self._session.run.state.spec else None
-        self._bar.set_teaches(labelling.teaches, bool(config and config.judge.enabled))
+        self._bar.set_teaches(labelling.teaches, labelling.may_teach())
         if not draft:
             self._bar.show_words(self._after)
             self._show_bars()

@@ -73,6 +73,11 @@ class Labelling(QObject):
     def outcomes(self) -> list[Outcome]:
         return self.preview.outcomes if self.preview else []
 
+    def may_teach(self) -> bool:
+        """Without a judge there is nobody to teach."""
+        spec = self._session.run.state.spec
+        return spec is not None and spec.config.judge.enabled
+
     def is_done(self) -> bool:
         """Whether the update of this group's step has been settled without the draft."""
         closed = self._session.run.state.closed
@@ -213,7 +218,7 @@ class Labelling(QObject):
                 "group": group.group,
                 "words": words,
                 "effect": self.effect,
-                "teaches": self.teaches,
+                "teaches": self.teaches and self.may_teach(),
                 "blind": self.blind,
             }
         )
