@@ -42,7 +42,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "judge/rules",
         "Reward",
-        "τ",
+        "",
         "How far judge and rules put siblings in the same order: 1 the same, 0 unrelated.",
         "falls while the judge's part rises: the agent may be pleasing the judge",
     ),

@@ -8,13 +8,16 @@ from tests.engine.store.test_store import trajectory
 from tests.studio.simulate import golden
 
 
+UNITS = {"", "share", "nats", "tokens", "tokens/s", "s", "attempts", "groups", "calls"}
+
+
 def test_each_says_in_one_line_what_it_is() -> None:
     assert len({m.key for m in METRICS}) == len(METRICS)
     for found in METRICS:
         assert found.words.endswith(".")
         assert len(found.words) <= 90
         assert not found.worry.endswith(".")
-        assert found.unit in ("", "share", "nats", "tokens", "tokens/s", "s", "attempts")
+        assert found.unit in UNITS
 
 
 def test_a_star_stands_for_a_name() -> None:

@@ -53,4 +53,9 @@ def signs(dice: random.Random) -> dict[str, float]:
         "watch/addresses_judge": 0.0,
         "watch/repetition": abs(dice.gauss(0.04, 0.006)),
         "watch/tool_calls": 3.2 + dice.gauss(0, 0.2),
+        "judge/rules": 0.72 + dice.gauss(0, 0.03),
+        "judge/local": 0.84 + dice.gauss(0, 0.01),
+        "judge/canaries": 1.0,
+        "groups/labelled": float(dice.random() < 0.2),
+        "groups/again": 0.0,
     }

@@ -192,8 +192,7 @@ def test_diagnostics_stand_below_and_can_be_put_above(
             await until(lambda: studio.session.run.state.done == 4)
             grid, gap = running._grid, running._bound["gap"].card
             assert grid._counts == [6, 4, 1, 4, 4]
-            empty = [k for k, chart in running._bound.items() if not chart.card.has_data()]
-            assert empty == ["judge"]  # this run has none, and its chart is not shown
+            assert all(chart.card.has_data() for chart in running._bound.values())
             assert grid.verticalScrollBar().maximum() > 0
             finding = Finding(code="apart", title="They disagree.", words="", where="chart:gap")
             running._open_finding(finding)
