@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.cli.terminal import complain, figure, say, say_json, table
 from engine.identity import run_name
-from engine.judge.imports import read_attempts
+from engine.imports.jsonl import read_attempts
 from engine.judge.ledger import Ledger
 from engine.judge.provider import Provider
 from engine.judge.rubric import load_rubric, parse_rubric
