@@ -78,6 +78,7 @@ def _attempt(group: ArtGroup, attempt: ArtAttempt) -> tuple[Trajectory, int]:
         reward=reward if known else None,
         parts={"reward": reward} if known else {},
         turns=sum(message.role == "assistant" for message in main.messages),
+        sampled_tokens=sum(each.tokens for each in said),
         truncated=any(each.truncated for each in said),
         duration_s=metrics.get(DURATION, 0.0),
         messages=main.messages,

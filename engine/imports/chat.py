@@ -6,10 +6,13 @@ from engine.protocol.records import Message
 
 
 class Conversation(NamedTuple):
-    """Messages in order, and whether an answer among them hit its token limit."""
+    """Messages in order, and what the choices among them say of how they were sampled."""
 
     messages: list[Message]
     truncated: bool
+    """An answer hit its token limit."""
+    tokens: int
+    """As far as log-probabilities were kept."""
 
 
 def message_of(data: dict[str, Any]) -> Message:
@@ -23,13 +26,14 @@ def message_of(data: dict[str, Any]) -> Message:
 
 def conversation(items: list[dict[str, Any]]) -> Conversation:
     """Of messages and of choices, as a chat completion returns them."""
-    messages, truncated = [], False
+    messages, truncated, tokens = [], False, 0
     for item in items:
         if "finish_reason" in item:
             truncated = truncated or item["finish_reason"] == "length"
+            tokens += len((item.get("logprobs") or {}).get("content") or [])
             item = {**item["message"], "role": item["message"].get("role") or "assistant"}
         messages.append(message_of(item))
-    return Conversation(messages, truncated)
+    return Conversation(messages, truncated, tokens)
 
 
 def tools_of(data: Any) -> list[dict[str, Any]]:
@@ -55,6 +59,10 @@ def captured(exchanges: dict[str, Any]) -> tuple[list[Conversation], list[dict[s
         for number, one in enumerate(found)
         if not any(_begins(one, later) for later in found[number + 1 :])
     ]
+    if whole:  # what was sampled for a part of it was sampled for it
+        before = sum(one.tokens for one in whole[:-1])
+        rest = sum(one.tokens for one in found) - before
+        whole[-1] = whole[-1]._replace(tokens=rest)
     chats = exchanges.get("chat_completions") or []
     last = max(chats, key=lambda one: str(one["end_time"]), default=None)
     return whole, tools_of(last["request"].get("tools")) if last else []

@@ -255,7 +255,7 @@ class Application:
     def _step_times(self, project: Path) -> list[float]:
         """Of the newest run with finished steps on this machine."""
         for run in self.library.runs(project):
-            if run.rewards:
+            if run.rewards and run.kind == "train":
                 reader = RunReader(Path(run.path) / DATABASE)
                 events = reader.events_of("step.finished")
                 reader.close()

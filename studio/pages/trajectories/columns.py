@@ -73,8 +73,10 @@ class ColumnHead(QWidget):
             why = record.problem.message if record.problem else "no reward"
             return f"unscored · {why}"
         place = f"{figures.ordinal(self._rank)} of {self._of}"
-        tokens = f"{figures.count(record.sampled_tokens)} tokens"
-        return f"{place} · {figures.plural(record.turns, 'turn')} · {tokens}"
+        parts = [place, figures.plural(record.turns, "turn")]
+        if record.sampled_tokens:  # nobody counted those of an imported attempt
+            parts.append(f"{figures.count(record.sampled_tokens)} tokens")
+        return " · ".join(parts)
 
 
 class SiblingColumn(QWidget):

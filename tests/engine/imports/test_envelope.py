@@ -13,6 +13,7 @@ from engine.protocol.problems import ConfigError
 from engine.protocol.records import Trajectory
 
 WRITER = Path(__file__).with_name("envelope_writer.py")
+LOGPROBS = {"content": [{"token": "y", "logprob": -0.1}, {"token": "e", "logprob": -0.2}]}
 ASKED = {"role": "user", "content": "Is it?"}
 
 
@@ -34,7 +35,7 @@ def read(file: Path) -> list[list[Trajectory]]:
 def test_what_raised_is_an_unscored_attempt(tmp_path: Path) -> None:
     error = {"type": "<class 'app.Fallen'>", "message": "over", "traceback": "line 1"}
     attempt = {
-        "messages_and_choices": [ASKED, said("ye", finish_reason="length")],
+        "messages_and_choices": [ASKED, said("ye", finish_reason="length", logprobs=LOGPROBS)],
         "reward": 0.5,
         "metrics": {"n": 2},
         "final_policy_version": 4,
@@ -45,6 +46,7 @@ def test_what_raised_is_an_unscored_attempt(tmp_path: Path) -> None:
     ((one, fallen),) = read(written(tmp_path / "0007.parquet", groups))
     assert (one.id, one.reward, one.metrics) == ("t00007-000-000", 0.5, {"n": 2})
     assert (one.truncated, one.policy_version, one.scenario_id) == (True, 3, "x")
+    assert one.sampled_tokens == 2
     assert "aside" in one.output
     assert (fallen.reward, fallen.index, fallen.title) == (None, 1, "Is it?")
     assert fallen.scenario_id == "x"
@@ -55,7 +57,11 @@ def test_what_raised_is_an_unscored_attempt(tmp_path: Path) -> None:
 
 def chat(end: str, *messages: Any, answer: str) -> dict[str, Any]:
     request = {"messages": list(messages), "tools": [{"type": "function"}]}
-    return {"request": request, "response": {"choices": [said(answer)]}, "end_time": end}
+    return {
+        "request": request,
+        "response": {"choices": [said(answer, logprobs=LOGPROBS)]},
+        "end_time": end,
+    }
 
 
 def test_captured_calls_become_conversations(tmp_path: Path) -> None:
@@ -72,7 +78,8 @@ def test_captured_calls_become_conversations(tmp_path: Path) -> None:
         written(tmp_path / "a.parquet", [[{}, [{"exchanges": exchanges, "reward": 1}]]])
     )
     assert [message.content for message in one.messages] == ["Is it?", "Maybe", "So?", "Yes"]
-    assert (one.turns, one.tools) == (2, [{"type": "function"}])
+    assert (one.turns, one.sampled_tokens) == (2, 6)
+    assert one.tools == [{"type": "function"}]
     assert "user: Sum up" in one.output
     assert "Maybe" not in one.output
 
