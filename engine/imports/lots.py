@@ -69,6 +69,13 @@ def scored(one: Trajectory) -> Trajectory:
     return one.model_copy(update={"awaits_judge": False, "problem": problem})
 
 
+def awaiting(one: Trajectory) -> Trajectory:
+    """What has no reward from its source, ready for a judge's."""
+    judges = UNREWARDED.code.partition(".")[0]  # asked and not answered, it can be asked again
+    unrewarded = one.problem is not None and one.problem.code.partition(".")[0] == judges
+    return one.model_copy(update={"awaits_judge": True, "problem": None}) if unrewarded else one
+
+
 def nothing(where: Path, hint: str) -> ConfigError:
     """The source is readable and empty."""
     return ConfigError.of("attempts.none", "The file holds no attempts.", hint, where=str(where))

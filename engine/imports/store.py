@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from engine.advantage.group import group_summary, interval
 from engine.evaluate import scenario_means
@@ -34,6 +35,10 @@ from engine.protocol.records import Interval, RunSpec, Trajectory
 from engine.run import DATABASE, write_spec
 from engine.step.describe import rewards
 from engine.store.writer import RunWriter
+
+T = TypeVar("T")
+
+AT_ONCE = 100
 
 
 async def import_run(project: Path, source: Path, model: str = "") -> Path:
@@ -119,12 +124,18 @@ class Import:
         )
 
     async def _attempts(self, lot: Lot) -> None:
-        """Queued at once, so that few transactions hold them."""
-        everyone = [one for group in lot.groups for one in group]
-        await asyncio.gather(*map(self._writer.add_trajectory, everyone))
+        """Many in a transaction, but never so many that the engine does nothing else."""
         kind = self._spec.config.train.algorithm.advantage
-        summaries = [group_summary(kind, group) for group in lot.groups]
-        await asyncio.gather(*map(self._writer.add_group, summaries))
+        everyone = [one for group in lot.groups for one in group]
+        for some in _parts(everyone):
+            await asyncio.gather(*map(self._writer.add_trajectory, some))
+        for groups in _parts(lot.groups):
+            summaries = [group_summary(kind, group) for group in groups]
+            await asyncio.gather(*map(self._writer.add_group, summaries))
+
+
+def _parts(items: list[T]) -> Iterator[list[T]]:
+    return (items[first : first + AT_ONCE] for first in range(0, len(items), AT_ONCE))
 
 
 async def _next(lots: Iterator[Lot]) -> Lot | None:

@@ -15,6 +15,7 @@ from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, ImportRun, TrajectoryQuery, TryJudge
+from engine.store.reader import RunReader
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, make_project
 from tests.engine_http.test_judge import JUDGE, letters, real_cache
@@ -40,6 +41,11 @@ def talk(tmp_path: Path) -> Path:
     file = tmp_path / "talk.jsonl"
     file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return file
+
+
+def engine_says(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "engine", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 def bring(engine: Engine, project: Path, source: Path) -> RunSummary:
@@ -86,6 +92,27 @@ def test_an_imported_run_is_judged(
     assert [scores[name] for name in sorted(scores)] == [1.0, 0.0, 0.5], tried
 
 
+def test_a_judge_scores_what_came_without_a_reward(
+    project: Path, talk: Path, tmp_path: Path, script: Script
+) -> None:
+    (tmp_path / "rubric.md").write_text("More letters are better.")
+    done = engine_says("import", str(project), str(talk), "--json")
+    run = RunSummary.model_validate_json(done.stdout)
+    command = ["judge", run.path, "--rubric", str(tmp_path / "rubric.md"), "--passes", "1"]
+    command += ["--judge", "openai/scripted", "--base-url", script.url]
+    for _ in range(2):  # the second time from the ledger, and nothing moves
+        done = engine_says(*command)
+        assert done.returncode == 0, done.stderr
+        reader = RunReader(Path(run.path) / "run.db")
+        found, group = reader.stored("train", 1, 0), reader.group("train", 1, 0)
+        reader.close()
+        assert [one.reward for one in found] == [0.5, 0.5, 0.5]
+        assert [one.parts for one in found] == [{"reward": 0.5}, {"reward": 0.5}, {"ruler": 0.5}]
+        assert group is not None
+        assert group.advantages == [one.advantage for one in found] == [0.0, 0.0, 0.0]
+    assert len(script.asked) == 1
+
+
 def test_an_art_folder_comes_in_whole(engine: Engine, project: Path, tmp_path: Path) -> None:
     home = tmp_path / ".art" / "shop" / "models" / "agent-001"
     subprocess.run([str(environment()), str(WRITER), str(home)], check=True)
@@ -104,16 +131,14 @@ def test_a_wrong_line_is_refused_and_leaves_nothing(
     with pytest.raises(Refused) as caught:
         bring(engine, project, talk)
     assert caught.value.problem.where == f"{talk}:4"
-    command = [sys.executable, "-m", "engine", "import", str(project), str(talk)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = engine_says("import", str(project), str(talk))
     assert (done.returncode, f"{talk}:4" in done.stderr) == (2, True)
     assert not (project / "runs").exists()
     assert engine.call(lambda client: client.runs(str(project))) == []
 
 
 def test_the_terminal_imports_too(project: Path, talk: Path) -> None:
-    command = [sys.executable, "-m", "engine", "import", str(project), str(talk), "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = engine_says("import", str(project), str(talk), "--json")
     assert done.returncode == 0, done.stderr
     run = RunSummary.model_validate_json(done.stdout)
     assert (run.kind, run.trajectories, run.unscored) == ("imported", 3, 1)
