@@ -40,6 +40,7 @@ from engine.protocol.requests import (
     EditProject,
     EngineInfo,
     GroupPage,
+    ImportRun,
     SaveRubric,
     ScenarioPage,
     Siblings,
@@ -54,6 +55,8 @@ T = TypeVar("T", bound=BaseModel)
 
 STARTING_S = 300.0
 """The judge's environment may have to be installed first."""
+IMPORTING_S = 3600.0
+"""A large folder, and maybe what reads it has to be installed first."""
 SILENCE_S = 20.0
 """The stream carries a comment every 5 s: this long without a byte, the engine is gone."""
 
@@ -134,6 +137,13 @@ class EngineClient:
     ) -> ProjectView:
         params = {"path": path, "split": split}
         return await self._ask("PUT", "/scenarios", ProjectView, body=request, params=params)
+
+    async def import_run(self, path: str, request: ImportRun) -> RunSummary:
+        """Everything of the source as a run of the project, or nothing. Raises Refused with what is
+        wrong, and where. It may take minutes."""
+        return await self._ask(
+            "POST", "/import", RunSummary, body=request, params={"path": path}, timeout=IMPORTING_S
+        )
 
     async def forecast(self, path: str) -> Forecast:
         return await self._ask("GET", "/forecast", Forecast, params={"path": path})

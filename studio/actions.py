@@ -53,6 +53,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("app.quit", "Close the window; training goes on", "x", "Ctrl+Q"),
     ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
+    ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
     ActionSpec("project.save", "Save", "save", "Ctrl+S", "project", "Project"),
     ActionSpec("run.train", "Train", "play", "Ctrl+Return", "trainable", "Run"),
     ActionSpec("run.pause", "Pause or continue", "pause", "Ctrl+P", "living", "Run"),

@@ -19,11 +19,13 @@ from studio.actions import Actions
 from studio.collector import GuiCollector
 from studio.frame import Frame
 from studio.help import HelpDialog
+from studio.importing import Importer
 from studio.link.engine import EngineLink
 from studio.link.state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
 from studio.models.feed import Feed, PumpListener
 from studio.notify import Choice, Notifier, ask
+from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.registry import make_pages
 from studio.session import Session
@@ -56,6 +58,7 @@ class Studio:
         self.pages: dict[str, Page] = make_pages(self.session, self.actions, self.workspace)
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)
+        self.importer = Importer(self.window, self.session)
         self._contact = ""
         self._collector = GuiCollector(self.window)
         self._bind()
@@ -90,6 +93,9 @@ class Studio:
         session.engine_changed.connect(self._engine_changed)
         self.settings.changed.connect(self._apply)
         window.remedy_chosen.connect(actions.trigger)
+        home = self.pages["home"]
+        assert isinstance(home, HomePage)
+        home.import_wanted.connect(self.importer.start)
         places = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
         actions.bind(**{f"go_{place}": self._go(place) for place in places})
         actions.bind(
@@ -101,6 +107,7 @@ class Studio:
             app_quit=window.close,
             project_open=self._choose_folder,
             project_save=lambda: self.pages[window.page].save() if window.page else None,
+            project_import=lambda: self.importer.start(),
             project_new=lambda: session.tasks.run("new", self._new_project()),
             run_train=lambda: session.train(),
             run_pause=self._pause,

@@ -102,7 +102,7 @@ class Frame(QObject):
         train = self._window.header.train
         if self._session.tasks.busy("train"):
             train.set_state("starting")
-        elif run is None or run.kind == "baseline":
+        elif run is None or run.kind != "train":
             train.set_state("ready" if self._actions.holds("trainable") else "none")
         else:
             state = {

@@ -151,7 +151,8 @@ class Session(QObject):
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in LIVING]
         trained = [run for run in runs if run.kind == "train"]
-        newest = next(iter([*living, *trained]), None)
+        imported = [run for run in runs if run.kind == "imported"]
+        newest = next(iter([*living, *trained, *imported]), None)
         self.select_run(newest.id if newest else "")
         self.settings.remember_project(self.project.path)
         if place:
@@ -193,14 +194,14 @@ class Session(QObject):
             self.link.pump.follow(run_id, self.runs.state(run_id).seq)
         self.runs_changed.emit()
 
-    def open_run(self, run: RunSummary) -> None:
-        """Look at a run of any project."""
+    def open_run(self, run: RunSummary, place: str = "run") -> None:
+        """Look at a run of any project, on its page or another."""
 
         async def go() -> None:
             if run.project_path != self.project.path:
                 await self._open_project(run.project_path, "")
             self.select_run(run.id)
-            self.place_wanted.emit("run")
+            self.place_wanted.emit(place)
 
         self.tasks.run("project", go())
 
@@ -269,7 +270,13 @@ class Session(QObject):
             self._known_life[run_id] = life
             self.runs_changed.emit()
             summary = self.runs.summary(run_id)
-            if summary and state.life == "finished" and time.time() - state.at < JUST_NOW_S:
+            told = summary is not None and summary.kind == "imported"  # by who imported it
+            if (
+                summary
+                and not told
+                and state.life == "finished"
+                and time.time() - state.at < JUST_NOW_S
+            ):
                 self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
 
     @Slot(str, int)

@@ -29,6 +29,8 @@ def run_words(run: RunSummary) -> StateWords:
     """A run in a list."""
     if run.kind == "baseline":
         return _baseline(run)
+    if run.kind == "imported":
+        return StateWords("Imported", "good", "import")
     match run.state:
         case "starting":
             return StateWords("Starting", "accent", "activity")

@@ -1,7 +1,8 @@
 """`judge`: compare the attempts of a run, or of a JSONL file, by a rubric. No engine needed.
 
 Verdicts, calls and costs are kept in the run folder (a file gets one beside it), so asking again
-costs nothing. What a run has learnt is not changed by it.
+costs nothing. What a run has learnt is not changed by it; an imported one has learnt nothing, so
+there the score becomes the reward of attempts that came without one.
 """
 
 import argparse
@@ -11,9 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.advantage.group import group_summary
 from engine.cli.terminal import complain, figure, say, say_json, table
 from engine.identity import run_name
-from engine.judge.imports import read_attempts
+from engine.imports.jsonl import read_attempts
+from engine.imports.lots import awaiting
 from engine.judge.ledger import Ledger
 from engine.judge.provider import Provider
 from engine.judge.rubric import load_rubric, parse_rubric
@@ -54,9 +57,12 @@ async def judge(arguments: argparse.Namespace) -> int:
                 for attempt in group if groups else ():
                     await opened.writer.add_trajectory(attempt)
                 verdicts = await ruler.judge(group)
-                whole = ProjectConfig(judge=config)
-                now = with_verdicts(whole, group, verdicts) if groups else group
-                await opened.writer.add_verdicts(verdicts, now, rewarded=bool(groups))
+                if groups:
+                    whole = ProjectConfig(judge=config)
+                    now = with_verdicts(whole, group, verdicts)
+                    await opened.writer.add_verdicts(verdicts, now, rewarded=True)
+                else:
+                    group = await _keep(opened, config, group, verdicts)
                 unscored += _tell(arguments, config, group, verdicts)
             if not arguments.json:
                 say(f"Spent ${ledger.spent:.4f} on this run so far; {unscored} unscored.")
@@ -117,6 +123,20 @@ def _settings(arguments: argparse.Namespace, spec: RunSpec) -> tuple[JudgeConfig
             "rubric.none", "This run has no rubric.", "Give one: --rubric rubric.md"
         )
     return config, parse_rubric(spec.rubric)
+
+
+async def _keep(
+    run: Run, config: JudgeConfig, group: list[Trajectory], verdicts: list[Verdict]
+) -> list[Trajectory]:
+    """Store what the judges say of a run's group; returns the group as it is now."""
+    now = group
+    if run.spec.kind == "imported" and not any(one.labels for one in group):
+        whole = run.config.model_copy(update={"judge": config})
+        now = with_verdicts(whole, [awaiting(one) for one in group], verdicts)
+    await run.writer.add_verdicts(verdicts, now, rewarded=now != group)
+    if now != group:
+        await run.writer.add_group(group_summary(run.config.train.algorithm.advantage, now))
+    return now
 
 
 def _stored(run: Run, arguments: argparse.Namespace) -> Iterator[list[Trajectory]]:

@@ -10,6 +10,7 @@ COMMANDS = {
     "train": "train a project, and watch it here",
     "runs": "list the runs of a project",
     "trajectories": "list the trajectories of a run",
+    "import": "make a run of attempts from elsewhere: an .art folder, or a JSONL file",
     "judge": "compare the attempts of a run, or of a JSONL file, by a rubric",
     "label": "your labels of a run: export, import, undo, redo, or end a review",
     "agreement": "how far the judges of a run go along with you, and with themselves",
@@ -18,6 +19,10 @@ COMMANDS = {
     "doctor": "check this machine",
     "bench": "measure training and sampling, beside TRL where asked",
 }
+
+
+MODULES = {"import": "imports"}
+"""Of commands whose name cannot be that of a module."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,7 +44,7 @@ def _late(name: str) -> Callable[[argparse.Namespace], int]:
     """The command's module is imported when it runs."""
 
     def run(arguments: argparse.Namespace) -> int:
-        module = importlib.import_module(f"engine.cli.{name}")
+        module = importlib.import_module(f"engine.cli.{MODULES.get(name, name)}")
         result: int = module.run(arguments)
         return result
 
@@ -98,6 +103,15 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=_positive, default=50, help="at most so many rows (default 50)"
     )
+    _json(parser)
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument(
+        "source", help="JSONL file of chat messages, or an .art folder, or that of one model in it"
+    )
+    parser.add_argument("--model", default="", help="which one, where the folder holds several")
     _json(parser)
 
 
@@ -204,6 +218,7 @@ OPTIONS = {
     "train": _train,
     "runs": _runs,
     "trajectories": _trajectories,
+    "import": _import,
     "judge": _judge,
     "label": _label,
     "agreement": _agreement,

@@ -82,6 +82,16 @@ class CreateProject(Request):
     """Copy this sample; without one, write a small project to fill in."""
 
 
+class ImportRun(Request):
+    """Make a run of attempts that were made elsewhere."""
+
+    source: str
+    """An .art folder, that of one model in it, or a JSONL file of chat messages; on the engine's
+    machine."""
+    model: str = ""
+    """Which model, where the folder holds several."""
+
+
 class EditProject(Request):
     """Either the whole text, or single values by dotted key (None removes the key)."""
 

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine import __version__
+from engine.imports.store import import_run
 from engine.judge.history import save_rubric, view_rubric
 from engine.judge.local_servers import find_judges
 from engine.launch.local import PROOF_PATH, proof
@@ -42,6 +43,7 @@ from engine.protocol.requests import (
     CreateProject,
     EditProject,
     EngineInfo,
+    ImportRun,
     LendKeys,
     SaveRubric,
     ScenarioPage,
@@ -97,6 +99,7 @@ class Application:
             ("PUT", "/project", self.edit_project),
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
+            ("POST", "/import", self.import_run),
             ("GET", "/forecast", self.forecast),
             ("GET", "/rubric", self.rubric),
             ("PUT", "/rubric", self.save_rubric),
@@ -199,6 +202,11 @@ class Application:
         await asyncio.to_thread(write_scenarios, file, asked.items)
         return json_of(await self._view(path))
 
+    async def import_run(self, request: Request) -> Response:
+        asked, path = await body_of(request, ImportRun), _path(request)
+        folder = await import_run(path, Path(asked.source).expanduser(), asked.model)
+        return json_of(await asyncio.to_thread(self.library.summary, folder))
+
     async def forecast(self, request: Request) -> Response:
         path = _path(request)
         config = load_config(path)
@@ -247,7 +255,7 @@ class Application:
     def _step_times(self, project: Path) -> list[float]:
         """Of the newest run with finished steps on this machine."""
         for run in self.library.runs(project):
-            if run.rewards:
+            if run.rewards and run.kind == "train":
                 reader = RunReader(Path(run.path) / DATABASE)
                 events = reader.events_of("step.finished")
                 reader.close()

@@ -187,6 +187,12 @@ class Supervisor:
             return self.summary(run_id)
         folder = self._library.folder(run_id)
         summary = self._library.summary(folder)
+        if summary.kind == "imported":
+            raise Refused.of(
+                "run.imported",
+                "This run was imported: there are no weights here to train further.",
+                "Start a run of the project instead.",
+            )
         if summary.state == "finished" and not (command.steps and command.steps > summary.step):
             raise Refused.of(
                 "run.finished",

@@ -18,21 +18,31 @@ def describe(
     """The step's metrics by their documented names (protocol/metrics.py), with what the policy
     told; unscored attempts stay out of every mean."""
     everyone = [trajectory for group in groups for trajectory in group]
+    metrics = rewards(groups, kind)
+    metrics |= lengths(everyone)
+    sampled = sum(t.sampled_tokens for t in everyone)
+    metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
+    return metrics | told | clock.metrics()
+
+
+def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]:
+    """What can be said of any attempts, whoever made them."""
+    everyone = [trajectory for group in groups for trajectory in group]
     scored = [t for t in everyone if t.reward is not None]
-    rewards = [t.reward for t in scored if t.reward is not None]
+    known = [t.reward for t in scored if t.reward is not None]
     metrics = {"unscored": float(len(everyone) - len(scored)), "trajectories": float(len(everyone))}
-    if rewards:
-        mean, std = mean_and_std(rewards)
+    if known:
+        mean, std = mean_and_std(known)
         assert mean is not None
         assert std is not None
-        metrics |= {"reward/mean": mean, "reward/std": std, "reward/max": max(rewards)}
+        metrics |= {"reward/mean": mean, "reward/std": std, "reward/max": max(known)}
     for name in sorted({name for t in scored for name in t.parts}):
         values = [t.parts[name] for t in scored if name in t.parts]
         metrics[f"reward/part/{name}"] = sum(values) / len(values)
     spreads = [mean_and_std([t.reward for t in group])[1] for group in groups]
-    known = [spread for spread in spreads if spread is not None]
-    if known:
-        metrics["groups/std_mean"] = sum(known) / len(known)
+    wide = [spread for spread in spreads if spread is not None]
+    if wide:
+        metrics["groups/std_mean"] = sum(wide) / len(wide)
     silent = sum(not has_signal(kind, [t.reward for t in group]) for group in groups)
     metrics["groups/no_signal"] = silent / len(groups)
     metrics["groups/labelled"] = float(sum(any(t.labels for t in group) for group in groups))
@@ -42,10 +52,7 @@ def describe(
             metrics[f"watch/{name}"] = fmean(known)
     if (tau := judge_and_rules(groups)) is not None:
         metrics["judge/rules"] = tau
-    metrics |= lengths(everyone)
-    sampled = sum(t.sampled_tokens for t in everyone)
-    metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
-    return metrics | told | clock.metrics()
+    return metrics
 
 
 def lengths(everyone: list[Trajectory]) -> dict[str, float]:

@@ -42,8 +42,8 @@ COLUMNS = (
     Column("Reward", "reward", lambda r: figures.number(r.reward)),
     Column("Advantage", "advantage", lambda r: figures.signed(r.advantage)),
     Column("Turns", "turns", lambda r: str(r.turns)),
-    Column("Tokens", "tokens", lambda r: figures.count(r.sampled_tokens)),
-    Column("Time", "duration", lambda r: figures.duration(r.duration_s)),
+    Column("Tokens", "tokens", lambda r: figures.count(r.sampled_tokens or None)),
+    Column("Time", "duration", lambda r: figures.duration(r.duration_s or None)),
     Column("Labels", None, lambda r: label_words(r.labels), right=False),
     Column("Notes", None, state_words, right=False),
 )

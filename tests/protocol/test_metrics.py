@@ -7,7 +7,6 @@ from engine.protocol.metrics import METRICS, metric
 from tests.engine.store.test_store import trajectory
 from tests.studio.simulate import golden
 
-
 UNITS = {"", "share", "nats", "tokens", "tokens/s", "s", "attempts", "groups", "calls"}
 
 

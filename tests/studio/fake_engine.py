@@ -36,7 +36,7 @@ from engine.protocol.records import (
     Scenario,
     SplitInfo,
 )
-from engine.protocol.requests import Command, EngineInfo, StartRun, TrajectoryQuery
+from engine.protocol.requests import Command, EngineInfo, ImportRun, StartRun, TrajectoryQuery
 from studio.store.run_state import RunState
 from tests.studio.fake_judge import call_of, verdicts_of
 from tests.studio.fake_labels import FakeLabels, answer
@@ -92,6 +92,7 @@ class FakeEngine:
         self.scenario_files: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.commands: list[Command] = []
         self.started: list[StartRun] = []
+        self.imports: list[ImportRun] = []
         self.asked: list[TrajectoryQuery] = []
         self.streams = 0
         self.drop_streams_after = 0
@@ -239,6 +240,7 @@ class FakeEngine:
                 route("/project", self._project, "GET", "PUT"),
                 route("/scenarios", self._scenarios, "GET", "PUT"),
                 route("/forecast", self._forecast),
+                route("/import", self._import, "POST"),
                 route("/runs", self._runs, "GET", "POST"),
                 route("/runs/{run}", self._run),
                 route("/runs/{run}/command", self._command, "POST"),
@@ -408,6 +410,18 @@ class FakeEngine:
         if asked.kind == "baseline":
             simulation.end(0)
         return self.add_run(simulation.made, Path(asked.project).name)
+
+    async def _import(self, request: Request) -> RunSummary:
+        asked = ImportRun.model_validate(await request.json())
+        self.imports.append(asked)
+        name = Path(request.query_params["path"]).name
+        simulation = Simulation(
+            "01JD5IMPORTED0000000000000", Path(asked.source).stem, name, kind="imported"
+        )
+        simulation.begin()
+        simulation.step(1)
+        simulation.end(1)
+        return self.add_run(simulation.made, name)
 
     async def _run(self, request: Request) -> RunSummary:
         return self.summaries[request.path_params["run"]]

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, Qt, QUrl, Slot
+from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QVBoxLayout, QWidget
 
@@ -29,6 +29,9 @@ ROW_PX, HEAD_PX = 52, 28
 
 class HomePage(Page):
     """Everything opens from here."""
+
+    import_wanted = Signal(str)
+    """Attempts, into the project at this path."""
 
     def __init__(
         self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None
@@ -181,6 +184,9 @@ class HomePage(Page):
         menu = QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
         menu.addAction("Open").triggered.connect(lambda: self._open_row(row))
+        bring = menu.addAction("Import attempts…")
+        bring.setEnabled(not (row.missing or row.broken))
+        bring.triggered.connect(lambda: self.import_wanted.emit(row.path))
         reveal = menu.addAction("Show the folder")
         reveal.triggered.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(row.path)))
         forget = menu.addAction("Forget; the folder stays")

@@ -198,7 +198,8 @@ class SetupPage(Page):
             return
         measured = self._baselines()
         measuring = bool(measured) and measured[0].state in ("starting", "running")
-        for run in [*measured, *self.session.runs.of(self.session.project.path)]:
+        runs = self.session.runs.of(self.session.project.path)
+        for run in [*measured, *(run for run in runs if run.kind != "imported")]:
             state = self.session.runs.state(run.id)
             first = state.validations[0] if state.validations else None
             rate = (first.reward if first else None) or run.baseline or run.validation

@@ -177,8 +177,10 @@ def rank_words(facts: HeadFacts) -> str:
         why = record.problem.message if record.problem else "no reward"
         return f"unscored · {why}"
     place = f"{figures.ordinal(facts.rank)} of {facts.of}"
-    tokens = f"{figures.count(record.sampled_tokens)} tokens"
-    return f"{place} · {figures.plural(record.turns, 'turn')} · {tokens}"
+    words = [place, figures.plural(record.turns, "turn")]
+    if record.sampled_tokens:  # nobody counted those of an imported attempt
+        words.append(f"{figures.count(record.sampled_tokens)} tokens")
+    return " · ".join(words)
 
 
 def change_words(record: Trajectory) -> str:

@@ -147,7 +147,9 @@ def is_error(result: str) -> bool:
 
 
 def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
-    facts = f"{figures.duration(trajectory.duration_s)}, {figures.plural(trajectory.turns, 'turn')}"
+    facts = figures.plural(trajectory.turns, "turn")
+    if trajectory.duration_s:  # nobody measured an imported attempt
+        facts = f"{figures.duration(trajectory.duration_s)}, {facts}"
     if trajectory.reward is None:
         why = trajectory.problem.message if trajectory.problem else "no reward was given"
         return Outcome(f"Unscored · {why}", facts, [], figures.ABSENT)

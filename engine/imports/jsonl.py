@@ -1,58 +1,76 @@
 """Attempts from elsewhere → trajectories: JSON Lines of chat messages in the OpenAI form.
 
 A line is `{"messages": [...]}` with, if it has them, `group` (attempts of one task share it),
-`reward`, `tools` and `title`, or just a list of messages. Without `group`, attempts that begin with
-the same messages up to the first answer belong together.
+`reward`, `metrics`, `tools` and `title`, or just a list of messages. Without `group`, attempts that
+begin with the same messages up to the first answer belong together.
 """
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
+from engine.imports.chat import message_of, tools_of
+from engine.imports.lots import WRONG, Lot, Source, figures_of, id_of, nothing, scored, title_of
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import Message, Trajectory
+
+FORM = 'Write one {"messages": [...]} a line.'
+
+
+def open_jsonl(file: Path) -> Source:
+    """A file as one training step. Raises ConfigError when it is read."""
+
+    def lots() -> Iterator[Lot]:
+        groups = [[_of_a_run(one) for one in group] for group in read_attempts(file)]
+        yield Lot("train", 1, groups)
+
+    return Source(file.stem, 1, lots)
 
 
 def read_attempts(file: Path) -> list[list[Trajectory]]:
     """Groups in the order of their first attempt. Raises ConfigError with the wrong line."""
+    groups: dict[str, list[Trajectory]] = {}
+    numbers: dict[str, int] = {}
+    for number, line in read_lines(file):
+        entry = _entry(line, f"{file}:{number}")
+        messages = entry["messages"]
+        group = _group(entry, messages)
+        siblings = groups.setdefault(group, [])
+        place = numbers.setdefault(group, len(numbers))
+        siblings.append(_trajectory(entry, messages, place, len(siblings)))
+    if not groups:
+        raise nothing(file, FORM)
+    return list(groups.values())
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Numbers from 1 and lines, without the empty ones. Raises ConfigError."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError.of(
             "attempts.unreadable", "The file cannot be read.", where=str(file), detail=str(error)
         ) from error
-    groups: dict[str, list[Trajectory]] = {}
-    numbers: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            entry = _entry(line, f"{file}:{number}")
-            messages = entry["messages"]
-            group = _group(entry, messages)
-            siblings = groups.setdefault(group, [])
-            place = numbers.setdefault(group, len(numbers))
-            siblings.append(_trajectory(entry, messages, place, len(siblings)))
-    if not groups:
-        raise ConfigError.of(
-            "attempts.none",
-            "The file holds no attempts.",
-            'Write one {"messages": [...]} a line.',
-            where=str(file),
-        )
-    return list(groups.values())
+            yield number, line
 
 
 def _entry(line: str, where: str) -> dict[str, Any]:
     try:
         data = json.loads(line)
         entry: dict[str, Any] = {"messages": data} if isinstance(data, list) else dict(data)
-        messages = [Message.model_validate(_plain(message)) for message in entry["messages"]]
+        messages = [message_of(message) for message in entry["messages"]]
         reward = entry.get("reward")
         if reward is not None and not math.isfinite(reward):
             raise ValueError(f"the reward {reward} is no number")
-    except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
+        tools = tools_of(entry.get("tools"))
+        metrics, unfit = figures_of(entry.get("metrics") or {})
+        if unfit:
+            raise ValueError("a metric is not finite")
+    except WRONG as error:
         raise ConfigError.of(
             "attempts.wrong_line",
             "This line is not an attempt.",
@@ -60,15 +78,7 @@ def _entry(line: str, where: str) -> dict[str, Any]:
             where=where,
             detail=str(error)[:500],
         ) from error
-    return {**entry, "messages": messages}
-
-
-def _plain(message: dict[str, Any]) -> dict[str, Any]:
-    """Absent content is empty; content in parts is its text."""
-    content = message.get("content") or ""
-    if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content)
-    return {**message, "content": content, "tool_calls": message.get("tool_calls") or []}
+    return {**entry, "messages": messages, "metrics": metrics, "tools": tools}
 
 
 def _group(entry: dict[str, Any], messages: list[Message]) -> str:
@@ -86,8 +96,6 @@ def _trajectory(
     entry: dict[str, Any], messages: list[Message], group: int, index: int
 ) -> Trajectory:
     reward = entry.get("reward")
-    asked = next((m.content for m in messages if m.role == "user"), "")
-    title = str(entry.get("title") or " ".join(asked.split())[:80] or f"group {group + 1}")
     return Trajectory(
         id=f"i00000-{group:03d}-{index:03d}",
         split="train",
@@ -95,11 +103,18 @@ def _trajectory(
         group=group,
         index=index,
         scenario_id=f"group-{group + 1}",
-        title=title,
+        title=str(entry.get("title") or title_of(messages, f"group {group + 1}")),
         reward=reward,
         parts={} if reward is None else {"reward": reward},
         awaits_judge=reward is None,
         turns=sum(message.role == "assistant" for message in messages),
         messages=messages,
-        tools=entry.get("tools") or [],
+        metrics=entry["metrics"],
+        tools=entry["tools"],
     )
+
+
+def _of_a_run(one: Trajectory) -> Trajectory:
+    """What was read for judging alone, as an attempt of step 1."""
+    place = {"id": id_of("train", 1, one.group, one.index), "step": 1}
+    return scored(one.model_copy(update=place))

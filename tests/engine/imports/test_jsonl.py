@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.judge.imports import read_attempts
+from engine.imports.jsonl import read_attempts
 from engine.protocol.problems import ConfigError
 
 ASKED = {"role": "user", "content": "What is it worth?"}

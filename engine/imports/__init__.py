@@ -1,0 +1,1 @@
+"""Attempts that were made elsewhere, as runs of ours."""

@@ -1,0 +1,22 @@
+"""What a path holds: a file of attempts, or a folder of ART."""
+
+from pathlib import Path
+
+from engine.imports.art import open_art, open_art_file
+from engine.imports.jsonl import open_jsonl
+from engine.imports.lots import Source
+from engine.protocol.problems import ConfigError
+
+
+def open_source(path: Path, model: str = "") -> Source:
+    """`model` chooses among those of an .art folder. Raises ConfigError where nothing is there."""
+    if path.is_dir():
+        return open_art(path, model)
+    if not path.exists():
+        raise ConfigError.of(
+            "import.no_source",
+            "There is nothing to import here.",
+            "Name a JSONL file of chat messages, or an .art folder.",
+            where=str(path),
+        )
+    return open_art_file(path) if path.suffix == ".parquet" else open_jsonl(path)
