@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from engine.protocol.problems import Refused
 from engine.run import Run, read_spec
 from engine.server.stream import Broadcast
 
+LINGER_S = 5.0
+"""How long a run stays open after its last use: labels come in rows, and opening costs more."""
 PATIENCE_S = 2.0
 """How long a start waits for a label that is being stored."""
 
@@ -22,6 +25,7 @@ class Opened:
     run: Run
     labeller: Labeller
     users: int = 0
+    used: float = 0.0
 
 
 class OpenRuns:
@@ -31,6 +35,7 @@ class OpenRuns:
         self._broadcast = broadcast
         self._opened: dict[str, Opened] = {}
         self._changed = asyncio.Condition()
+        self._closing: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
     async def use(self, run_id: str, folder: Path) -> AsyncIterator[Opened]:
@@ -45,10 +50,34 @@ class OpenRuns:
         finally:
             async with self._changed:
                 opened.users -= 1
-                if not opened.users:
-                    del self._opened[run_id]
-                    await asyncio.to_thread(opened.run.close)
+                opened.used = time.monotonic()
                 self._changed.notify_all()
+            if self._closing is None or self._closing.done():
+                self._closing = asyncio.create_task(self._close_unused(), name="open runs")
+
+    async def close(self) -> None:
+        """Close all that nobody uses; the engine ends."""
+        if self._closing:
+            self._closing.cancel()
+            await asyncio.gather(self._closing, return_exceptions=True)
+        async with self._changed:
+            for run_id in list(self._opened):
+                await self._close(run_id)
+
+    async def _close_unused(self) -> None:
+        """One by one, as they have rested long enough."""
+        while self._opened:
+            await asyncio.sleep(LINGER_S / 2)
+            async with self._changed:
+                for run_id, opened in list(self._opened.items()):
+                    if time.monotonic() - opened.used > LINGER_S:
+                        await self._close(run_id)
+
+    async def _close(self, run_id: str) -> None:
+        """Unless somebody uses it; with the lock held."""
+        if not self._opened[run_id].users:
+            opened = self._opened.pop(run_id)
+            await asyncio.to_thread(opened.run.close)
 
     @contextlib.asynccontextmanager
     async def none_of(self, run_id: str) -> AsyncIterator[None]:
@@ -56,14 +85,19 @@ class OpenRuns:
         async with self._changed:
             try:
                 async with asyncio.timeout(PATIENCE_S):
-                    await self._changed.wait_for(lambda: run_id not in self._opened)
+                    await self._changed.wait_for(lambda: self._is_free(run_id))
             except TimeoutError:
                 raise Refused.of(
                     "run.judging",
                     "The judge is at work on this run.",
                     "Wait until it is done, or cancel it on the Judge page.",
                 ) from None
+            if run_id in self._opened:
+                await self._close(run_id)
             yield
+
+    def _is_free(self, run_id: str) -> bool:
+        return run_id not in self._opened or not self._opened[run_id].users
 
     def _open(self, run_id: str, folder: Path) -> Opened:
         spec = read_spec(folder)

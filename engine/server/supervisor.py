@@ -164,6 +164,7 @@ class Supervisor:
         if tasks:
             await asyncio.wait(tasks)
         await self.desk.close()
+        await self._open.close()
 
     @contextlib.asynccontextmanager
     async def opened(self, run_id: str) -> AsyncIterator[Opened]:

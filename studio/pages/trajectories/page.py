@@ -48,6 +48,7 @@ class TrajectoriesPage(Page):
         self._groups = GroupListModel(self.tasks, self)
         self._rows = TrajectoryTableModel(self.tasks, self)
         self._siblings: Siblings | None = None
+        self._place: tuple[Split, int, int] | None = None  # of the group that was asked for last
         self._wanted_index: int | None = None
         self._source = ""
         self._blind = False
@@ -225,7 +226,7 @@ class TrajectoriesPage(Page):
 
     def _changed_group(self, group: GroupSummary) -> None:
         """A label was given, undone or redone, maybe in another group than this."""
-        if self._siblings and _key(self._siblings.group) == _key(group):
+        if self._place == _key(group):
             self._blind = False
             self._fetch(group.split, group.step, group.group)
         self._groups.refresh()
@@ -240,7 +241,7 @@ class TrajectoriesPage(Page):
         if not self.isVisible():
             return
         if run_id != self._source:
-            self._source, self._siblings = run_id, None
+            self._source, self._siblings, self._place = run_id, None, None
             self._seen = (-1, None)
             self._desk.show_group(None)
             self._proof.show_group(None, {})
@@ -270,9 +271,8 @@ class TrajectoriesPage(Page):
         self._seen = (count, said)
         self._groups.refresh()
         self._rows.refresh()
-        if spoken and self._siblings is not None:  # maybe by somebody else, in a terminal
-            group = self._siblings.group
-            self._fetch(group.split, group.step, group.group)
+        if spoken and self._place is not None:  # maybe by somebody else, in a terminal
+            self._fetch(*self._place)
 
     @Slot(object)
     def _ask(self, query: TrajectoryQuery) -> None:
@@ -321,6 +321,7 @@ class TrajectoriesPage(Page):
 
     def _fetch(self, split: Split, step: int, group: int) -> None:
         run_id = self.session.run.run_id
+        self._place = (split, step, group)
 
         async def ask() -> Siblings:
             return await self.session.client.siblings(run_id, split, step, group)
@@ -377,7 +378,7 @@ class TrajectoriesPage(Page):
                 painter.fillRect(WIDTH, 0, 1, self.height(), theme().color("border"))
 
 
-def _key(group: GroupSummary) -> tuple[str, int, int]:
+def _key(group: GroupSummary) -> tuple[Split, int, int]:
     return group.split, group.step, group.group
 
 
