@@ -1,8 +1,8 @@
 """How long until a label is acknowledged?   python -m tests.bench.labels [COUNT] [LABELS]
 
 Over a run.db with 100 000 trajectories that an open run, as in training, keeps writing to: a
-finished attempt every 5 ms, each in a transaction of its own. A label is checked, computed, committed with
-fsync and told.
+finished attempt every 5 ms, each in a transaction of its own. A label is checked, computed,
+committed with fsync and told.
 """
 
 import asyncio
