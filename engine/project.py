@@ -23,6 +23,7 @@ from engine.protocol.algorithm import UNIONS
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records import Sample, Scenario, Split, SplitInfo
+from engine.text import storable
 
 FILE = "project.toml"
 SAMPLES = Path(__file__).parents[1] / "resources" / "samples"
@@ -293,10 +294,10 @@ def parse_scenario(data: Any, number: int) -> Scenario:
     """Raises ValueError where it is no object. `id` and `title` come from it."""
     if not isinstance(data, dict):
         raise ValueError(f"it is a {type(data).__name__}")
-    name = str(data.get("id", number))
+    name = storable(str(data.get("id", number)))
     told = [data[key] for key in (*TITLE_KEYS, *data) if isinstance(data.get(key), str)]
     words = next((text for text in told if text != name), name)
-    title = " ".join(words.split())
+    title = storable(" ".join(words.split()))
     return Scenario(id=name, title=title[:80] + ("…" if len(title) > 80 else ""), data=data)
 
 

@@ -16,6 +16,7 @@ from engine.rollout.chat import ChatFormat, text_of
 from engine.rollout.conversation import Conversation
 from engine.rollout.gateway import MODEL_NAME, Gateway, Session
 from engine.seeds import derive
+from engine.text import storable
 from engine.watch import ADDRESSES_JUDGE, signs
 
 
@@ -63,11 +64,11 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
         result = await stage.pool.run(attempt)
     except RolloutError as error:
-        problem = error.problem
+        problem = error.problem.model_copy(update=storable(error.problem.model_dump()))
     finally:
         stage.gateway.close(key)
     conversation = session.conversation
-    messages = [_message(message) for message in conversation.messages]
+    messages = [_message(storable(message)) for message in conversation.messages]
     metrics = {**signs(messages), **result.metrics}
     if session.failure:
         raise session.failure
@@ -101,8 +102,8 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         branches=conversation.branches(),
         metrics=metrics,
         marked=metrics[ADDRESSES_JUDGE] > 0,
-        tools=conversation.tools,
-        output=result.output,
+        tools=storable(conversation.tools),
+        output=storable(result.output),
         policy_version=stage.policy.version,
         seed=seed,
     )

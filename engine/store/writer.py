@@ -177,7 +177,10 @@ class RunWriter:
             self._commit(batch)
 
     def _commit(self, batch: list[tuple[Write, Future[BaseEvent]]]) -> None:
-        batch = [item for item in batch if item[1].set_running_or_notify_cancel()]
+        self._commit_all([item for item in batch if item[1].set_running_or_notify_cancel()])
+
+    def _commit_all(self, batch: list[tuple[Write, Future[BaseEvent]]]) -> None:
+        """In one transaction; where one of them cannot be written at all, each by itself."""
         seq, stored = self._seq, []
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -185,9 +188,13 @@ class RunWriter:
                 seq += 1
                 stored.append(self._store(write, seq))
             self._db.execute("COMMIT")
-        except apsw.Error as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits must hear of it
             if self._db.in_transaction:  # a full disk has rolled back by itself
                 self._db.execute("ROLLBACK")
+            if len(batch) > 1 and not isinstance(error, apsw.Error):
+                for item in batch:
+                    self._commit_all([item])
+                return
             problem = _write_problem(error)
             for _, future in batch:
                 future.set_exception(StoreError(problem))
@@ -298,7 +305,7 @@ def searchable(trajectory: Trajectory) -> str:
     return "\n".join(words)
 
 
-def _write_problem(error: apsw.Error) -> Problem:
+def _write_problem(error: Exception) -> Problem:
     if isinstance(error, apsw.FullError | apsw.IOError):
         return Problem(
             code="store.disk_full",

@@ -182,3 +182,20 @@ def test_commits_are_grouped(tmp_path: Path) -> None:
     begun = time.monotonic()
     write(tmp_path / "run.db", *(trajectory(n) for n in range(2000)))
     assert time.monotonic() - begun < 60  # one commit each would take far longer on a slow disk
+
+
+def test_what_cannot_be_written_fails_alone_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    async def work() -> list[object]:
+        writer = RunWriter(tmp_path / "run.db", "run")
+        bad = LogWritten(level="info", source="agent", text="half a pair: \ud83d")
+        good = LogWritten(level="info", source="agent", text="whole")
+        async with asyncio.timeout(5):
+            said = await asyncio.gather(
+                *(writer.say(event) for event in (good, bad, good)), return_exceptions=True
+            )
+        writer.close()
+        return said
+
+    first, second, third = asyncio.run(work())
+    assert isinstance(second, StoreError)
+    assert [first.seq, third.seq] == [1, 2]  # type: ignore[attr-defined]
