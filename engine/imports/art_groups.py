@@ -4,13 +4,12 @@ Version 1 is a flat row for each attempt (ART up to 0.5.18); version 2 adds an e
 holds everything (OpenPipe/ART pull request 762); before both, a line of JSON for each group.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.imports.jsonl import read_lines
-from engine.imports.lots import WRONG
+from engine.imports.lots import WRONG, load_json
 from engine.imports.parquet import ParquetReader, Row
 from engine.protocol.problems import ConfigError
 
@@ -67,7 +66,7 @@ def _rows(file: Path, reader: ParquetReader) -> Iterator[tuple[str, Row]]:
 
 def _of_line(line: str, where: str) -> ArtGroup:
     try:
-        data = json.loads(line)
+        data = load_json(line)
         attempts = [
             ArtAttempt(f"{where}, attempt {number}", _object(one))
             for number, one in enumerate(data["trajectories"], 1)
@@ -105,20 +104,20 @@ def _flat(row: Row) -> dict[str, Any]:
         "reward": row["reward"],
         "metrics": _json(row["metrics"]),
         "metadata": _json(row["metadata"]),
-        "tools": json.loads(row["tools"]) if row["tools"] else [],
+        "tools": load_json(row["tools"]) if row["tools"] else [],
         "logs": row["logs"] or [],
-        "additional_histories": json.loads(row.get("additional_histories") or "[]"),
+        "additional_histories": load_json(row.get("additional_histories") or "[]"),
     }
 
 
 def _message(flat: dict[str, Any]) -> dict[str, Any]:
-    calls = json.loads(flat["tool_calls"]) if flat["tool_calls"] else []
+    calls = load_json(flat["tool_calls"]) if flat["tool_calls"] else []
     role = flat["role"] or ("assistant" if flat["trainable"] else None)
     return {**flat, "role": role, "tool_calls": calls}
 
 
 def _json(text: str | None) -> dict[str, Any]:
-    return _object(json.loads(text)) if text else {}
+    return _object(load_json(text)) if text else {}
 
 
 def _object(value: Any) -> dict[str, Any]:

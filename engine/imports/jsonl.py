@@ -5,14 +5,23 @@ A line is `{"messages": [...]}` with, if it has them, `group` (attempts of one t
 begin with the same messages up to the first answer belong together.
 """
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from engine.imports.chat import message_of, tools_of
-from engine.imports.lots import WRONG, Lot, Source, figures_of, id_of, nothing, scored, title_of
+from engine.imports.lots import (
+    WRONG,
+    Lot,
+    Source,
+    figures_of,
+    id_of,
+    load_json,
+    nothing,
+    scored,
+    title_of,
+)
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import Message, Trajectory
 
@@ -60,7 +69,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 def _entry(line: str, where: str) -> dict[str, Any]:
     try:
-        data = json.loads(line)
+        data = load_json(line)
         entry: dict[str, Any] = {"messages": data} if isinstance(data, list) else dict(data)
         messages = [message_of(message) for message in entry["messages"]]
         reward = entry.get("reward")

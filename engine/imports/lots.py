@@ -1,5 +1,6 @@
 """What every source of attempts hands over: lots of complete groups, in the order of training."""
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records import Message, Split, Trajectory
 
 TITLE_CHARS = 80
-WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError)
+WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
 """What reading a value of the wrong shape raises."""
 
 UNREWARDED = Problem(
@@ -39,6 +40,16 @@ class Source(NamedTuple):
     lots: Callable[[], Iterator[Lot]]
     notes: tuple[str, ...] = ()
     """What was left aside, in plain words."""
+
+
+def load_json(text: str) -> Any:
+    """Half a surrogate pair, as a model that was cut off leaves it, becomes U+FFFD: it could not be
+    stored."""
+    data = json.loads(text)
+    if "\\ud" not in text and "\\uD" not in text:
+        return data
+    whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return json.loads(whole.decode("utf-16", "replace"))
 
 
 def id_of(split: Split, step: int, group: int, index: int) -> str:

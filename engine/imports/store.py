@@ -7,6 +7,7 @@ on it as on a run of our own; it has no weights, so it cannot be trained further
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -39,6 +40,8 @@ from engine.store.writer import RunWriter
 T = TypeVar("T")
 
 AT_ONCE = 100
+SCRATCH = ".import-"
+FORGOTTEN_S = 86_400.0
 
 
 async def import_run(project: Path, source: Path, model: str = "") -> Path:
@@ -55,7 +58,8 @@ async def import_run(project: Path, source: Path, model: str = "") -> Path:
         model_path="",
         rubric=_rubric(project, config),
     )
-    with tempfile.TemporaryDirectory(dir=project, prefix=".import-") as scratch:
+    _sweep(project)
+    with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
         folder = Path(scratch) / spec.id
         folder.mkdir()
         writer = RunWriter(folder / DATABASE, spec.id)
@@ -132,6 +136,13 @@ class Import:
         for groups in _parts(lot.groups):
             summaries = [group_summary(kind, group) for group in groups]
             await asyncio.gather(*map(self._writer.add_group, summaries))
+
+
+def _sweep(project: Path) -> None:
+    """Take away what imports have left that were killed; none goes on for a day."""
+    for scratch in project.glob(f"{SCRATCH}*"):
+        if time.time() - scratch.stat().st_mtime > FORGOTTEN_S:
+            shutil.rmtree(scratch)
 
 
 def _parts(items: list[T]) -> Iterator[list[T]]:

@@ -48,6 +48,16 @@ def test_a_wrong_line_is_refused_with_its_number(tmp_path: Path, line: str) -> N
     assert caught.value.problem.hint
 
 
+def test_half_a_character_is_replaced(tmp_path: Path) -> None:
+    """A model that is cut off can leave half a surrogate pair; a separator of lines is no line."""
+    file = tmp_path / "a.jsonl"
+    file.write_text(
+        '{"messages": [{"role": "user", "content": "\\ud83d\\ude00 \\ud83d \u2028."}]}\n'
+    )
+    ((one,),) = read_attempts(file)
+    assert one.messages[0].content == "\U0001f600 \ufffd \u2028."
+
+
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n")

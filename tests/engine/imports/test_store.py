@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,14 @@ def test_a_cancelled_import_waits_for_its_reader_and_leaves_nothing(
     asyncio.run(work())
     assert closed
     assert sorted(project.rglob("*")) == before
+
+
+def test_what_a_killed_import_left_goes_with_a_later_one(project: Path, tmp_path: Path) -> None:
+    for name, age_s in ((".import-old", 90_000), (".import-new", 60)):
+        (project / name).mkdir()
+        os.utime(project / name, (time.time() - age_s,) * 2)
+    imported(project, jsonl(tmp_path / "talk.jsonl", attempt("a"))).close()
+    assert [one.name for one in project.glob(".import-*")] == [".import-new"]
 
 
 def test_nothing_there_is_said(project: Path, tmp_path: Path) -> None:
