@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records import Message, Split, Trajectory
+from engine.text import storable
 
 TITLE_CHARS = 80
 WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
@@ -45,11 +46,7 @@ class Source(NamedTuple):
 def load_json(text: str) -> Any:
     """Half a surrogate pair, as a model that was cut off leaves it, becomes U+FFFD: it could not be
     stored."""
-    data = json.loads(text)
-    if "\\ud" not in text and "\\uD" not in text:
-        return data
-    whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass")
-    return json.loads(whole.decode("utf-16", "replace"))
+    return storable(json.loads(text))
 
 
 def id_of(split: Split, step: int, group: int, index: int) -> str:
