@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import psutil
 
@@ -47,6 +48,15 @@ class Orders:
         self.changed.set()
 
 
+@dataclass
+class Purse:
+    """What everybody shares who spends this run's money: two questions must not spend the same
+    last dollar, and the same question is asked once."""
+
+    counting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    questions: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+
 class Run:
     """Open with `Run.open`; close it whatever happens."""
 
@@ -57,6 +67,7 @@ class Run:
         self.spec = spec
         self.config = spec.config
         self.orders = Orders(spec.config.train.steps)
+        self.purse = Purse()
         self._announce = announce
         self._lock = _take_lock(folder / LOCK)
         (folder / LOG).parent.mkdir(exist_ok=True)

@@ -8,7 +8,6 @@ try is a question of its own.
 
 import asyncio
 import uuid
-from weakref import WeakValueDictionary
 
 from engine.judge.prompt import Messages
 from engine.judge.provider import Provider
@@ -25,8 +24,6 @@ class Ledger:
         self._run = run
         self._provider = provider
         self._config = config
-        self._counting = asyncio.Lock()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def spent(self) -> float:
@@ -37,7 +34,9 @@ class Ledger:
         """The stored answer, or a new one, tried again after what may pass. Without money for it,
         a call with that problem, which is not stored: more budget brings it back."""
         key = self._provider.key_of(model, messages)
-        async with self._locks.setdefault(key, asyncio.Lock()):  # asked twice at once: paid once
+        async with self._run.purse.questions.setdefault(
+            key, asyncio.Lock()
+        ):  # asked twice at once: paid once
             if known := self._run.reader.call(key):
                 return known
             most, attempt = self._provider.most_cost(model, messages), 0
@@ -57,7 +56,7 @@ class Ledger:
 
     async def _open(self, key: str, model: str, most: float) -> str | None:
         """Set the highest cost aside; None where the budget does not hold it."""
-        async with self._counting:  # two questions must not spend the same last dollar
+        async with self._run.purse.counting:
             budget = self._config.budget_usd
             if budget is not None and self.spent + most > budget:
                 return None

@@ -7,14 +7,16 @@ import time
 import pytest
 
 from engine.judge.agreement import kendall_tau
+from engine.judge.ledger import Ledger
 from engine.judge.measure import flips
 from engine.judge.panel import Panel
 from engine.judge.rubric import parse_rubric
-from engine.judge.ruler import check_fit, combined
+from engine.judge.ruler import Ruler, check_fit, combined
 from engine.judge.scoring import judged
 from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import PART, Verdict
 from engine.protocol.problems import ConfigError, Problem
+from engine.run import Run
 from tests.engine.judge.conftest import Court, group, worth
 
 VALUES = [0.1, 0.9, 0.4, 0.6, 0.3, 0.8, 0.2, 0.7]
@@ -121,6 +123,22 @@ def test_the_budget_is_never_exceeded(court: Court) -> None:
     assert sum(court.script.billed.values()) * one == pytest.approx(cost)
     assert {v.problem.code for v in unscored if v.problem} == {"judge.budget"}
     assert 0 < len(unscored) < len(verdicts)
+
+
+def test_a_trial_beside_a_run_shares_its_purse(court: Court) -> None:
+    """Two ledgers over one run: together within the budget, an equal question asked once."""
+
+    async def both(ruler, run):  # type: ignore[no-untyped-def]
+        other = Ruler(ruler._config, ruler._rubric, other_ledger(ruler, run), seed=0)
+        attempts = [group(f"{n} worth=0.1", f"{n} worth=0.9") for n in range(12)]
+        await asyncio.gather(*(r.judge(a) for a in attempts for r in (ruler, other)))
+        return run.reader.judge_cost()
+
+    def other_ledger(ruler: Ruler, run: Run) -> Ledger:
+        return Ledger(run, ruler._ledger._provider, ruler._config)
+
+    assert court.run(both, budget_usd=0.03, max_tokens=200) <= 0.03
+    assert len(court.script.asked) == len(set(court.script.billed))
 
 
 def test_an_answer_that_was_lost_counts_at_its_highest(court: Court) -> None:
