@@ -118,11 +118,11 @@ class Labeller:
         return Labelled(label=label, group=group, trajectories=[summary_of(t) for t in siblings])
 
     def _signed(self, label: Label) -> Label:
-        spec = self._run.spec
+        source = self._run.orders.rubric or self._run.spec.rubric
         update = {
             "at": time.time(),
             "who": label.who or getpass.getuser(),
-            "rubric": label.rubric or (version_of(spec.rubric) if spec.rubric else ""),
+            "rubric": label.rubric or (version_of(source) if source else ""),
             "seq": 0,
             "undone": None,
         }

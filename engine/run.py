@@ -34,6 +34,8 @@ class Orders:
     stop_after_step: bool = False
     paused: bool = False
     reviewed: bool = False
+    rubric: str = ""
+    """Source of the rubric that has taken the place of the one the run started with."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def give(

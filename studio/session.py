@@ -243,10 +243,14 @@ class Session(QObject):
         if found:
             await self.client.lend_keys(found)
 
-    def command(self, action: str, steps: int | None = None, run_id: str = "") -> None:
-        """Tell a run something: pause, continue, stop_after_step, stop_now, resume, extend."""
+    def command(
+        self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
+    ) -> None:
+        """Tell a run something: pause, continue, reviewed, use_rubric, stop_after_step, stop_now,
+        resume, extend."""
         wanted = run_id or self.run.run_id
-        order = Command.model_validate({"action": action, "steps": steps, "key": uuid.uuid4().hex})
+        said = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
+        order = Command.model_validate(said)
 
         async def give(client: EngineClient) -> RunSummary:
             if action in ("resume", "extend"):

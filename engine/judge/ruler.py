@@ -19,6 +19,7 @@ from engine.judge.ledger import Ledger
 from engine.judge.lessons import Lesson, nearest
 from engine.judge.prompt import Messages, art_messages, correction, relative_messages
 from engine.judge.reply import Opinion, Reading, is_quoted, read_art_reply, read_reply
+from engine.judge.rubric import parse_rubric
 from engine.judge.transcript import lines_of, openai_messages, shared_start
 from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import Quote, Rubric, Verdict
@@ -74,14 +75,19 @@ class Ruler:
         ledger: Ledger,
         seed: int,
         lessons: Callable[[], list[Lesson]] = list,
+        renewed: Callable[[], str] = str,
     ) -> None:
-        """Raises ConfigError where the prompt has no place for what the rubric asks."""
+        """`renewed` is the source of a rubric that has taken its place meanwhile, or nothing.
+
+        Raises ConfigError where the prompt has no place for what the rubric asks.
+        """
         check_fit(config, rubric)
         self._config = config
         self._rubric = rubric
         self._ledger = ledger
         self._seed = seed
         self._lessons = lessons
+        self._renewed = renewed
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
         """One verdict per judge and attempt, judges in their order, attempts in theirs. Attempts
@@ -120,10 +126,14 @@ class Ruler:
             [attempts[place] for place in first],
             start,
             [transcripts[place] for place in first],
-            self._rubric.model_copy(update={"lessons": tuple(one.label for one in known)}),
+            self._current().model_copy(update={"lessons": tuple(one.label for one in known)}),
             nearest(known, start),
         )
         return exhibit, transcripts, shown
+
+    def _current(self) -> Rubric:
+        newer = self._renewed()
+        return parse_rubric(newer) if newer else self._rubric
 
     def _shown(self, transcripts: list[str]) -> list[int]:
         """For each attempt, the first one like it, which is shown for all. ART shows equal ones
@@ -165,14 +175,14 @@ class Ruler:
         seen.calls.append(call.key)
         problem, reading = call.problem, Reading({}, "")
         if problem is None:
-            reading = self._read(call.reply, ids)
+            reading = self._read(call.reply, ids, exhibit.rubric)
             if reading.complaint:
                 again = correction(messages, call.reply, reading.complaint)
                 call = await self._ledger.ask(model, again, exhibit.rubric.version)
                 seen.calls.append(call.key)
                 second = Reading({}, reading.complaint)
                 if call.problem is None:
-                    second = self._read(call.reply, ids)
+                    second = self._read(call.reply, ids, exhibit.rubric)
                 reading = max(reading, second, key=lambda r: (len(r.opinions), not r.complaint))
         for name, number in zip(ids, order, strict=True):
             if name in reading.opinions:
@@ -185,16 +195,16 @@ class Ruler:
         given = exhibit.attempts[0].tools
         if self._config.prompt == "art":
             lists = [openai_messages(attempt) for attempt in exhibit.attempts]
-            messages = art_messages(lists, self._rubric.source, given or None)
+            messages = art_messages(lists, exhibit.rubric.source, given or None)
             return messages, [str(number + 1) for number in order]
         tools = json.dumps(given, ensure_ascii=False) if given else ""
         texts = [exhibit.texts[number] for number in order]
         return relative_messages(texts, exhibit.rubric, exhibit.start, tools, exhibit.lessons)
 
-    def _read(self, reply: str, ids: list[str]) -> Reading:
+    def _read(self, reply: str, ids: list[str], rubric: Rubric) -> Reading:
         if self._config.prompt == "art":
             return read_art_reply(reply, len(ids))
-        return read_reply(reply, ids, self._rubric)
+        return read_reply(reply, ids, rubric)
 
     def _verdict(
         self,

@@ -125,6 +125,15 @@ class GroupJudged(BaseEvent):
     """As they are now; none where the verdicts changed no reward."""
 
 
+class RubricChanged(BaseEvent):
+    """The judge goes by other words from the groups on that are judged after this."""
+
+    kind: Literal["rubric.changed"] = "rubric.changed"
+    step: int
+    """The one under way."""
+    source: str
+
+
 class CanaryJudged(BaseEvent):
     """A planted attempt was put among those of a group, to test the judge; it trains nothing."""
 
@@ -298,6 +307,7 @@ Event = (
     | CallOpened
     | CallClosed
     | GroupJudged
+    | RubricChanged
     | CanaryJudged
     | GroupScored
     | GroupLabelled

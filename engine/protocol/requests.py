@@ -123,10 +123,19 @@ class Command(Request):
     """What a living run is told; `resume` also wakes a dead one, `reviewed` ends a review."""
 
     action: Literal[
-        "pause", "continue", "reviewed", "stop_after_step", "stop_now", "resume", "extend"
+        "pause",
+        "continue",
+        "reviewed",
+        "use_rubric",
+        "stop_after_step",
+        "stop_now",
+        "resume",
+        "extend",
     ]
     steps: int | None = None
     """For `extend`: the new number of planned steps."""
+    rubric: str = ""
+    """For `use_rubric`: its source, front matter and all."""
     key: str = ""
 
 

@@ -1,4 +1,6 @@
-"""One engine per workspace: a flock, released by the kernel however the engine dies."""
+"""One engine per workspace, one training run per device: flocks, released by the kernel however the
+engine dies.
+"""
 
 import contextlib
 import fcntl
@@ -7,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.launch.local import runtime_dir
 from engine.protocol.problems import Refused
 
 PATIENCE_S = 20.0
@@ -50,3 +53,20 @@ def _take(descriptor: int, discovery: Path) -> None:
             if discovery.exists() or time.monotonic() > end:
                 raise
         time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def device_lock():  # type: ignore[no-untyped-def]
+    """One training run per device on this machine, also across engines."""
+    descriptor = os.open(runtime_dir() / "device.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Refused.of(
+            "run.device_busy",
+            "Another engine of yours is training on this machine.",
+            "Wait for it, or stop it first.",
+        ) from None
+    finally:
+        os.close(descriptor)

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import platform
 import sys
 import time
@@ -23,7 +21,6 @@ from engine.judge.provider import Provider
 from engine.judge.rubric import load_rubric, parse_rubric
 from engine.judge.ruler import Ruler, check_fit
 from engine.labelling import Labeller
-from engine.launch.local import runtime_dir
 from engine.machine.hardware import device_words, free_disk, step_disk_need
 from engine.models import find_model
 from engine.policy.worker import TorchPolicy
@@ -31,6 +28,7 @@ from engine.project import load_config, load_scenarios
 from engine.protocol.config import JudgeConfig
 from engine.protocol.events import (
     FINAL,
+    RubricChanged,
     RunExtended,
     RunFailed,
     RunStarted,
@@ -47,6 +45,7 @@ from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec, write_spec
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
+from engine.server.lock import device_lock
 from engine.server.open_runs import Opened, OpenRuns
 from engine.server.stream import Broadcast
 
@@ -136,6 +135,8 @@ class Supervisor:
                 orders.give(paused=False, stop=False)
             case "reviewed":
                 orders.give(reviewed=True)
+            case "use_rubric":
+                await _change_rubric(living.run, command.rubric)
             case "stop_after_step":
                 orders.give(stop=True)
             case "stop_now":
@@ -209,6 +210,7 @@ class Supervisor:
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
         run.orders.steps = steps or spec.config.train.steps
+        run.orders.rubric = _last_rubric(run)
         await run.say(RunStarted(spec=spec, resumed_from=last, device=device_words()))
         if run.orders.steps != spec.config.train.steps:
             await run.say(RunExtended(steps=run.orders.steps))
@@ -312,27 +314,12 @@ class Supervisor:
         try:
             ledger = Ledger(run, provider, judge)
             rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
-            ruler = Ruler(judge, rubric, ledger, seed, lambda: lessons_of(run))
+            ruler = Ruler(
+                judge, rubric, ledger, seed, lambda: lessons_of(run), lambda: run.orders.rubric
+            )
             yield Panel(run, ruler, local)
         finally:
             await asyncio.shield(provider.close())
-
-
-@contextlib.contextmanager
-def device_lock():  # type: ignore[no-untyped-def]
-    """One training run per device on this machine, also across engines."""
-    descriptor = os.open(runtime_dir() / "device.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise Refused.of(
-            "run.device_busy",
-            "Another engine of yours is training on this machine.",
-            "Wait for it, or stop it first.",
-        ) from None
-    finally:
-        os.close(descriptor)
 
 
 def first_error(error: BaseException) -> BaseException:
@@ -353,6 +340,21 @@ def problem_of(error: BaseException) -> Problem:
         hint="Resume from the last checkpoint; please report it with the details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )
+
+
+async def _change_rubric(run: Run, source: str) -> None:
+    """Raises Refused without a judge that reads one, ConfigError where it cannot be used."""
+    judge = run.config.judge
+    if not (judge.enabled and judge.models):
+        raise Refused.of("run.no_judge", "This run has no judge that goes by a rubric.")
+    check_fit(judge, parse_rubric(source))
+    await run.say(RubricChanged(step=_last_step(run) + 1, source=source))
+    run.orders.rubric = source
+
+
+def _last_rubric(run: Run) -> str:
+    events = run.reader.events_of("rubric.changed")
+    return events[-1].source if events and isinstance(events[-1], RubricChanged) else ""
 
 
 def _rubric(project: Path, judge: JudgeConfig) -> str:

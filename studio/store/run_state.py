@@ -69,6 +69,8 @@ class RunState:
     """Rewards that a person's words have changed, by trajectory."""
     labelled: set[tuple[str, int, int]] = field(default_factory=set)
     """(split, step, group) of those that a person has spoken about."""
+    rubric: str = ""
+    """Source of the one that the judge goes by now; empty without a judge."""
     canaries: list[bool] = field(default_factory=list)
     """Of each planted attempt, whether the judge saw through it."""
     review: e.ReviewOpened | None = None
@@ -124,6 +126,8 @@ class RunState:
                 for trajectory in event.trajectories:
                     if trajectory.id in self.awaiting:
                         self._place(trajectory)
+            case e.RubricChanged():
+                self.rubric = event.source
             case e.CanaryJudged():
                 self.canaries.append(event.caught)
             case e.GroupScored():
@@ -184,6 +188,7 @@ class RunState:
     def _start(self, event: e.RunStarted) -> None:
         self.spec, self.device = event.spec, event.device or self.device
         self.planned = self.planned or event.spec.config.train.steps
+        self.rubric = self.rubric or event.spec.rubric
         self.life, self.problem, self.reason = "running", None, ""
         self.phase, self.phase_at = None, event.at
         self.flight = {}

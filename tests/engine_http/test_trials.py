@@ -8,7 +8,7 @@ import pytest
 
 from engine.client import EngineClient
 from engine.judge.local_servers import Server, find_judges
-from engine.protocol.judging import Tried
+from engine.protocol.judging import Tried, version_of
 from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary
@@ -169,3 +169,39 @@ def test_servers_on_this_machine_are_found(script: Script) -> None:
     (found,) = asyncio.run(find_judges(servers))
     assert (found.model, found.base_url) == ("openai/scripted", script.url)
     assert found.where == "LM Studio on this machine"
+
+
+def test_a_living_run_takes_another_rubric_and_keeps_it_over_a_restart(
+    engine: Engine, tiny_model: Path, script: Script
+) -> None:
+    project = make_project(
+        engine.workspace / "renew", tiny_model, toml=JUDGE.format(url=script.url)
+    )
+    (project / "rubric.md").write_text(RUBRIC)
+    settings = {"train.steps": 2, "train.validate_every": 0, "train.review_every": 1}
+    run = engine.train(project, **settings)
+    engine.wait_for(run, "review.opened")
+    order = Command(action="use_rubric", rubric="Fewer letters.")
+    engine.call(lambda client: client.command(run.id, order))
+    broken = Command(action="use_rubric", rubric="---\nno end")
+    with pytest.raises(Refused, match="cannot be used"):
+        engine.call(lambda client: client.command(run.id, broken))
+    engine.call(lambda client: client.command(run.id, Command(action="stop_now")))
+    engine.call(lambda client: client.command(run.id, Command(action="resume")))
+    for step in (1, 2):
+        until(
+            lambda s=step: (
+                engine.call(lambda c: c.run(run.id)).state == "reviewing"
+                and engine.call(lambda c: c.run(run.id)).step == s - 1
+            )
+        )
+        engine.call(lambda client: client.command(run.id, Command(action="reviewed")))
+    engine.wait(run)
+    versions = [
+        {
+            verdict.rubric
+            for verdict in engine.call(lambda c, s=step: c.siblings(run.id, "train", s, 0)).verdicts
+        }
+        for step in (1, 2)
+    ]
+    assert versions == [{version_of(RUBRIC)}, {version_of("Fewer letters.")}]

@@ -439,6 +439,7 @@ class FakeEngine:
             "stop_after_step": e.RunStopped(step=summary.step, reason="asked to stop"),
             "resume": e.RunStarted(spec=made.spec, resumed_from=summary.step),
             "extend": e.RunExtended(steps=command.steps or summary.steps),
+            "use_rubric": e.RubricChanged(step=summary.step + 1, source=command.rubric),
             "reviewed": e.ReviewClosed(step=summary.step + 1, by="person"),
         }[command.action]
         made.say(event)

@@ -34,6 +34,7 @@ class RubricEditor(QWidget):
 
     edited = Signal(str)
     save_wanted = Signal(str)
+    use_wanted = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -57,6 +58,8 @@ class RubricEditor(QWidget):
         self._changes = Button("Changes", "quiet", icon="git-compare-arrows", height=28)
         self._as_sent = Button("As sent", "quiet", icon="eye", height=28)
         self._words = Text("", "label", 400, "muted", elide=True)
+        self._use = Button("Use from now", "outlined", height=28)
+        self._use.hide()
         self._discard = Button("Discard", "quiet", height=28)
         self._save = Button("Save version", "outlined", icon="save", key="Ctrl S", height=28)
         self._lay_out()
@@ -69,6 +72,7 @@ class RubricEditor(QWidget):
         self._as_sent.clicked.connect(lambda: self._turn("sent"))
         self._discard.clicked.connect(self.discard)
         self._save.clicked.connect(self.save)
+        self._use.clicked.connect(lambda: self.use_wanted.emit(self.source))
 
     def _lay_out(self) -> None:
         self._stack.addWidget(self.text)
@@ -90,6 +94,7 @@ class RubricEditor(QWidget):
         foot.setContentsMargins(16, 0, 16, 0)
         foot.setSpacing(8)
         foot.addWidget(self._words, 1)
+        foot.addWidget(self._use)
         foot.addWidget(self._discard)
         foot.addWidget(self._save)
         self._bands: list[QWidget] = []
@@ -140,6 +145,12 @@ class RubricEditor(QWidget):
         self._sent = messages
         if self._shown == "sent":
             self._show_sent()
+
+    def set_use(self, words: str) -> None:
+        """A run that judges by other words can take these; without words there is none."""
+        self._use.setVisible(bool(words) and not self.dirty)
+        if words:
+            self._use.set_words(words)
 
     def save(self) -> None:
         if self.dirty:

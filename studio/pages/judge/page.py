@@ -115,6 +115,8 @@ class JudgePage(Page):
         session.run.changed.connect(self._show_spent)
         self.editor.edited.connect(lambda _: self._price_soon())
         self.editor.save_wanted.connect(self._save)
+        self.editor.edited.connect(lambda _: self._offer())
+        self.editor.use_wanted.connect(self._use)
         self.choice.models_chosen.connect(self._choose)
         self.choice.local_chosen.connect(
             lambda: self._edit({"judge.models": [], "judge.local": True})
@@ -169,6 +171,7 @@ class JudgePage(Page):
         config = self.session.project.view.config if self.session.project.view else None
         self.editor.show_view(view, config.judge.rubric if config else "rubric.md")
         self._starter_box.setVisible(not view.versions)
+        self._offer()
         self._price_soon()
 
     def _found(self, options: list[JudgeOption]) -> None:
@@ -185,6 +188,19 @@ class JudgePage(Page):
         view = self.session.project.view
         if self.isVisible() and view is not None and view.config is not None:
             self.choice.show_spent(self.session.run.state.judge_usd, view.config.judge.budget_usd)
+            self._offer()
+
+    def _offer(self) -> None:
+        """The saved rubric to a living run that judges by another one."""
+        state, view = self.session.run.state, self._view
+        other = view is not None and view.problem is None and view.source != state.rubric
+        asked = state.spec is not None and bool(state.spec.config.judge.models)
+        wanted = state.living and asked and bool(state.rubric) and other and not self.editor.dirty
+        step = max(state.step, state.done + 1, state.closed + 1)
+        self.editor.set_use(f"Use from step {step}" if wanted else "")
+
+    def _use(self, source: str) -> None:
+        self.session.command("use_rubric", rubric=source)
 
     async def _look(self) -> tuple[int, list[Agreement], list[Label], list[Disagreement]]:
         """Everything about trust that the engine knows of this run."""

@@ -157,6 +157,35 @@ def test_trust_is_shown_with_its_evidence(
     run(job())
 
 
+def test_a_living_run_can_take_the_saved_rubric(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    train = TrainConfig(steps=8, groups=3, group_size=4, validate_every=8)
+    simulation = Simulation(train=train, seed=12, judged=True)
+    simulation.begin()
+    simulation.step(1)
+    engine.add_project("inbox-scout")
+    engine.add_run(simulation.made)
+
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            studio.window.show_page("judge")
+            page: Any = studio.pages["judge"]
+            use = page.editor._use
+            await until(lambda: use.isVisible())
+            assert use.words() == "Use from step 2"
+            page.editor.text.insertPlainText("x")
+            assert not use.isVisible(), "what is not saved cannot be used"
+            page.editor.discard()
+            use.click()
+            await until(lambda: any(c.action == "use_rubric" for c in engine.commands))
+            await until(lambda: not use.isVisible())
+            assert studio.session.run.state.rubric == engine.trials.sources[-1]
+
+    run(job())
+
+
 def test_without_a_judge_or_a_run_the_page_says_what_comes_first(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
