@@ -99,7 +99,7 @@ class JudgeConfig(Section):
     labels and on the verdicts of the judges named above."""
     local_every: Annotated[int, Field(ge=1)] = 5
     """Steps from one look of the judges named above to the next; between, the local one judges."""
-    local_least: Annotated[float, Field(ge=0.5, le=1)] = 0.7
+    local_least: Annotated[float, Field(ge=0, le=1)] = 0.7
     """Share of held-out pairs that the local judge must put in order before it may judge."""
     canary_every: Annotated[int, Field(ge=0)] = 10
     """Steps between two planted attempts that show whether the judge can be fooled (one question
