@@ -7,6 +7,7 @@ from engine.labelling import Labeller
 from engine.protocol import events as e
 from engine.protocol.labels import Label
 from engine.protocol.records import GroupSummary, Split, Trajectory, TrajectorySummary
+from engine.run import Orders
 from engine.store.writer import summary_of
 from tests.studio.simulate import Made, whole
 
@@ -15,6 +16,7 @@ class FakeLabels:
     """What `engine.run.Run` is to the Labeller: reader, writer, spec, config and project."""
 
     def __init__(self, made: Made, project: Path) -> None:
+        self.orders = Orders(1)
         self.made, self.project = made, project
         self.spec, self.config = made.spec, made.spec.config
         project.mkdir(parents=True, exist_ok=True)  # gold.jsonl is written there
