@@ -240,7 +240,7 @@ async def roll_out_step(
     size = run.config.train.group_size
     async with clock.phase(run, step, "rolling_out"):
         if stage.judge:
-            await stage.judge.prepare(step)
+            await stage.judge.prepare()
         groups = await roll_out_groups(run, stage, "train", step, chosen, size)
         return await refill(run, stage, step, scenarios, chosen, groups, anew)
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.judge.transcript import lines_of, shared_start, shortened
-from engine.protocol.labels import Label
+from engine.protocol.labels import Label, preferences
 from engine.protocol.records import Trajectory
-from engine.reward.labels import preferences
 from engine.run import Run
 
 MOST = 3

@@ -9,9 +9,8 @@ from engine.advantage.group import interval
 from engine.judge.agreement import order_of, tau_of
 from engine.judge.transcript import lines_of, shared_start, shortened
 from engine.protocol.judging import Disagreement, Verdict
-from engine.protocol.labels import Agreement, Label
+from engine.protocol.labels import Agreement, Label, preferences
 from engine.protocol.records import Split, Trajectory
-from engine.reward.labels import preferences
 from engine.store.reader import RunReader
 
 LATEST = 4000

@@ -5,6 +5,8 @@ judge is fitted before the next step. It judges routine steps once its held-out 
 where it is not, the named judges go on, and without any the attempts stay unscored.
 """
 
+import asyncio
+
 from engine.judge.canary import catches, kind_of, plant
 from engine.judge.local import NAME, LocalJudge
 from engine.judge.measure import Place, labels_by_place
@@ -13,9 +15,10 @@ from engine.judge.ruler import Ruler, combined, may_be_judged
 from engine.protocol.config import JudgeConfig
 from engine.protocol.events import CanaryJudged
 from engine.protocol.judging import Verdict
+from engine.protocol.labels import preferences
 from engine.protocol.problems import Problem
 from engine.protocol.records import Trajectory
-from engine.reward.labels import preferences, unlabelled
+from engine.reward.labels import unlabelled
 from engine.run import Run
 
 MOST_JUDGED = 64
@@ -34,11 +37,11 @@ class Panel:
         self._learnt = ""
         self._caught: float | None = None
 
-    async def prepare(self, step: int) -> None:
+    async def prepare(self) -> None:
         """Before a step: learn anew where there is something new to learn from."""
         if self._local is None:
             return
-        known = self._preferences()
+        known = await asyncio.to_thread(self._preferences)
         version = version_of(known)
         if version == self._learnt:
             return

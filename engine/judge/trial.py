@@ -10,16 +10,17 @@ from statistics import fmean
 from engine.advantage.group import advantages
 from engine.judge.ledger import Ledger
 from engine.judge.lessons import Lesson
-from engine.judge.measure import disagreements
+from engine.judge.measure import Place, disagreements
 from engine.judge.prompt import Messages
 from engine.judge.provider import Provider
 from engine.judge.ruler import Ruler, combined
 from engine.judge.suggest import MOST, read_suggestion, suggestion_messages
 from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import PART, Rubric, Suggestion, TrialPrice, Tried, Usage, Verdict
-from engine.protocol.records import Split, Trajectory
+from engine.protocol.labels import preferences
+from engine.protocol.records import Trajectory
 from engine.protocol.requests import TrajectoryQuery, TryJudge
-from engine.reward.labels import preferences, unlabelled
+from engine.reward.labels import unlabelled
 from engine.run import Run
 from engine.store.reader import RunReader
 
@@ -28,8 +29,6 @@ TOKENS_PER_ATTEMPT = 60
 SECONDS_PER_CALL = 5.0
 ALL_AT_ONCE = 4
 """Groups whose judging overlaps."""
-
-Place = tuple[Split, int, int]
 
 
 class Trial:

@@ -3,6 +3,7 @@
 Frozen: a change of mind is another label, and an undone one stays on record.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -131,3 +132,42 @@ class Agreement(Record):
     unscored: int = 0
     """Verdicts without a score."""
     usd: float = 0.0
+
+
+def preferences(words: Sequence[Word], names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs (better, worse) that these words say, of attempts in `names`; nothing of ties, nothing
+    of pairs about which a later word says the opposite."""
+    held: dict[frozenset[str], tuple[str, str] | None] = {}
+    values = {
+        word.trajectory_id: word.value
+        for word in words
+        if word.kind == "score" and word.value is not None and word.trajectory_id in names
+    }
+    scored = [name for name in values if name]
+    for one in scored:
+        for other in scored:
+            if values[one] > values[other]:  # type: ignore[operator]
+                held[frozenset((one, other))] = (one, other)
+    for word in words:
+        if word.kind not in SCORING or word.kind == "score":
+            continue
+        for better, worse in _ordered(word, names):
+            held[frozenset((better, worse))] = (better, worse)
+    return [pair for pair in held.values() if pair]
+
+
+def _ordered(word: Word, names: Sequence[str]) -> list[tuple[str, str]]:
+    who = word.trajectory_id
+    if word.kind == "order":
+        layers = [[name for name in layer if name in names] for layer in word.order]
+        return [
+            (better, worse)
+            for place, layer in enumerate(layers)
+            for better in layer
+            for lower in layers[place + 1 :]
+            for worse in lower
+        ]
+    if who is None or who not in names:
+        return []
+    others = [name for name in names if name != who]
+    return [(who, o) if word.kind == "best" else (o, who) for o in others]

@@ -9,8 +9,8 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from engine.judge.measure import agreements, disagreements
-from engine.judge.trial import Place, Trial, places_for
+from engine.judge.measure import Place, agreements, disagreements
+from engine.judge.trial import Trial, places_for
 from engine.protocol.labels import Label
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary

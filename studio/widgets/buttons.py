@@ -44,6 +44,8 @@ class Button(KeyboardFocus, QAbstractButton):
         super().__init__(parent)
         if kind not in KINDS:
             raise ValueError(f"button kind is {kind!r}, wanted one of {', '.join(KINDS)}")
+        if height not in _PADDING:
+            raise ValueError(f"button height is {height}, wanted one of {list(_PADDING)}")
         self._kind = kind
         self._icon = icon
         self._price = price

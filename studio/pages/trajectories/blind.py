@@ -1,14 +1,11 @@
 """Blind grading: what must not be seen before a person has spoken, and what is told after. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from engine.protocol.judging import Verdict
-from engine.protocol.labels import Label, Word
+from engine.protocol.labels import Label, preferences
 from engine.protocol.requests import Siblings
 from studio import figures
-
-Pair = tuple[str, str]
-"""(better, worse)"""
 
 
 def blinded(siblings: Siblings) -> Siblings:
@@ -30,7 +27,7 @@ def blinded(siblings: Siblings) -> Siblings:
 def told(label: Label, siblings: Siblings) -> str:
     """After the label: how far the judge, or else the reward, goes along with it."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
-    pairs = pairs_of(label.words, list(numbers))
+    pairs = preferences(label.words, list(numbers))
     scores = judged(siblings.verdicts)
     who = "The judge"
     if not scores:
@@ -57,36 +54,3 @@ def told(label: Label, siblings: Siblings) -> str:
 def judged(verdicts: Sequence[Verdict]) -> dict[str, float]:
     """The newest score of each attempt."""
     return {one.trajectory_id: one.score for one in verdicts if one.score is not None}
-
-
-def pairs_of(words: Sequence[Word], names: Sequence[str]) -> list[Pair]:
-    """What the words prefer, pair by pair; of two words on a pair the later one."""
-    held: dict[frozenset[str], Pair] = {}
-    values = {w.trajectory_id: w.value for w in words if w.kind == "score" and w.value is not None}
-    for a, b in _scored(values):
-        held[frozenset((a, b))] = (a, b)
-    for word in words:
-        for a, b in _ordered(word, names):
-            held[frozenset((a, b))] = (a, b)
-    return list(held.values())
-
-
-def _scored(values: Mapping[str | None, float]) -> list[Pair]:
-    return [(a, b) for a in values for b in values if a and b and values[a] > values[b]]
-
-
-def _ordered(word: Word, names: Sequence[str]) -> list[Pair]:
-    who, others = word.trajectory_id, [name for name in names if name != word.trajectory_id]
-    if word.kind == "best" and who:
-        return [(who, other) for other in others]
-    if word.kind == "worst" and who:
-        return [(other, who) for other in others]
-    if word.kind != "order":
-        return []
-    return [
-        (a, b)
-        for place, layer in enumerate(word.order)
-        for a in layer
-        for lower in word.order[place + 1 :]
-        for b in lower
-    ]

@@ -11,7 +11,7 @@ from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label, Word
 from engine.protocol.records import GroupSummary, Trajectory
 from engine.protocol.requests import Siblings
-from studio.pages.trajectories.blind import blinded, pairs_of, told
+from studio.pages.trajectories.blind import blinded, told
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.pages.test_labels import SHIFT, Key, held, judged, press, reading
@@ -60,13 +60,6 @@ def test_after_it_the_judge_is_compared_pair_by_pair() -> None:
     assert told(label(best), unjudged).startswith("The reward agrees in all 1 pair")
     flag = Word(kind="flag", trajectory_id="t0")
     assert "says nothing about these pairs" in told(label(flag), group(0.9, 0.2))
-
-
-def test_of_two_words_on_a_pair_the_later_counts() -> None:
-    scores = [Word(kind="score", trajectory_id=f"t{n}", value=n / 10) for n in range(2)]
-    assert pairs_of(scores, ["t0", "t1"]) == [("t1", "t0")]
-    turned = [*scores, Word(kind="order", order=(("t0",), ("t1",)))]
-    assert pairs_of(turned, ["t0", "t1"]) == [("t0", "t1")]
 
 
 def test_a_group_is_graded_blind_by_keys_and_then_told(
