@@ -4,19 +4,28 @@ Every file is written and fsynced, the manifest with all hashes comes last, then
 the parent, and only then the database row. What has no valid manifest is no checkpoint.
 """
 
+import asyncio
+import errno
 import hashlib
 import json
 import os
 import shutil
 import time
 from pathlib import Path
+from typing import Literal
 
 from engine.policy.base import Policy
+from engine.protocol.problems import AtelierError, StoreError
 from engine.protocol.records import Checkpoint
 
 FOLDER = "checkpoints"
 MANIFEST = "MANIFEST.json"
 SCRATCH = ".writing-"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+ADAPTER = "adapter"
+WEIGHTS = "adapter_model.safetensors"
+By = Literal["rule", "person"]
+"""Who has a checkpoint cleared away."""
 
 
 async def save(
@@ -28,17 +37,49 @@ async def save(
     scratch = parent / f"{SCRATCH}{step:06d}"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    await policy.save(scratch)
-    (scratch / "trainer" / "state.json").write_text(json.dumps({"step": step, **state}, indent=1))
-    target = parent / f"step-{step:06d}"
-    size = _publish(scratch, target, step)
+    target = folder_of(run_folder, step)
+    try:
+        await policy.save(scratch)
+        state_file = scratch / "trainer" / "state.json"
+        state_file.write_text(json.dumps({"step": step, **state}, indent=1))
+        size = await asyncio.to_thread(publish, scratch, target, step)
+    except (OSError, AtelierError) as error:
+        shutil.rmtree(scratch, ignore_errors=True)  # the space it takes is needed
+        raise not_written(error, parent) if isinstance(error, OSError) else error from error
+    return record(run_folder, step, size, metrics)
+
+
+def record(run_folder: Path, step: int, size: int, metrics: dict[str, float]) -> Checkpoint:
+    """What the store keeps of a checkpoint that is published."""
+    folder = folder_of(run_folder, step)
     return Checkpoint(
         step=step,
-        path=f"{FOLDER}/{target.name}",
+        path=f"{FOLDER}/{folder.name}",
         bytes=size,
         at=time.time(),
         metrics=metrics,
+        adapter=adapter_hash(folder),
     )
+
+
+def folder_of(run_folder: Path, step: int) -> Path:
+    return run_folder / FOLDER / f"step-{step:06d}"
+
+
+def adapter_hash(folder: Path) -> str:
+    """SHA-256 of the adapter's weights, out of the manifest."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    return str(manifest["files"][f"{ADAPTER}/{WEIGHTS}"]["sha256"])
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether all files are there in their size; `verify` reads them too."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+        sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def verify(folder: Path) -> bool:
@@ -58,29 +99,45 @@ def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
     return None
 
 
-def sweep(run_folder: Path) -> None:
-    """Remove what an interrupted save has left."""
-    for scratch in (run_folder / FOLDER).glob(f"{SCRATCH}*"):
-        shutil.rmtree(scratch)
+def sweep(run_folder: Path, known: list[Checkpoint]) -> None:
+    """Remove what an interrupted save or deletion has left: whatever is not on record."""
+    recorded = {Path(one.path).name for one in known}
+    for found in (run_folder / FOLDER).glob("*"):
+        if found.name not in recorded:
+            shutil.rmtree(found)
 
 
-def _publish(scratch: Path, target: Path, step: int) -> int:
+def not_written(error: OSError, folder: Path) -> StoreError:
+    return StoreError.of(
+        "store.disk_full" if error.errno in FULL else "checkpoint.not_written",
+        f"The checkpoint could not be written: {error.strerror or error}.",
+        "Free some space, then resume: everything up to the checkpoint before is there.",
+        where=str(folder),
+    )
+
+
+def publish(scratch: Path, target: Path, step: int) -> int:
+    """Make a filled folder a checkpoint: sync, manifest, rename, sync. Returns its bytes."""
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
     entries = {}
     for path in files:
-        fsync(path)
         name = str(path.relative_to(scratch))
-        entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        entries[name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
     manifest = scratch / MANIFEST
     manifest.write_text(json.dumps({"schema": 1, "step": step, "files": entries}, indent=1))
-    fsync(manifest)
-    for folder in [path for path in scratch.rglob("*") if path.is_dir()] + [scratch]:
-        fsync(folder)
+    sync_all(scratch)
     if target.exists():  # recorded by a run that was killed before its row: made anew
         shutil.rmtree(target)
     scratch.rename(target)
     fsync(target.parent)
     return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+
+
+def sync_all(folder: Path) -> None:
+    """Files first, then the folders that name them."""
+    found = sorted(folder.rglob("*"), key=Path.is_dir)
+    for path in [*found, folder]:
+        fsync(path)
 
 
 def fsync(path: Path) -> None:
@@ -93,9 +150,10 @@ def fsync(path: Path) -> None:
 
 def _matches(file: Path, entry: dict[str, object]) -> bool:
     same_size = file.stat().st_size == entry["bytes"]
-    return bool(same_size and _sha256(file) == entry["sha256"])
+    return bool(same_size and sha256(file) == entry["sha256"])
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

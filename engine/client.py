@@ -27,6 +27,7 @@ from engine.protocol.problems import LaunchError, Problem, Refused
 from engine.protocol.records import (
     Check,
     Forecast,
+    KeptCheckpoint,
     ModelInfo,
     ProjectView,
     RunSummary,
@@ -41,6 +42,7 @@ from engine.protocol.requests import (
     EngineInfo,
     GroupPage,
     ImportRun,
+    PinCheckpoint,
     SaveRubric,
     ScenarioPage,
     Siblings,
@@ -169,13 +171,26 @@ class EngineClient:
         )
 
     async def start_run(self, request: StartRun) -> RunSummary:
-        return await self._ask("POST", "/runs", RunSummary, body=request)
+        """A branch copies what its parent has stored: that may take minutes."""
+        return await self._ask("POST", "/runs", RunSummary, body=request, timeout=STARTING_S)
 
     async def run(self, run_id: str) -> RunSummary:
         return await self._ask("GET", f"/runs/{run_id}", RunSummary)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
         return await self._ask("POST", f"/runs/{run_id}/command", RunSummary, body=command)
+
+    async def checkpoints(self, run_id: str) -> list[KeptCheckpoint]:
+        """What is kept and why, oldest first."""
+        return await self._list(f"/runs/{run_id}/checkpoints", KeptCheckpoint)
+
+    async def pin_checkpoint(self, run_id: str, step: int, wish: PinCheckpoint) -> None:
+        path = f"/runs/{run_id}/checkpoints/{step}/pin"
+        await self._send("POST", path, content=wish.model_dump_json().encode())
+
+    async def delete_checkpoint(self, run_id: str, step: int) -> None:
+        """Raises Refused for the newest, which the run goes on from."""
+        await self._send("DELETE", f"/runs/{run_id}/checkpoints/{step}")
 
     async def trajectories(self, run_id: str, query: TrajectoryQuery) -> TrajectoryPage:
         return await self._ask("POST", f"/runs/{run_id}/trajectories", TrajectoryPage, body=query)

@@ -8,12 +8,14 @@ on their stored trajectories, and only what is missing is rolled out, so resumin
 stopped give the same adapter.
 """
 
+import asyncio
 import math
 import random
 import time
 from collections.abc import Iterator
 
 from engine import checkpoint, diagnosis
+from engine.branch import compare_with_parent
 from engine.evaluate import validate
 from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
@@ -32,6 +34,7 @@ from engine.protocol.events import (
     WarmupFinished,
 )
 from engine.protocol.records import Interval, Scenario, Trajectory
+from engine.retention import prune
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
@@ -84,13 +87,14 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
             metrics = describe(groups, kind, told, clock)
             if anew:
                 await finish_step(run, step, metrics, learned, history)
-            if step % run.config.train.checkpoint_every == 0 or step == run.orders.steps:
+            if checkpoint_is_due(run, step):
                 await keep(run, policy, step, metrics)
     except StopRequested:
         await keep(run, policy, step, history.get(step, {}))
         await run.say(RunStopped(step=step, reason="You stopped it after this step."))
         return
     await validate(run, stage, held_out, step)
+    await prune(run)
     await run.say(summary(run, step, history, time.monotonic() - begun))
 
 
@@ -148,9 +152,9 @@ async def load(run: Run, policy: TorchPolicy) -> None:
 
 async def restore_or_warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> int:
     """The step to go on from: that of the newest whole checkpoint, else 0 after the warm-up."""
-    checkpoint.sweep(run.folder)
     known = run.reader.checkpoints()
-    found = checkpoint.newest(run.folder, known)
+    await asyncio.to_thread(checkpoint.sweep, run.folder, known)
+    found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
     if known and found != known[-1]:
         await run.log(
             "warning", "checkpoint", f"The checkpoint of step {known[-1].step} is damaged."
@@ -224,6 +228,11 @@ def validation_is_due(run: Run, step: int) -> bool:
     return step == 0 or bool(every and step % every == 0)
 
 
+def checkpoint_is_due(run: Run, step: int) -> bool:
+    wanted, run.orders.keep = run.orders.keep, False
+    return wanted or step % run.config.train.checkpoint_every == 0 or step == run.orders.steps
+
+
 async def announce_step(run: Run, step: int, chosen: list[Scenario]) -> None:
     await run.say(StepStarted(step=step, groups=planned(chosen, run.config.train.group_size)))
 
@@ -274,12 +283,14 @@ async def finish_step(
 
 
 async def keep(run: Run, policy: TorchPolicy, step: int, metrics: dict[str, float]) -> None:
-    """Save a checkpoint, once per step."""
+    """Save a checkpoint, once per step, and clear away what it makes superfluous."""
     if any(known.step == step for known in run.reader.checkpoints()):
         return
     shown = {k: v for k, v in metrics.items() if k in ("reward/mean", "loss")}
     saved = await checkpoint.save(run.folder, step, policy, {"run": run.spec.id}, shown)
     await run.writer.add_checkpoint(saved)
+    await compare_with_parent(run, saved)
+    await prune(run)
 
 
 # What the stages are made of

@@ -44,6 +44,16 @@ def load_config(project: Path, overrides: dict[str, Any] | None = None) -> Proje
     return ProjectConfig.model_validate(values)
 
 
+def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectConfig:
+    """The same settings with dotted overrides on top. Raises ConfigError."""
+    values = config.model_dump(mode="json")
+    for key, value in overrides.items():
+        _put(values, key, value)
+    if problems := config_problems(values):
+        raise ConfigError(problems[0])
+    return ProjectConfig.model_validate(values)
+
+
 def read_toml(project: Path) -> str:
     """The text of project.toml. Raises ConfigError where there is none, or no text."""
     file = project / FILE
@@ -116,7 +126,7 @@ def _put(values: Any, key: str, value: Any) -> None:
     for section in sections:
         if not isinstance(values, dict):
             raise _no_such(key)
-        if section not in values:
+        if values.get(section) is None:
             if value is None:
                 return
             values[section] = {} if type(values) is dict else tomlkit.table()

@@ -1,6 +1,7 @@
 """A run folder that is open for work: its spec, its database, its lock, and what it was told."""
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -22,6 +23,9 @@ SPEC = "run.json"
 DATABASE = "run.db"
 LOCK = "lock"
 LOG = "logs/run.log"
+BALLAST = "ballast"
+BALLAST_BYTES = 2**21
+"""Set aside while a run is open: room to say why it ends when the disk is full."""
 TICK_EVERY_S = 0.25
 REPEAT_EVERY_S = 1.0
 
@@ -34,6 +38,8 @@ class Orders:
     stop_after_step: bool = False
     paused: bool = False
     reviewed: bool = False
+    keep: bool = False
+    """A checkpoint after this step, due or not."""
     rubric: str = ""
     """Source of the rubric that has taken the place of the one the run started with."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,6 +79,7 @@ class Run:
         self._announce = announce
         self._lock = _take_lock(folder / LOCK)
         (folder / LOG).parent.mkdir(exist_ok=True)
+        _set_aside(folder / BALLAST)
         self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
         self.reader = RunReader(folder / DATABASE)
         self._ticked = 0.0
@@ -137,9 +144,14 @@ class Run:
             hardware = {**hardware_now(), **tick.hardware}
             self._announce(tick.model_copy(update={"at": time.time(), "hardware": hardware}))
 
+    def free_ballast(self) -> None:
+        """Give up the room that was set aside, for the last events."""
+        (self.folder / BALLAST).unlink(missing_ok=True)
+
     def close(self) -> None:
         self.writer.close()
         self.reader.close()
+        self.free_ballast()
         os.close(self._lock)
 
 
@@ -150,6 +162,11 @@ def hardware_now() -> dict[str, float]:
         "memory/bytes": float(memory.total - memory.available),
         "memory/total_bytes": float(memory.total),
     }
+
+
+def _set_aside(file: Path) -> None:
+    with contextlib.suppress(OSError):  # no room for it: then there is none to set aside
+        file.write_bytes(b"\xff" * BALLAST_BYTES)
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:

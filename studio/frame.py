@@ -106,6 +106,7 @@ class Frame(QObject):
             train.set_state("ready" if self._actions.holds("trainable") else "none")
         else:
             state = {
+                "queued": "starting",
                 "starting": "starting",
                 "running": "training",
                 "reviewing": "training",

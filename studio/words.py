@@ -32,6 +32,8 @@ def run_words(run: RunSummary) -> StateWords:
     if run.kind == "imported":
         return StateWords("Imported", "good", "import")
     match run.state:
+        case "queued":
+            return StateWords("Queued", "muted", "clock")
         case "starting":
             return StateWords("Starting", "accent", "activity")
         case "running":

@@ -12,14 +12,14 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
+from engine.cli.reach import engine_of
 from engine.cli.terminal import complain, say, say_json
 from engine.client import EngineClient
 from engine.labelling import Labeller
-from engine.launch.local import default_workspace, find
 from engine.protocol.labels import Label, Labelled
 from engine.protocol.problems import AtelierError, ConfigError, Refused
 from engine.protocol.requests import Command
-from engine.run import DATABASE, Run, is_locked, read_spec
+from engine.run import DATABASE, Run, read_spec
 from engine.store.reader import RunReader
 
 
@@ -99,24 +99,15 @@ def read_labels(file: Path) -> list[Label]:
 
 @asynccontextmanager
 async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[Desk]:
-    if not await asyncio.to_thread(is_locked, folder):
+    async with engine_of(folder, arguments.workspace) as client:
+        if client:
+            yield _There(client, read_spec(folder).id)
+            return
         opened = Run(folder, read_spec(folder), lambda tick: None)
         try:
             yield _Here(opened)
         finally:
             opened.close()
-        return
-    workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
-    endpoint = await find(workspace) or await find(folder.parents[2])
-    if endpoint is None:
-        raise Refused.of(
-            "run.locked",
-            "An engine that cannot be found works on this run.",
-            "Name its workspace with --workspace.",
-        )
-    async with EngineClient(endpoint.port, endpoint.token) as client:
-        await client.project(str(folder.parents[1]))  # an engine knows what it was shown
-        yield _There(client, read_spec(folder).id)
 
 
 class _Here(Labeller):

@@ -9,6 +9,7 @@ COMMANDS = {
     "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
     "train": "train a project, and watch it here",
     "runs": "list the runs of a project",
+    "checkpoints": "what a run keeps and why; pin, unpin, delete",
     "trajectories": "list the trajectories of a run",
     "import": "make a run of attempts from elsewhere: an .art folder, or a JSONL file",
     "judge": "compare the attempts of a run, or of a JSONL file, by a rubric",
@@ -81,6 +82,22 @@ def _train(parser: argparse.ArgumentParser) -> None:
         "--resume", metavar="RUN", help="go on with this run (id or name) instead of starting one"
     )
     parser.add_argument(
+        "--from",
+        dest="origin",
+        default="",
+        metavar="RUN@STEP",
+        help="begin with this checkpoint of another run (also RUN@best, RUN@newest), with that "
+        "run's settings; or with a LoRA adapter made elsewhere: its folder",
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="with --from: learn again from the attempts stored behind it, and compare the weights",
+    )
+    parser.add_argument(
+        "--queue", action="store_true", help="where another run is going on: start after it"
+    )
+    parser.add_argument(
         "--baseline",
         action="store_true",
         help="only measure the untrained model on the training scenarios",
@@ -91,6 +108,17 @@ def _train(parser: argparse.ArgumentParser) -> None:
 
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
+    _json(parser)
+
+
+def _checkpoints(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    wish = parser.add_mutually_exclusive_group()
+    wish.add_argument("--pin", type=int, metavar="STEP", help="keep it whatever the rules say")
+    wish.add_argument("--unpin", type=int, metavar="STEP", help="leave it to the rules again")
+    wish.add_argument("--delete", type=int, metavar="STEP", help="clear it away now")
+    parser.add_argument("--note", default="", help="why it is pinned")
+    _workspace(parser)
     _json(parser)
 
 
@@ -217,6 +245,7 @@ OPTIONS = {
     "serve": _serve,
     "train": _train,
     "runs": _runs,
+    "checkpoints": _checkpoints,
     "trajectories": _trajectories,
     "import": _import,
     "judge": _judge,

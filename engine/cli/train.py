@@ -93,7 +93,14 @@ async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
         finally:
             if ours:
                 with contextlib.suppress(LaunchError):
-                    await client.shut_down()
+                    await leave(client)
+
+
+async def leave(client: EngineClient) -> None:
+    """End the engine that we have started, unless others have work for it by now; then it ends
+    by itself when it is idle."""
+    if not (await client.info()).living_runs:
+        await client.shut_down()
 
 
 async def begin(
@@ -102,7 +109,13 @@ async def begin(
     if not arguments.resume:
         kind: RunKind = "baseline" if arguments.baseline else "train"
         request = StartRun(
-            project=str(project), kind=kind, overrides=overrides, key=os.urandom(8).hex()
+            project=str(project),
+            kind=kind,
+            overrides=overrides,
+            origin=arguments.origin,
+            replay=arguments.replay,
+            queue=arguments.queue,
+            key=os.urandom(8).hex(),
         )
         return await client.start_run(request)
     runs = await client.runs(str(project))

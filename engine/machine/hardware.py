@@ -141,7 +141,7 @@ def model_shape(model: Path) -> dict[str, int]:
     config = {**config, **config.get("text_config", {})}
     total = linear = sides = 0
     for file in model.glob("*.safetensors"):
-        for name, entry in _header(file).items():
+        for name, entry in header(file).items():
             size, shape = _count(entry["shape"]), entry["shape"]
             total += size
             if len(shape) == 2 and "embed" not in name and "lm_head" not in name:
@@ -163,7 +163,8 @@ def model_shape(model: Path) -> dict[str, int]:
     }
 
 
-def _header(file: Path) -> dict[str, Any]:
+def header(file: Path) -> dict[str, Any]:
+    """Of a safetensors file, by tensor: `dtype`, `shape`, `data_offsets`. Raises ValueError."""
     with file.open("rb") as source:
         length = struct.unpack("<Q", source.read(8))[0]
         if length > file.stat().st_size:

@@ -178,6 +178,11 @@ class TrainConfig(Section):
     """Attempts per validation scenario."""
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
     """Steps between checkpoints; the last step is always kept."""
+    keep_last: Annotated[int, Field(ge=1)] | None = 5
+    """Checkpoints that stay because they are the newest; empty keeps all. Pinned, exported and
+    branched ones stay anyway."""
+    keep_best: Annotated[int, Field(ge=0)] = 3
+    """Further ones that stay because their validation was best."""
     review_every: Annotated[int, Field(ge=0)] = 0
     """Every so many steps the run waits for your labels before it learns; 0 never waits."""
     review_timeout_s: Annotated[float, Field(gt=0)] | None = 1800

@@ -33,6 +33,13 @@ class BaseEvent(BaseModel):
     """Unix seconds on the engine's clock."""
 
 
+class RunQueued(BaseEvent):
+    """The run waits until the device is free; then it is started."""
+
+    kind: Literal["run.queued"] = "run.queued"
+    spec: RunSpec
+
+
 class RunStarted(BaseEvent):
     """The run exists; also said again when it is resumed, with the step it goes on from."""
 
@@ -227,6 +234,34 @@ class CheckpointSaved(BaseEvent):
     checkpoint: Checkpoint
 
 
+class CheckpointPinned(BaseEvent):
+    """A person wants it kept, or no longer."""
+
+    kind: Literal["checkpoint.pinned"] = "checkpoint.pinned"
+    step: int
+    pinned: bool
+    note: str = ""
+
+
+class CheckpointBranched(BaseEvent):
+    """Another run has begun with it."""
+
+    kind: Literal["checkpoint.branched"] = "checkpoint.branched"
+    step: int
+    child: str
+    """Id of that run."""
+    name: str
+
+
+class CheckpointDropped(BaseEvent):
+    """No rule keeps it any longer, or a person deleted it; its files go after this is stored."""
+
+    kind: Literal["checkpoint.dropped"] = "checkpoint.dropped"
+    step: int
+    bytes: int
+    by: Literal["rule", "person"] = "rule"
+
+
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
     worker: Literal["policy", "agent", "judge"]
@@ -297,7 +332,8 @@ class ProgressTicked(BaseEvent):
 
 
 Event = (
-    RunStarted
+    RunQueued
+    | RunStarted
     | PolicyLoaded
     | PhaseChanged
     | WarmupFinished
@@ -318,6 +354,9 @@ Event = (
     | ValidationFinished
     | DiagnosisChanged
     | CheckpointSaved
+    | CheckpointPinned
+    | CheckpointBranched
+    | CheckpointDropped
     | WorkerRestarted
     | LogWritten
     | RunPaused

@@ -9,7 +9,15 @@ from engine.protocol.problems import Problem
 
 Split = Literal["train", "validation"]
 RunState = Literal[
-    "starting", "running", "reviewing", "paused", "stopping", "stopped", "failed", "finished"
+    "queued",
+    "starting",
+    "running",
+    "reviewing",
+    "paused",
+    "stopping",
+    "stopped",
+    "failed",
+    "finished",
 ]
 RunKind = Literal["train", "baseline", "imported"]
 Phase = Literal[
@@ -151,6 +159,41 @@ class Checkpoint(Record):
     bytes: int
     at: float
     metrics: dict[str, float] = Field(default_factory=dict)
+    adapter: str = ""
+    """SHA-256 of its weights."""
+
+
+KeptBy = Literal["newest", "best", "pinned", "exported", "branched", "start"]
+"""`start`: the weights that a branch began with."""
+
+
+class KeptCheckpoint(Record):
+    """A checkpoint as its list shows it."""
+
+    checkpoint: Checkpoint
+    state: Literal["whole", "damaged"]
+    """`damaged`: files are missing or of another size; hashes are compared before it is used."""
+    kept_by: tuple[KeptBy, ...] = ()
+    """Why it is not cleared away; nothing where it soon is."""
+    note: str = ""
+    """What a person wrote when they pinned it."""
+    branches: tuple[str, ...] = ()
+    """Names of the runs that began here."""
+    validation: Interval | None = None
+
+
+class Parent(Record):
+    """Where a run's first weights come from."""
+
+    name: str
+    """Of the run, or of the folder that an adapter was taken from."""
+    run_id: str = ""
+    """Empty for an adapter that was made elsewhere."""
+    step: int = 0
+    replay: bool = False
+    """The parent's stored attempts are trained on again; none is sampled."""
+    adapter: str = ""
+    """SHA-256 of the adapter's weights; empty where there were none yet."""
 
 
 class RunSpec(Record):
@@ -169,6 +212,7 @@ class RunSpec(Record):
     rubric: str = ""
     """The judge's rubric as it was when the run started; empty without a judge."""
     versions: dict[str, str] = Field(default_factory=dict)
+    parent: Parent | None = None
 
 
 class RunSummary(Record):
@@ -189,6 +233,7 @@ class RunSummary(Record):
     changed_at: float
     device: str = ""
     model: str = ""
+    parent: Parent | None = None
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
     validation: Interval | None = None

@@ -115,12 +115,20 @@ class StartRun(Request):
     kind: RunKind = "train"
     overrides: dict[str, Any] = Field(default_factory=dict)
     """Dotted keys of project.toml: {"train.lr": 2e-4}."""
+    origin: str = ""
+    """Start from a checkpoint of this project, `RUN@STEP`, with that run's settings; or from a LoRA
+    adapter made elsewhere, a folder on the engine's machine."""
+    replay: bool = False
+    """With a checkpoint: train again on the attempts that are stored behind it."""
+    queue: bool = False
+    """Wait where the device is busy; without, that is refused."""
     key: str = ""
     """Idempotency key: the same key starts one run however often it is sent."""
 
 
 class Command(Request):
-    """What a living run is told; `resume` also wakes a dead one, `reviewed` ends a review."""
+    """What a living run is told; `resume` also wakes a dead one, `reviewed` ends a review, `keep`
+    saves a checkpoint after this step."""
 
     action: Literal[
         "pause",
@@ -131,12 +139,20 @@ class Command(Request):
         "stop_now",
         "resume",
         "extend",
+        "keep",
     ]
     steps: int | None = None
     """For `extend`: the new number of planned steps."""
     rubric: str = ""
     """For `use_rubric`: its source, front matter and all."""
     key: str = ""
+
+
+class PinCheckpoint(Request):
+    """Keep it whatever the rules say, or no longer."""
+
+    pinned: bool = True
+    note: str = ""
 
 
 class TrajectoryQuery(Request):

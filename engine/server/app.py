@@ -51,6 +51,7 @@ from engine.protocol.requests import (
 )
 from engine.rollout.gateway import Gateway
 from engine.run import DATABASE
+from engine.server.checkpoints import CheckpointRoutes
 from engine.server.guard import Guard
 from engine.server.library import Library
 from engine.server.runs import RunRoutes
@@ -81,10 +82,11 @@ class Application:
         self.broadcast = Broadcast(asyncio.get_running_loop())
         self.supervisor = Supervisor(self.library, self.broadcast, self.gateway)
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
+        self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:
-        self.supervisor.base_url = f"http://127.0.0.1:{port}/v1"
+        self.supervisor.house.base_url = f"http://127.0.0.1:{port}/v1"
         routes: list[tuple[str, str, Handler]] = [
             ("GET", PROOF_PATH, self.prove),
             ("GET", "/engine", self.info),
@@ -105,6 +107,7 @@ class Application:
             ("PUT", "/rubric", self.save_rubric),
             ("GET", "/judges", self.judges),
             *self.runs.routes(),
+            *self.checkpoints.routes(),
         ]
         starlette = Starlette(
             routes=[

@@ -19,6 +19,7 @@ from engine.run import DATABASE, SPEC, is_locked, read_spec
 from engine.store.reader import RunReader
 
 SUMMARY_KINDS = (
+    "run.queued",
     "run.started",
     "run.extended",
     "run.paused",
@@ -33,6 +34,7 @@ SUMMARY_KINDS = (
 )
 
 STATES: dict[str, RunState] = {
+    "run.queued": "queued",
     "run.started": "running",
     "run.continued": "running",
     "run.paused": "paused",
@@ -164,6 +166,7 @@ def summarise(folder: Path) -> RunSummary:
         changed_at=changed,
         device=device,
         model=spec.config.model.name,
+        parent=spec.parent,
         rewards=[steps[number] for number in sorted(steps)],
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,

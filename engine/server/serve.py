@@ -49,6 +49,7 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         say_ready(handshake)
+        application.supervisor.take_up_queue()
         try:
             await _until_stopped(application, serving)
         finally:

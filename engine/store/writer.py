@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import apsw
 
@@ -20,6 +21,7 @@ from engine.protocol.events import (
     BaseEvent,
     CallClosed,
     CallOpened,
+    CheckpointDropped,
     CheckpointSaved,
     GroupJudged,
     GroupLabelled,
@@ -153,6 +155,14 @@ class RunWriter:
             (checkpoint.step, checkpoint.model_dump_json()),
         )
         return await self._write(Write(CheckpointSaved(checkpoint=checkpoint), (row,)))
+
+    async def drop_checkpoint(
+        self, checkpoint: Checkpoint, by: Literal["rule", "person"]
+    ) -> BaseEvent:
+        """Forget it; its files go afterwards."""
+        row = ("DELETE FROM checkpoints WHERE step = ?", (checkpoint.step,))
+        event = CheckpointDropped(step=checkpoint.step, bytes=checkpoint.bytes, by=by)
+        return await self._write(Write(event, (row,)))
 
     def close(self) -> None:
         """Write what is queued, then close the file."""

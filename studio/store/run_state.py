@@ -51,6 +51,8 @@ class RunState:
     series: dict[str, Series] = field(default_factory=dict)
     validations: list[ValidationRecord] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    spoken: int = 0
+    """Times that something was said about a checkpoint: their list is to be asked again."""
     flight: dict[int, FlightGroup] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -156,8 +158,15 @@ class RunState:
             case e.CheckpointSaved():
                 kept = [c for c in self.checkpoints if c.step < event.checkpoint.step]
                 self.checkpoints = [*kept, event.checkpoint]
+            case e.CheckpointDropped():
+                self.checkpoints = [c for c in self.checkpoints if c.step != event.step]
+            case e.CheckpointPinned() | e.CheckpointBranched():
+                self.spoken += 1
             case e.DiagnosisChanged():
                 self.findings = list(event.findings)
+            case e.RunQueued():
+                self.spec, self.life = event.spec, "queued"
+                self.planned = event.spec.config.train.steps
             case e.RunStarted():
                 self._start(event)
             case e.PolicyLoaded():

@@ -1,6 +1,7 @@
 """A real engine in a process of its own, over a temporary workspace, with a tiny model."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -142,19 +143,28 @@ def stop_engine(engine: Engine) -> None:
         engine.process.wait(timeout=30)
 
 
+@contextlib.contextmanager
+def at_home(folder: Path) -> Iterator[Path]:
+    """A home of its own for what starts here; gives the workspace in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME"):
+            place = folder / "xdg" / name.lower()
+            place.mkdir(parents=True, mode=0o700)
+            patch.setenv(f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}", str(place))
+        workspace = folder / "workspace"
+        workspace.mkdir()
+        yield workspace
+
+
 @pytest.fixture(autouse=True)
-def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME"):
-        folder = tmp_path / "xdg" / name.lower()
-        folder.mkdir(parents=True, mode=0o700)
-        monkeypatch.setenv(f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}", str(folder))
+def clean_home(tmp_path: Path) -> Iterator[Path]:
+    with at_home(tmp_path) as workspace:
+        yield workspace
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
+def workspace(clean_home: Path) -> Path:
+    return clean_home
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from engine.server.app import Application
+from engine.server.checkpoints import CheckpointRoutes
 from engine.server.runs import RunRoutes
 from tests.engine_http.conftest import Engine
 
@@ -20,6 +21,7 @@ PATHS = (
     "/runs/x/events", "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
+    "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
     "/docs", "/nope",
 )  # fmt: skip
@@ -79,10 +81,10 @@ def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
 
 def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
-    modules = (Application, RunRoutes)
+    modules = (Application, RunRoutes, CheckpointRoutes)
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)
-    routes = set(re.findall(r'\("(?:GET|POST|PUT)", "(/[^"]*)"', source))
+    routes = set(re.findall(r'\("(?:GET|POST|PUT|DELETE)", "(/[^"]*)"', source))
     known = set(PATHS)
     assert {r for r in routes if "{" not in r} <= known
 

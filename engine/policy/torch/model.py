@@ -26,7 +26,7 @@ from engine.policy.torch.linear import Packed, pack, times_packed
 from engine.policy.torch.tree import TreePlan, grow, shares_prefixes
 from engine.policy.torch.value import ValueHead
 from engine.protocol.config import ModelConfig
-from engine.protocol.problems import ModelError
+from engine.protocol.problems import ModelError, PolicyError
 
 ADAPTER_FILE = "adapter_model.safetensors"
 PROBE_TOKENS = 48
@@ -185,7 +185,19 @@ class LoraModel:
         (folder / "README.md").unlink(missing_ok=True)
 
     def load_adapter(self, folder: Path) -> None:
-        set_peft_model_state_dict(self.trained, load_file(folder / ADAPTER_FILE))
+        """Raises PolicyError where it is of another model."""
+        try:
+            found = set_peft_model_state_dict(self.trained, load_file(folder / ADAPTER_FILE))
+            strangers = found.unexpected_keys
+        except RuntimeError as error:
+            strangers = [str(error).splitlines()[-1].strip()]
+        if strangers:
+            raise PolicyError.of(
+                "policy.other_adapter",
+                f"This adapter is not of this model: {strangers[0]}.",
+                "Take one that was trained on the same base model.",
+                where=str(folder),
+            )
 
 
 def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from engine.life import exit_with_engine
 from engine.policy.base import (
@@ -36,6 +37,8 @@ from engine.policy.torch.preferences import fit
 from engine.policy.torch.sampler import Sampler
 from engine.policy.torch.trainer import Progress, forward_backward, score
 from engine.protocol.problems import AtelierError, PolicyError, Problem
+
+MOMENTS = "optimizer.safetensors"
 
 GATHER_S = 0.004
 """After a first request, how long the line must be quiet before its cohort starts."""
@@ -179,19 +182,23 @@ class PolicyServer:
 
     def _op_save(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, folder = self._loaded(), Path(message["folder"])
-        model.save_adapter(folder / "adapter", message["base_name"])
-        (folder / "trainer").mkdir()
-        self._optimizer.save(folder / "trainer" / "optimizer.safetensors")
-        if model.value_head:
-            model.value_head.save(folder / "trainer")
+        try:
+            model.save_adapter(folder / "adapter", message["base_name"])
+            (folder / "trainer").mkdir()
+            self._optimizer.save(folder / "trainer" / MOMENTS)
+            if model.value_head:
+                model.value_head.save(folder / "trainer")
+        except (OSError, SafetensorError) as error:
+            raise PolicyError(_not_saved(error, folder)) from error
         return {}
 
     def _op_restore(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, folder = self._loaded(), Path(message["folder"])
         model.load_adapter(folder / "adapter")
         self._sampler.forget()
-        self._optimizer.clear()
-        self._optimizer.load(folder / "trainer" / "optimizer.safetensors")
+        self._op_optim_reset(number, message)
+        if (folder / "trainer" / MOMENTS).exists():
+            self._optimizer.load(folder / "trainer" / MOMENTS)
         if model.value_head:
             model.value_head.load(folder / "trainer")
         return {}
@@ -220,6 +227,18 @@ def _out_of_memory(op: str, error: BaseException) -> Problem:
         code="policy.out_of_memory",
         message=f"Memory ran out during {op}.",
         hint="Halve train.batch_tokens, then model.max_context or train.groups, and resume.",
+        detail=str(error)[:2000],
+    )
+
+
+def _not_saved(error: Exception, folder: Path) -> Problem:
+    full = "No space left" in str(error) or "quota" in str(error).lower()
+    return Problem(
+        code="store.disk_full" if full else "checkpoint.not_written",
+        message="The checkpoint could not be written: "
+        + ("the disk is full." if full else f"{error}."),
+        hint="Free some space, then resume: everything up to the checkpoint before is there.",
+        where=str(folder.parent),
         detail=str(error)[:2000],
     )
 

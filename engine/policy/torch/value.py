@@ -45,6 +45,9 @@ class ValueHead:
         self._optimizer.save(folder / MOMENTS)
 
     def load(self, folder: Path) -> None:
-        self._linear.load_state_dict(load_file(folder / WEIGHTS))
+        """What was saved; it begins at 0 again where the run before had none."""
         self.forget()
+        if not (folder / WEIGHTS).exists():
+            return
+        self._linear.load_state_dict(load_file(folder / WEIGHTS))
         self._optimizer.load(folder / MOMENTS)

@@ -1,0 +1,213 @@
+"""A run that begins with weights which exist already: a checkpoint of another run, or a LoRA
+adapter made elsewhere.
+
+A branch is a copy of its parent as it was after that step, attempts, labels and all, so that it can
+be read and moved by itself; it goes on under its own name, with the same settings or changed ones.
+A replay has the parent's later attempts too, and only learns from them again.
+"""
+
+import asyncio
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine import checkpoint
+from engine.machine.hardware import header
+from engine.project import changed_config, load_config
+from engine.protocol.config import ProjectConfig
+from engine.protocol.events import StepFinished
+from engine.protocol.problems import ConfigError, ModelError, Refused
+from engine.protocol.records import Checkpoint, Parent, RunSpec
+from engine.protocol.requests import StartRun
+from engine.references import Found, find_checkpoint
+from engine.run import DATABASE, Run, write_spec
+from engine.store.copy import copy_until
+from engine.store.reader import RunReader
+from engine.store.writer import RunWriter
+
+SCRATCH = ".branch-"
+FIXED = ("name", "rank", "alpha")
+"""Of the model: an adapter fits only these."""
+ADAPTER_CONFIG = "adapter_config.json"
+PLAIN = {"bias": "none", "use_dora": False, "modules_to_save": None, "lora_bias": False}
+"""What an adapter must say, where it says it."""
+
+
+class Origin(NamedTuple):
+    """Where the weights come from, and the settings that go with them."""
+
+    parent: Parent
+    config: ProjectConfig
+    source: Found | Path
+    history: int = 0
+    """The last step whose attempts come along."""
+
+
+def find_origin(project: Path, request: StartRun) -> Origin:
+    """Reads; changes nothing. Raises ConfigError, ModelError, Refused."""
+    folder = Path(request.origin).expanduser()
+    if (folder / ADAPTER_CONFIG).is_file():
+        return _of_adapter(folder.resolve(), load_config(project, request.overrides), request)
+    if not request.origin.partition("@")[0] or folder.is_dir() or "/" in request.origin:
+        raise ConfigError.of(
+            "branch.no_origin",
+            f"{request.origin} is neither RUN@STEP nor a folder with an {ADAPTER_CONFIG}.",
+            "Name a run of this project and a step, or a LoRA adapter in the PEFT layout.",
+        )
+    return _of_checkpoint(find_checkpoint(project, request.origin), request)
+
+
+def _of_checkpoint(found: Found, request: StartRun) -> Origin:
+    if found.spec.kind != "train":
+        raise ConfigError.of("branch.no_weights", f"{found.spec.name} has trained no weights.")
+    config = changed_config(found.spec.config, request.overrides)
+    for name in FIXED:
+        was = getattr(found.spec.config.model, name)
+        if getattr(config.model, name) != was:
+            raise ConfigError.of(
+                "branch.other_adapter",
+                f"model.{name} cannot change in a branch: the adapter of {found.name} has {was}.",
+                "Start a new run instead.",
+                where=f"model.{name}",
+            )
+    history = found.step
+    if request.replay:
+        history = _replayed(found, request.overrides)
+        config = changed_config(config, {"train.steps": history})
+    elif config.train.steps <= found.step:
+        raise ConfigError.of(
+            "branch.no_steps",
+            f"The branch begins after step {found.step}, and train.steps is {config.train.steps}.",
+            "Steps count on from the parent's: ask for more.",
+            where="train.steps",
+        )
+    parent = Parent(
+        name=found.spec.name,
+        run_id=found.spec.id,
+        step=found.step,
+        replay=request.replay,
+        adapter=found.checkpoint.adapter if found.checkpoint else "",
+    )
+    return Origin(parent, config, found, history)
+
+
+def _replayed(found: Found, overrides: dict[str, Any]) -> int:
+    """The last step that can be learned again."""
+    if overrides:
+        raise ConfigError.of(
+            "branch.replay_changed",
+            "A replay repeats what was done, so no setting can change in it.",
+            "Leave out either the replay or the settings.",
+        )
+    reader = RunReader(found.folder / DATABASE)
+    try:
+        steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
+    finally:
+        reader.close()
+    if max(steps, default=0) <= found.step:
+        raise ConfigError.of(
+            "branch.nothing_behind", f"{found.spec.name} has no finished step behind {found.step}."
+        )
+    return max(steps)
+
+
+def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origin:
+    """Rank and scale are the adapter's own."""
+    if request.replay:
+        raise ConfigError.of("branch.nothing_behind", "An adapter alone has nothing to replay.")
+    said = _adapter_config(folder)
+    rank, alpha = int(said["r"]), float(said["lora_alpha"])
+    if said.get("use_rslora"):
+        alpha *= rank**0.5  # its scale is alpha / √r (2312.03732), ours alpha / r
+    config = changed_config(config, {"model.rank": rank, "model.alpha": alpha})
+    parent = Parent(name=folder.name, adapter=checkpoint.sha256(folder / checkpoint.WEIGHTS))
+    return Origin(parent, config, folder)
+
+
+def _adapter_config(folder: Path) -> dict[str, Any]:
+    """Raises ModelError for what our layers cannot compute."""
+    try:
+        said = json.loads((folder / ADAPTER_CONFIG).read_text())
+        header(folder / checkpoint.WEIGHTS)
+        plain = all(said.get(key) in (value, None, False) for key, value in PLAIN.items())
+        patterns = said.get("rank_pattern") or said.get("alpha_pattern")
+        if said.get("peft_type") == "LORA" and plain and not patterns:
+            return {"r": said["r"], "lora_alpha": said["lora_alpha"], **said}
+        kind = "one whose layers differ in rank" if patterns else str(said.get("peft_type"))
+        kind = kind if kind != "LORA" else "one with biases, DoRA or whole modules"
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError.of(
+            "adapter.unreadable",
+            f"The adapter cannot be read: {error}.",
+            f"It needs {ADAPTER_CONFIG} and {checkpoint.WEIGHTS}.",
+            where=str(folder),
+        ) from error
+    raise ModelError.of(
+        "adapter.unusual",
+        f"This adapter is {kind}; only plain LoRA can be trained further.",
+        "Merge it into its base model, and name the merged model in model.name.",
+        where=str(folder),
+    )
+
+
+async def plant(origin: Origin, project: Path, spec: RunSpec) -> Path:
+    """The new run's folder: everything of it, or nothing. Raises what reading and writing raise."""
+    with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
+        folder = Path(scratch) / spec.id
+        kept = await asyncio.to_thread(_fill, origin, folder, spec)
+        writer = RunWriter(folder / DATABASE, spec.id)
+        try:
+            if kept:
+                await writer.add_checkpoint(kept)
+        finally:
+            await asyncio.to_thread(writer.close)
+        (project / "runs").mkdir(exist_ok=True)
+        return folder.rename(project / "runs" / spec.id)
+
+
+def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
+    folder.mkdir()
+    write_spec(folder, spec)
+    target = checkpoint.folder_of(folder, origin.parent.step)
+    target.parent.mkdir()
+    if isinstance(origin.source, Path):
+        scratch = folder / "adapter"
+        (scratch / checkpoint.ADAPTER).mkdir(parents=True)
+        for name in (checkpoint.WEIGHTS, ADAPTER_CONFIG):
+            shutil.copy(origin.source / name, scratch / checkpoint.ADAPTER / name)
+        size = checkpoint.publish(scratch, target, 0)
+        return checkpoint.record(folder, 0, size, {})
+    run, source = origin.source.folder, origin.source.checkpoint
+    database = run / DATABASE
+    copy_until(database, folder / DATABASE, spec.id, origin.history, origin.parent.replay)
+    if source is None:
+        return None
+    shutil.copytree(run / source.path, target)
+    if not checkpoint.verify(target):  # read back: a copy is no better than what was copied
+        raise checkpoint.not_written(OSError("the copy differs"), target)
+    checkpoint.sync_all(target)
+    return source
+
+
+async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
+    """In a replay: say whether the same attempts gave the same bytes."""
+    parent = run.spec.parent
+    if parent is None or not parent.replay:
+        return
+    try:
+        theirs = await asyncio.to_thread(
+            find_checkpoint, run.project, f"{parent.run_id}@{saved.step}"
+        )
+    except Refused:
+        return  # nothing to compare with: the parent keeps no whole checkpoint of this step
+    if theirs.checkpoint is None:
+        return
+    equal = theirs.checkpoint.adapter == saved.adapter
+    words = "is byte for byte that" if equal else "differs from that"
+    await run.log(
+        "info" if equal else "warning",
+        "replay",
+        f"Step {saved.step}: the adapter {words} of {parent.name}.",
+    )

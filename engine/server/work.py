@@ -1,0 +1,117 @@
+"""One run from its start to its last word: its workers, restarted where they died, and the end."""
+
+import asyncio
+import traceback
+from pathlib import Path
+
+from engine import loop
+from engine.child import ChildDied
+from engine.labelling import Labeller
+from engine.machine.hardware import free_disk, step_disk_need
+from engine.protocol.events import FINAL, BaseEvent, RunFailed, RunStopped, WorkerRestarted
+from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
+from engine.run import Run
+from engine.server.lock import device_lock
+from engine.server.workers import House, workers
+
+MOST_RESTARTS = 3
+BACK_OFF_S = (1.0, 5.0, 15.0)
+STOPPED = "The engine was stopped."
+
+
+class Living:
+    """A run with a task behind it."""
+
+    def __init__(self, run: Run, task: "asyncio.Task[None]") -> None:
+        self.run = run
+        self.labeller = Labeller(run)
+        self.task = task
+        self.stopping = False
+
+
+async def work(run: Run, house: House) -> None:
+    """Leaves the run's last event behind whatever happens, and closes it."""
+    try:
+        with device_lock():
+            ticking = asyncio.create_task(run.keep_ticking())
+            try:
+                await _train_with_restarts(run, house)
+            finally:
+                ticking.cancel()
+    except asyncio.CancelledError as cancelled:
+        reason = str(cancelled.args[0]) if cancelled.args else STOPPED
+        if not _has_ended(run):
+            await _say_last(run, RunStopped(step=last_step(run), reason=reason))
+    except Exception as error:  # noqa: BLE001 - the last resort: it is said and stored
+        await _say_last(run, RunFailed(step=last_step(run), problem=problem_of(error)))
+    finally:
+        run.close()
+
+
+async def _train_with_restarts(run: Run, house: House) -> None:
+    for attempt in range(MOST_RESTARTS + 1):
+        try:
+            _check_disk(run)
+            async with workers(run, house) as (policy, stage):
+                stages = loop.train if run.spec.kind == "train" else loop.measure_baseline
+                await stages(run, policy, stage)
+            return
+        except Exception as error:
+            died = first_error(error)
+            if not isinstance(died, ChildDied) or attempt == MOST_RESTARTS:
+                raise
+            worker = died.problem.code.partition(".")[0]
+            await run.say(
+                WorkerRestarted(worker=worker, attempt=attempt + 1, problem=died.problem)  # type: ignore[arg-type]
+            )
+            await asyncio.sleep(BACK_OFF_S[attempt])
+
+
+async def _say_last(run: Run, event: BaseEvent) -> None:
+    """Store it, on a full disk in the room that was set aside."""
+    try:
+        await run.say(event)
+    except StoreError:
+        run.free_ballast()
+        await run.say(event)
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first real cause inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def problem_of(error: BaseException) -> Problem:
+    """What is said about an error; one that is ours already says it itself."""
+    error = first_error(error)
+    if isinstance(error, AtelierError):
+        return error.problem
+    return Problem(
+        code="engine.bug",
+        message=f"Something that should not happen did: {type(error).__name__}: {error}",
+        hint="Resume from the last checkpoint; please report it with the details.",
+        detail="".join(traceback.format_exception(error))[-8000:],
+    )
+
+
+def last_step(run: Run) -> int:
+    return max(loop.finished_steps(run), default=0)
+
+
+def _check_disk(run: Run) -> None:
+    free, need = free_disk(run.folder), step_disk_need(run.config, Path(run.spec.model_path))
+    if free < need:
+        raise Refused.of(
+            "store.disk_full",
+            f"There are {free / 1e9:.1f} GB free; the next checkpoints need {need / 1e9:.1f} GB.",
+            "Free some space, then resume.",
+            where=str(run.folder),
+        )
+
+
+def _has_ended(run: Run) -> bool:
+    """Whether the last word is said already: a stop may come while the workers are closing."""
+    ends = [kind.model_fields["kind"].default for kind in FINAL]
+    return isinstance(run.reader.events_of("run.started", *ends)[-1], FINAL)

@@ -1,0 +1,209 @@
+"""A branch is its parent until a step, and goes on by itself; a replay repeats it byte for byte."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint import folder_of
+from engine.protocol.events import (
+    CheckpointBranched,
+    CheckpointDropped,
+    LogWritten,
+    RunFailed,
+    RunFinished,
+    RunStopped,
+    StepFinished,
+)
+from engine.protocol.labels import Label, Word
+from engine.protocol.problems import AtelierError
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, PinCheckpoint, StartRun, TrajectoryQuery
+from engine.run import DATABASE, read_spec
+from engine.store.reader import RunReader
+from tests.engine_http.conftest import (
+    Engine,
+    at_home,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
+
+STEPS = {"train.steps": 4, "train.checkpoint_every": 1}
+
+
+def branch(engine: Engine, project: Path, origin: str, **more: object) -> RunSummary:
+    request = StartRun(project=str(project), origin=origin, **more)  # type: ignore[arg-type]
+    return engine.call(lambda client: client.start_run(request))
+
+
+def weights(run: RunSummary, step: int) -> bytes:
+    file = folder_of(Path(run.path), step) / "adapter" / "adapter_model.safetensors"
+    return file.read_bytes()
+
+
+def steps(run: RunSummary) -> dict[int, StepFinished]:
+    reader = RunReader(Path(run.path) / DATABASE)
+    try:
+        found = reader.events_of("step.finished")
+        return {e.step: e for e in found if isinstance(e, StepFinished)}
+    finally:
+        reader.close()
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
+) -> Iterator[tuple[Engine, Path, RunSummary]]:
+    """An engine that has trained one step; nothing may be trained with it."""
+    with at_home(tmp_path_factory.mktemp("home")) as workspace:
+        engine = start_engine(workspace)
+        project = make_project(workspace / "letters", tiny_model)
+        run = engine.train(project, **{"train.steps": 1})
+        engine.wait(run)
+        yield engine, project, run
+        stop_engine(engine)
+
+
+def test_branches_and_replays(engine: Engine, project: Path) -> None:
+    parent = engine.train(project, **STEPS)
+    assert isinstance(engine.wait(parent)[-1], RunFinished)
+    first = engine.call(lambda c: c.siblings(parent.id, "train", 1, 0)).trajectories[0]
+    word = Word(kind="note", trajectory_id=first.id, text="said after the run had ended")
+    label = Label(id="l1", split="train", step=1, group=0, words=[word], effect="none")
+    engine.call(lambda c: c.add_label(parent.id, label))
+
+    child = branch(engine, project, f"{parent.name}@2", overrides={"train.steps": 3})
+    assert isinstance(engine.wait(child)[-1], RunFinished)
+    spec = read_spec(Path(child.path))
+    assert spec.parent is not None
+    assert (spec.parent.run_id, spec.parent.step) == (parent.id, 2)
+    assert spec.config.train.checkpoint_every == 1, "the parent's settings, not the project's"
+    assert weights(child, 2) == weights(parent, 2)
+    mine, theirs = steps(child), steps(parent)
+    assert list(mine) == [1, 2, 3]
+    assert {s: mine[s].metrics for s in (1, 2)} == {s: theirs[s].metrics for s in (1, 2)}
+    page = engine.call(lambda c: c.trajectories(child.id, TrajectoryQuery(search="Say")))
+    assert {t.step for t in page.items} == {0, 1, 2, 3}
+    assert [one.id for one in engine.call(lambda c: c.siblings(child.id, "train", 1, 0)).labels]
+    reader = RunReader(Path(child.path) / DATABASE)
+    seqs = [json.loads(line)["seq"] for line in reader.events()]
+    assert seqs == list(range(1, len(seqs) + 1))
+    (kept,) = reader.labels()
+    assert [e.seq for e in reader.events_of("group.labelled")] == [kept.seq]
+    reader.close()
+    reader = RunReader(Path(parent.path) / DATABASE)
+    told = reader.events_of("checkpoint.branched")
+    assert [e.child for e in told if isinstance(e, CheckpointBranched)] == [child.id]
+    reader.close()
+
+    for origin in ("@2", "@0"):
+        replay = branch(engine, project, parent.name + origin, replay=True)
+        events = engine.wait(replay)
+        assert isinstance(events[-1], RunFinished)
+        said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
+        behind = range(int(origin[1:]) + 1, 5)
+        assert said == [
+            f"Step {s}: the adapter is byte for byte that of {parent.name}." for s in behind
+        ]
+        assert weights(replay, 4) == weights(parent, 4)
+
+
+def test_an_adapter_made_elsewhere(engine: Engine, project: Path, tmp_path: Path) -> None:
+    run = engine.train(project, **{"train.steps": 1, "model.rank": 8, "model.alpha": 8})
+    engine.wait(run)
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder_of(Path(run.path), 1) / "adapter", elsewhere)
+    child = branch(engine, project, str(elsewhere), overrides={"train.steps": 1})
+    assert isinstance(engine.wait(child)[-1], RunFinished)
+    spec = read_spec(Path(child.path))
+    assert (spec.config.model.rank, spec.config.model.alpha) == (8, 8)
+    assert weights(child, 0) == weights(run, 1)
+    assert weights(child, 1) != weights(run, 1)
+
+
+@pytest.mark.parametrize(
+    ("origin", "more", "words"),
+    [
+        ("{run}@9", {}, "Kept of this run are steps: 1."),
+        ("nobody@1", {}, "no run called nobody"),
+        ("{run}@1", {}, "ask for more"),
+        ("{run}@1", {"overrides": {"train.steps": 3, "model.rank": 2}}, "model.rank cannot change"),
+        ("{run}@0", {"replay": True, "overrides": {"train.lr": 1}}, "no setting can change"),
+        ("{run}@1", {"replay": True}, "no finished step behind 1"),
+        ("/nowhere", {}, "neither RUN@STEP nor a folder"),
+    ],
+)
+def test_what_cannot_be_branched(
+    trained: tuple[Engine, Path, RunSummary], origin: str, more: dict[str, object], words: str
+) -> None:
+    engine, project, run = trained
+    with pytest.raises(AtelierError) as raised:
+        branch(engine, project, origin.format(run=run.name), **more)
+    assert words in str(raised.value)
+    assert len(list(project.glob("runs/*"))) == 1
+    assert not list(project.glob(".branch-*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"use_dora": True}, "biases, DoRA"),
+        ({"peft_type": "IA3"}, "IA3"),
+        ({"rank_pattern": {"q_proj": 2}}, "differ in rank"),
+    ],
+)
+def test_an_adapter_that_cannot_be_continued(
+    trained: tuple[Engine, Path, RunSummary], tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    engine, project, run = trained
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder_of(Path(run.path), 1) / "adapter", elsewhere)
+    file = elsewhere / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(AtelierError, match=words):
+        branch(engine, project, str(elsewhere))
+
+
+def test_rules_clear_away_and_people_keep(engine: Engine, project: Path) -> None:
+    rules = {"train.keep_last": 1, "train.keep_best": 0, "train.validate_every": 0}
+    run = engine.train(project, **{**STEPS, "train.steps": 40, **rules})
+    engine.wait_for(run, "checkpoint.saved")
+    newest = engine.call(lambda c: c.checkpoints(run.id))[-1].checkpoint.step
+    engine.call(lambda c: c.pin_checkpoint(run.id, newest, PinCheckpoint(note="demo")))
+    engine.wait_for(run, "checkpoint.dropped")
+    engine.call(lambda c: c.command(run.id, Command(action="stop_after_step")))
+    events = engine.wait(run)
+    kept = {one.checkpoint.step: one for one in engine.call(lambda c: c.checkpoints(run.id))}
+    assert kept[newest].kept_by[0] == "pinned"
+    assert kept[newest].note == "demo"
+    assert len(kept) == 2
+    dropped = {e.step for e in events if isinstance(e, CheckpointDropped)}
+    assert dropped
+    folders = {path.name for path in (Path(run.path) / "checkpoints").iterdir()}
+    assert folders == {f"step-{step:06d}" for step in kept}
+    with pytest.raises(AtelierError, match="goes on from it"):
+        engine.call(lambda c: c.delete_checkpoint(run.id, max(kept)))
+    engine.call(lambda c: c.delete_checkpoint(run.id, newest))
+    assert not folder_of(Path(run.path), newest).exists()
+
+
+def test_the_queue_outlives_the_engine(engine: Engine, project: Path) -> None:
+    first = engine.train(project, **{"train.steps": 1000})
+    requests = [
+        StartRun(project=str(project), overrides={"train.steps": 1}, queue=True) for _ in range(3)
+    ]
+    waiting = [engine.call(lambda c, r=r: c.start_run(r)) for r in requests]  # type: ignore[misc]
+    assert {run.state for run in waiting} == {"queued"}
+    engine.call(lambda c: c.command(waiting[1].id, Command(action="stop_now")))
+    engine.call(lambda c: c.command(first.id, Command(action="stop_now")))
+    assert isinstance(engine.wait(waiting[0])[-1], RunFinished)
+    assert isinstance(engine.wait(waiting[1])[-1], RunStopped)
+    assert isinstance(engine.wait(waiting[2])[-1], RunFinished)
+    starts = [engine.call(lambda c, r=r: c.run(r.id)) for r in waiting]  # type: ignore[misc]
+    assert [run.state for run in starts] == ["finished", "stopped", "finished"]
+    until(lambda: not engine.children("engine.policy.torch"))
+    assert not any(isinstance(e, RunFailed) for run in waiting for e in engine.wait(run))
