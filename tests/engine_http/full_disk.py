@@ -1,0 +1,104 @@
+"""A run on a disk that fills up: `python -m tests.engine_http.full_disk FOLDER MODEL`, where FOLDER
+is the mount point of a small file system. Prints what happened as JSON.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+from engine.protocol.events import StepFinished
+from engine.protocol.labels import Label, Word
+from engine.protocol.problems import AtelierError
+from engine.protocol.records import LIVING, RunSummary
+from engine.protocol.requests import Command
+from tests.engine_http.conftest import Engine, at_home, make_project, start_engine, stop_engine
+from tests.engine_http.test_faults import stored
+
+
+def main(folder: Path, model: Path) -> dict[str, object]:
+    with at_home(folder) as workspace:
+        engine = start_engine(workspace)
+        try:
+            return happen(engine, folder, model)
+        finally:
+            stop_engine(engine)
+
+
+def happen(engine: Engine, folder: Path, model: Path) -> dict[str, object]:
+    project = make_project(engine.workspace / "letters", model)
+    overrides = {"train.steps": 400, "train.checkpoint_every": 1, "train.keep_last": None}
+    run = engine.train(project, **overrides)
+    engine.wait_for(run, "checkpoint.saved")
+    before = stored(engine, run.id)
+    filler = folder / "filler"
+    fill(filler)
+    failed = ended(engine, run)
+    refused = label(engine, run)
+    filler.unlink()
+    there = stored(engine, run.id)
+    accepted = label(engine, run)
+    done = max(e.step for e in read(engine, run) if isinstance(e, StepFinished))
+    engine.call(lambda c: c.command(run.id, Command(action="resume", steps=done + 2)))
+    finished = ended(engine, run)
+    steps = [e.step for e in read(engine, run) if isinstance(e, StepFinished)]
+    return {
+        "failed": failed.problem.model_dump() if failed.problem else failed.state,
+        "label_on_full": refused,
+        "label_after": accepted,
+        "lost": len(before.keys() - there.keys()),
+        "state": finished.state,
+        "steps_in_order": steps == list(range(1, done + 3)),
+        "left": [p.name for p in (Path(run.path) / "checkpoints").glob(".writing-*")],
+    }
+
+
+def fill(file: Path) -> None:
+    """Take every byte that is left."""
+    with file.open("wb", buffering=0) as out:
+        for size in (2**20, 4096, 1):
+            try:
+                while True:
+                    out.write(b"x" * size)
+            except OSError:
+                continue
+
+
+def ended(engine: Engine, run: RunSummary) -> RunSummary:
+    for _ in range(600):
+        now = engine.call(lambda c: c.run(run.id))
+        if now.state not in LIVING:
+            return now
+        time.sleep(0.1)
+    raise AssertionError("the run goes on")
+
+
+def label(engine: Engine, run: RunSummary) -> str:
+    """The code of what is wrong; nothing where the label was taken."""
+    attempt = engine.call(lambda c: c.siblings(run.id, "train", 1, 0)).trajectories[0]
+    word = Word(kind="note", trajectory_id=attempt.id, text="x" * 100_000)
+    one = Label(id=f"l{time.time()}", split="train", step=1, group=0, words=[word], effect="none")
+    try:
+        engine.call(lambda c: c.add_label(run.id, one))
+    except AtelierError as error:
+        return error.problem.code
+    return ""
+
+
+def read(engine: Engine, run: RunSummary) -> list[object]:
+    async def all_of(client) -> list[object]:  # type: ignore[no-untyped-def]
+        found: list[object] = []
+        try:
+            async with asyncio.timeout(1.0):
+                async for event in client.events(run.id):
+                    found.append(event)
+        except TimeoutError:
+            pass
+        return found
+
+    return engine.call(all_of)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]))) + "\n")
