@@ -14,9 +14,19 @@ import psutil
 import pytest
 
 from engine.launch.local import discovery_file, find
-from engine.protocol.events import RunFailed, RunFinished, StepFinished, TrajectoryRecorded
+from engine.protocol.events import (
+    BatchClosed,
+    LogWritten,
+    RunFailed,
+    RunFinished,
+    StepFinished,
+    TrajectoryRecorded,
+)
 from engine.protocol.problems import Refused
-from engine.protocol.requests import Command, TrajectoryQuery
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.run import DATABASE
+from engine.store.reader import RunReader
 from tests.engine_http.conftest import (
     AGENT,
     ROOT,
@@ -202,7 +212,10 @@ def test_a_killed_policy_is_restarted_and_nothing_is_lost(engine: Engine, projec
     assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4]
 
 
-KILLS = int(os.environ.get("ATELIER_KILLS", "12"))
+ATTEMPTS = 8
+"""A step's: two groups of four."""
+
+KILLS = int(os.environ.get("ATELIER_KILLS", "6"))
 WORDS = {"studio": "", "engine": "", "policy": "engine.policy.torch", "agent": "host.py"}
 
 
@@ -212,7 +225,9 @@ def test_kill_anything_at_any_moment(workspace: Path, tiny_model: Path) -> None:
     project = make_project(workspace / "letters", tiny_model, AGENT)
     engine = start_engine(workspace)
     studio = start_studio(workspace)
-    run = engine.train(project, **{"train.steps": 4 * KILLS, "train.checkpoint_every": 2})
+    run = engine.train(
+        project, **{"train.steps": 4 * KILLS, "train.checkpoint_every": 2, "train.keep_last": None}
+    )
     acknowledged: dict[int, str] = {}
     for _ in range(KILLS):
         time.sleep(chance.uniform(0.1, 3.0))
@@ -241,11 +256,35 @@ def test_kill_anything_at_any_moment(workspace: Path, tiny_model: Path) -> None:
     studio.wait()
     if engine.call(lambda c: c.run(run.id)).state == "running":
         engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
-    events = engine.wait(run)
-    steps = [e.step for e in events if isinstance(e, StepFinished)]
-    assert steps == sorted(set(steps))
-    assert [e.seq for e in events] == list(range(1, len(events) + 1))
+    assert list(stored(engine, run.id)) == list(range(1, 1 + len(stored(engine, run.id))))
+    attempts = consumed(run)
+    assert list(attempts.items()) == [(step, ATTEMPTS) for step in range(1, 1 + len(attempts))]
+    straight_through(engine, run)
     stop_engine(engine)
+
+
+def consumed(run: RunSummary) -> dict[int, int]:
+    """Attempts behind each finished step, in their order; every batch was settled once."""
+    reader = RunReader(Path(run.path) / DATABASE)
+    closed = [e.step for e in reader.events_of("batch.closed") if isinstance(e, BatchClosed)]
+    finished = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
+    found = {step: len(reader.stored("train", step)) for step in finished}
+    reader.close()
+    assert len(closed) == len(set(closed))
+    assert len(finished) == len(set(finished))
+    assert set(closed) >= set(finished)
+    return found
+
+
+def straight_through(engine: Engine, run: RunSummary) -> None:
+    """The same attempts, learned from without an interruption, give the same bytes."""
+    request = StartRun(project=run.project_path, origin=f"{run.id}@0", replay=True)
+    replay = engine.call(lambda c: c.start_run(request))
+    events = engine.wait(replay, timeout_s=600)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
+    assert said
+    assert all("is byte for byte that of" in words for words in said), said
 
 
 def start_studio(workspace: Path) -> "subprocess.Popen[bytes]":
