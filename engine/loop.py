@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 from engine import checkpoint, diagnosis
-from engine.evaluate import validate
+from engine.evaluation.validate import validate
 from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from engine.protocol.comparison import EvaluationResult
 from engine.protocol.judging import Usage
 from engine.protocol.labels import Label
 from engine.protocol.problems import Problem
@@ -95,12 +96,15 @@ class TrajectoryRecorded(BaseEvent):
 
 
 class CallOpened(BaseEvent):
-    """A question is about to be sent to a judge; its highest cost counts from now on."""
+    """A question is about to be sent to a judge, or to a provider's model in an evaluation; its
+    highest cost counts from now on."""
 
     kind: Literal["call.opened"] = "call.opened"
     key: str
     judge: str
     most_usd: float
+    attempt: str = ""
+    """The trajectory that asks, where it is no question to a judge."""
 
 
 class CallClosed(BaseEvent):
@@ -112,6 +116,8 @@ class CallClosed(BaseEvent):
     usage: Usage
     seconds: float
     problem: Problem | None = None
+    attempt: str = ""
+    """As in `call.opened`."""
 
 
 class GroupJudged(BaseEvent):
@@ -214,6 +220,13 @@ class ValidationFinished(BaseEvent):
     seconds: float
 
 
+class EvaluationFinished(BaseEvent):
+    """All attempts of an evaluation are stored; labels may still change what came out."""
+
+    kind: Literal["evaluation.finished"] = "evaluation.finished"
+    result: EvaluationResult
+
+
 class DiagnosisChanged(BaseEvent):
     """The findings that hold from here on; an empty list clears them."""
 
@@ -229,7 +242,7 @@ class CheckpointSaved(BaseEvent):
 
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
-    worker: Literal["policy", "agent", "judge"]
+    worker: Literal["policy", "agent", "judge", "provider"]
     attempt: int
     problem: Problem
 
@@ -316,6 +329,7 @@ Event = (
     | BatchClosed
     | StepFinished
     | ValidationFinished
+    | EvaluationFinished
     | DiagnosisChanged
     | CheckpointSaved
     | WorkerRestarted

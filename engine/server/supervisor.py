@@ -2,30 +2,22 @@
 
 import asyncio
 import contextlib
-import platform
-import sys
 import time
 import traceback
-from collections.abc import AsyncIterator
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from engine import __version__, loop
+from engine import loop
 from engine.child import ChildDied, reap_orphans
+from engine.evaluation.stored import keep_scenarios
 from engine.identity import run_name, ulid
-from engine.judge.ledger import Ledger
-from engine.judge.lessons import lessons_of
-from engine.judge.local import LocalJudge
-from engine.judge.panel import Panel
-from engine.judge.provider import Provider
-from engine.judge.rubric import load_rubric, parse_rubric
-from engine.judge.ruler import Ruler, check_fit
+from engine.judge.rubric import parse_rubric
+from engine.judge.ruler import check_fit
 from engine.labelling import Labeller
 from engine.machine.hardware import device_words, free_disk, step_disk_need
 from engine.models import find_model
 from engine.policy.worker import TorchPolicy
 from engine.project import load_config, load_scenarios
-from engine.protocol.config import JudgeConfig
 from engine.protocol.events import (
     FINAL,
     RubricChanged,
@@ -36,22 +28,23 @@ from engine.protocol.events import (
     WorkerRestarted,
 )
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.records import LIVING, RunSpec, RunSummary
-from engine.protocol.requests import Command, StartRun
+from engine.protocol.records import LIVING, RunSpec, RunSummary, Scenario
+from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
 from engine.rollout.chat import ChatFormat
 from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec, write_spec
-from engine.server.judging import JudgeDesk
+from engine.server import evaluating
+from engine.server.judging import JudgeDesk, judging
 from engine.server.library import Library
 from engine.server.lock import device_lock
 from engine.server.open_runs import Opened, OpenRuns
+from engine.server.spec import rubric_of, versions
 from engine.server.stream import Broadcast
 
 MOST_RESTARTS = 3
 BACK_OFF_S = (1.0, 5.0, 15.0)
-VERSIONED = ("torch", "transformers", "peft", "tokenizers", "apsw")
 
 
 class Living:
@@ -95,9 +88,7 @@ class Supervisor:
         load_scenarios(project, config, "train")
         load_scenarios(project, config, "validation")
         model = find_model(config.model.name)
-        rubric = (
-            _rubric(project, config.judge) if config.judge.enabled and config.judge.models else ""
-        )
+        rubric = rubric_of(project, config.judge)
         self._refuse_second()
         spec = RunSpec(
             id=ulid(),
@@ -108,13 +99,32 @@ class Supervisor:
             config=config,
             model_path=str(model),
             rubric=rubric,
-            versions=_versions(),
+            versions=versions(),
         )
+        return await self._launch(project, spec, request.key)
+
+    async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
+        """Likewise. Raises ConfigError, ModelError, Refused."""
+        if request.key and (known := self._keys.get(request.key)):
+            return self.summary(known)
+        await self._settle()
+        project = Path(request.project).expanduser().resolve()
+        runs = self._library.runs(project)
+        spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request, runs)
+        self._refuse_second()
+        return await self._launch(project, spec, request.key, scenarios)
+
+    async def _launch(
+        self, project: Path, spec: RunSpec, key: str, scenarios: Sequence[Scenario] = ()
+    ) -> RunSummary:
+        """Make the folder, with the scenarios that it is to keep, and begin."""
         folder = project / "runs" / spec.id
         folder.mkdir(parents=True)
+        if scenarios:
+            keep_scenarios(folder, scenarios)
         write_spec(folder, spec)
         self._library.remember(spec.id, folder)
-        self._keys[request.key or spec.id] = spec.id
+        self._keys[key or spec.id] = spec.id
         return await self._begin(folder, resumed=False)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
@@ -180,6 +190,8 @@ class Supervisor:
 
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
+        if command.action == "extend" and self.summary(run_id).kind == "evaluation":
+            raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
         if living and command.action == "extend" and command.steps:
             living.run.orders.steps = max(command.steps, self.summary(run_id).step)
             await living.run.say(RunExtended(steps=living.run.orders.steps))
@@ -195,6 +207,10 @@ class Supervisor:
                 "This run was imported: there are no weights here to train further.",
                 "Start a run of the project instead.",
             )
+        if summary.state == "finished" and summary.kind == "evaluation":
+            raise Refused.of(
+                "run.finished", "This evaluation has finished.", "Start another one instead."
+            )
         if summary.state == "finished" and not (command.steps and command.steps > summary.step):
             raise Refused.of(
                 "run.finished",
@@ -209,10 +225,11 @@ class Supervisor:
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
-        run.orders.steps = steps or spec.config.train.steps
+        planned = 0 if spec.kind == "evaluation" else spec.config.train.steps
+        run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
         await run.say(RunStarted(spec=spec, resumed_from=last, device=device_words()))
-        if run.orders.steps != spec.config.train.steps:
+        if run.orders.steps != planned:
             await run.say(RunExtended(steps=run.orders.steps))
         task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
         self._living[spec.id] = Living(run, task)
@@ -236,7 +253,8 @@ class Supervisor:
         for living in self._living.values():
             raise Refused.of(
                 "run.busy",
-                f"{living.run.spec.project} is training on this machine ({living.run.spec.name}).",
+                f"{living.run.spec.project} is {_doing(living.run)} on this machine "
+                f"({living.run.spec.name}).",
                 "Wait for it, or stop it first.",
             )
 
@@ -264,6 +282,9 @@ class Supervisor:
     async def _train_with_restarts(self, run: Run) -> None:
         for attempt in range(MOST_RESTARTS + 1):
             try:
+                if run.spec.kind == "evaluation":
+                    await self._evaluate(run)
+                    return
                 _check_disk(run)
                 async with self._workers(run) as (policy, stage):
                     work = loop.train if run.spec.kind == "train" else loop.measure_baseline
@@ -279,6 +300,12 @@ class Supervisor:
                 )
                 await asyncio.sleep(BACK_OFF_S[attempt])
 
+    async def _evaluate(self, run: Run) -> None:
+        try:
+            await evaluating.work(run, self._gateway, self.base_url, self.judge_keys)
+        finally:
+            await asyncio.to_thread(reap_orphans, self.desk.pids)
+
     @contextlib.asynccontextmanager
     async def _workers(self, run: Run) -> AsyncIterator[tuple[TorchPolicy, Stage]]:
         """Policy and agent processes of one run; gone when the block ends."""
@@ -288,38 +315,12 @@ class Supervisor:
         try:
             await pool.start()
             base_url = self.base_url
-            async with self._judging(run, policy) as judge:
+            async with judging(run, self.judge_keys, policy) as judge:
                 yield policy, Stage(run.config, chat, policy, self._gateway, base_url, pool, judge)
         finally:
             await asyncio.shield(asyncio.gather(pool.close(), policy.close()))
             # One run at a time: whatever child is left now was orphaned by a worker that died.
             await asyncio.to_thread(reap_orphans, self.desk.pids)
-
-    @contextlib.asynccontextmanager
-    async def _judging(self, run: Run, policy: TorchPolicy) -> AsyncIterator[Panel | None]:
-        """The judges of one run, if it has any; their process is gone when the block ends."""
-        judge = run.config.judge
-        if not judge.enabled:
-            yield None
-            return
-        local = LocalJudge(policy) if judge.local else None
-        if not judge.models:
-            yield Panel(run, None, local)
-            return
-        words = (
-            f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
-        )
-        await run.log("info", "judge", words)
-        provider = await Provider.start(judge, self.judge_keys, run.log_file)
-        try:
-            ledger = Ledger(run, provider, judge)
-            rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
-            ruler = Ruler(
-                judge, rubric, ledger, seed, lambda: lessons_of(run), lambda: run.orders.rubric
-            )
-            yield Panel(run, ruler, local)
-        finally:
-            await asyncio.shield(provider.close())
 
 
 def first_error(error: BaseException) -> BaseException:
@@ -357,11 +358,8 @@ def _last_rubric(run: Run) -> str:
     return events[-1].source if events and isinstance(events[-1], RubricChanged) else ""
 
 
-def _rubric(project: Path, judge: JudgeConfig) -> str:
-    """As it is now; the run keeps it. Raises ConfigError where it cannot be used."""
-    rubric = load_rubric(project / judge.rubric)
-    check_fit(judge, rubric)
-    return rubric.source
+def _doing(run: Run) -> str:
+    return "evaluating" if run.spec.kind == "evaluation" else "training"
 
 
 def _check_disk(run: Run) -> None:
@@ -383,11 +381,3 @@ def _has_ended(run: Run) -> bool:
 
 def _last_step(run: Run) -> int:
     return max(loop.finished_steps(run), default=0)
-
-
-def _versions() -> dict[str, str]:
-    found = {"atelier": __version__, "python": platform.python_version(), "system": sys.platform}
-    for name in VERSIONED:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
