@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.judging import (
     Call,
@@ -46,6 +47,7 @@ from engine.protocol.requests import (
     SaveRubric,
     ScenarioPage,
     Siblings,
+    StartEvaluation,
     StartRun,
     TrajectoryPage,
     TrajectoryQuery,
@@ -173,6 +175,14 @@ class EngineClient:
     async def start_run(self, request: StartRun) -> RunSummary:
         """A branch copies what its parent has stored: that may take minutes."""
         return await self._ask("POST", "/runs", RunSummary, body=request, timeout=STARTING_S)
+
+    async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
+        """Compare models; it goes on as a run does."""
+        return await self._ask("POST", "/evaluations", RunSummary, body=request)
+
+    async def evaluation(self, run_id: str) -> EvaluationResult:
+        """What has come out of an evaluation by now."""
+        return await self._ask("GET", f"/runs/{run_id}/evaluation", EvaluationResult)
 
     async def run(self, run_id: str) -> RunSummary:
         return await self._ask("GET", f"/runs/{run_id}", RunSummary)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from engine import checkpoint, diagnosis
 from engine.branch import compare_with_parent
-from engine.evaluate import validate
+from engine.evaluation.validate import validate
 from engine.policy.base import PolicySpec, TrainBatch
 from engine.policy.worker import TorchPolicy
 from engine.project import load_scenarios

@@ -6,11 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine import checkpoint
-from engine.protocol.events import (
-    CheckpointBranched,
-    CheckpointPinned,
-    ValidationFinished,
-)
+from engine.protocol.checkpoint_events import CheckpointBranched, CheckpointPinned
+from engine.protocol.events import ValidationFinished
 from engine.protocol.problems import Refused
 from engine.protocol.records import Checkpoint, Interval, KeptBy, KeptCheckpoint, RunSpec
 from engine.protocol.requests import PinCheckpoint

@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 import psutil
 
-from engine.protocol.events import BaseEvent, LogWritten, PhaseChanged, ProgressTicked
+from engine.protocol.event import BaseEvent
+from engine.protocol.events import LogWritten, PhaseChanged, ProgressTicked
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import Phase, RunSpec
 from engine.store.reader import RunReader

@@ -139,6 +139,8 @@ class Frame(QObject):
         words = f"{figures.duration(left)} left" if left is not None else ""
         values = [reward for reward in shown.rewards if reward is not None]
         step = f"Step {shown.step} of {shown.steps}"
+        if shown.kind == "evaluation":
+            step = f"{shown.trajectories} of {shown.attempts} attempts"
         card.set_run(shown.name, step, words, values, shown.state == "paused")
 
     def _open_living(self) -> None:

@@ -312,6 +312,6 @@ class Session(QObject):
             "living": run is not None and run.state in LIVING,
             "resumable": run is not None
             and (run.state in ("stopped", "failed", "paused"))
-            and run.kind == "train",
+            and run.kind in ("train", "evaluation"),
         }
         return {name for name, holds in facts.items() if holds}

@@ -31,6 +31,8 @@ def run_words(run: RunSummary) -> StateWords:
         return _baseline(run)
     if run.kind == "imported":
         return StateWords("Imported", "good", "import")
+    if run.kind == "evaluation":
+        return _evaluation(run)
     match run.state:
         case "queued":
             return StateWords("Queued", "muted", "clock")
@@ -60,8 +62,27 @@ def _baseline(run: RunSummary) -> StateWords:
     return StateWords("Measuring the baseline", "accent", "activity")
 
 
+def _evaluation(run: RunSummary) -> StateWords:
+    done = f"{run.trajectories} of {run.attempts}"
+    match run.state:
+        case "finished":
+            return StateWords(f"Evaluated {len(run.contestants)} models", "good", "check")
+        case "failed":
+            return StateWords(f"Evaluation stopped: {_cause(run)}", "bad", "octagon-alert")
+        case "stopped":
+            return StateWords(f"Evaluation stopped at {done}", "muted", "square")
+        case "paused":
+            return StateWords(f"Evaluation paused at {done}", "warn", "pause")
+        case "stopping":
+            return StateWords("Ending the evaluation", "warn", "square")
+        case _:
+            return StateWords(f"Evaluating, {done}", "accent", "activity")
+
+
 def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
     """The header's chip: finer than a list's, with the phase."""
+    if summary is not None and summary.kind == "evaluation":
+        return _evaluation(summary)
     if summary is not None and summary.state == "stopping" and state.step:
         return StateWords(f"Stopping after step {state.step}", "warn", "square")
     if summary is not None and summary.state in ("starting", "stopping"):

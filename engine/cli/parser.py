@@ -8,6 +8,7 @@ from typing import NoReturn
 COMMANDS = {
     "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
     "train": "train a project, and watch it here",
+    "eval": "compare models on the scenarios of a project: base, checkpoints, providers' models",
     "runs": "list the runs of a project",
     "checkpoints": "what a run keeps and why; pin, unpin, delete",
     "trajectories": "list the trajectories of a run",
@@ -22,7 +23,7 @@ COMMANDS = {
 }
 
 
-MODULES = {"import": "imports"}
+MODULES = {"import": "imports", "eval": "evaluation"}
 """Of commands whose name cannot be that of a module."""
 
 
@@ -104,6 +105,53 @@ def _train(parser: argparse.ArgumentParser) -> None:
     )
     _workspace(parser)
     _json(parser)
+
+
+def _eval(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        help="base, RUN@STEP, RUN@best, RUN (its newest checkpoint) or a model as litellm names it "
+        "(openai/gpt-5.4); repeatable, the others are compared with the first (default: base, and "
+        "the best checkpoint of the newest run)",
+    )
+    parser.add_argument(
+        "--attempts", type=_positive, help="of each model at each scenario (evaluate.attempts)"
+    )
+    parser.add_argument(
+        "--scenarios",
+        default="validation",
+        metavar="FILE",
+        help="validation (default), train, or a JSON Lines file",
+    )
+    parser.add_argument(
+        "--system",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a system message in place of the agent's; repeatable, each model runs under each",
+    )
+    parser.add_argument("--seed", type=int, help="of the attempts (train.seed)")
+    parser.add_argument(
+        "--judge",
+        action=argparse.BooleanOptionalAction,
+        help="whether the project's judge scores too (as the project says)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="values",
+        help="any setting of project.toml, as evaluate.budget_usd=1; repeatable",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with this evaluation (id or name)")
+    _workspace(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="the result as one JSON object on stdout"
+    )
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
@@ -244,6 +292,7 @@ def _positive(text: str) -> int:
 OPTIONS = {
     "serve": _serve,
     "train": _train,
+    "eval": _eval,
     "runs": _runs,
     "checkpoints": _checkpoints,
     "trajectories": _trajectories,

@@ -7,6 +7,7 @@ from pathlib import Path
 from engine.cli.terminal import complain, figure, say, say_json, sparkline, table
 from engine.project import read_toml
 from engine.protocol.problems import AtelierError
+from engine.protocol.records import RunSummary
 from engine.server.library import Library
 
 
@@ -30,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
             found.name,
             found.kind,
             found.state,
-            f"{found.step}/{found.steps}",
+            _progress(found),
             figure(found.rewards[-1] if found.rewards else None),
             figure(found.validation.mean if found.validation else None),
             sparkline(found.rewards),
@@ -45,3 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     )
     return 0
+
+
+def _progress(run: RunSummary) -> str:
+    """Steps; of an evaluation, attempts."""
+    if run.kind == "evaluation":
+        return f"{run.trajectories}/{run.attempts}"
+    return f"{run.step}/{run.steps}"

@@ -77,5 +77,9 @@ def duration(seconds: float) -> str:
     return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
 
 
+def signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
+
+
 def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}".replace("-", "−")

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ from engine.cli.terminal import (
 from engine.client import EngineClient
 from engine.launch.local import default_workspace, find, start
 from engine.project import load_config
+from engine.protocol.checkpoint_events import CheckpointSaved
 from engine.protocol.events import (
     FINAL,
-    CheckpointSaved,
     DiagnosisChanged,
     Event,
     GroupLabelled,
@@ -118,17 +119,27 @@ async def begin(
             key=os.urandom(8).hex(),
         )
         return await client.start_run(request)
+    return await resume(client, project, arguments.resume, arguments.steps)
+
+
+async def resume(
+    client: EngineClient, project: Path, name: str, steps: int | None = None
+) -> RunSummary:
+    """Go on with a run of the project, by its id or name."""
     runs = await client.runs(str(project))
-    wanted = next((r for r in runs if arguments.resume in (r.id, r.name)), None)
+    wanted = next((run for run in runs if name in (run.id, run.name)), None)
     if wanted is None:
-        raise AtelierError.of("run.unknown", f"This project has no run {arguments.resume}.")
-    return await client.command(wanted.id, Command(action="resume", steps=arguments.steps))
+        raise AtelierError.of("run.unknown", f"This project has no run {name}.")
+    return await client.command(wanted.id, Command(action="resume", steps=steps))
 
 
-async def lend_keys(client: EngineClient, project: Path, overrides: dict[str, Any]) -> None:
-    """The judges' API keys that this terminal has."""
+async def lend_keys(
+    client: EngineClient, project: Path, overrides: dict[str, Any], more: Sequence[str] = ()
+) -> None:
+    """The API keys that this terminal has, of the judges and of `more` models."""
     with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
-        if keys := keys_in(os.environ, load_config(project, overrides).judge.models):
+        models = [*load_config(project, overrides).judge.models, *more]
+        if keys := keys_in(os.environ, models):
             await client.lend_keys(keys)
 
 
@@ -144,7 +155,7 @@ def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             overrides[key.strip()] = text
     for name in ("steps", "seed"):
-        if (value := getattr(arguments, name)) is not None:
+        if (value := getattr(arguments, name, None)) is not None:
             overrides[f"train.{name}"] = value
     return overrides
 
@@ -185,13 +196,16 @@ class Watch:
     async def _follow(self) -> None:
         async for event in self._client.events(self._summary.id, self._seq):
             self._seq = event.seq or self._seq
-            if self._json:
-                say_json(event)
-            else:
-                self._tell(event)
+            self._show(event)
             if isinstance(event, FINAL) and await self._has_ended():
                 self._code = CODES[event.kind]
                 return
+
+    def _show(self, event: Event | UnknownEvent) -> None:
+        if self._json:
+            say_json(event)
+        else:
+            self._tell(event)
 
     async def _has_ended(self) -> bool:
         """A resumed run has earlier ends behind it: only the last one counts."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.advantage.group import group_summary, interval
-from engine.evaluate import scenario_means
+from engine.evaluation.validate import scenario_means
 from engine.identity import ulid
 from engine.imports.lots import Lot, Source, nothing
 from engine.imports.source import open_source

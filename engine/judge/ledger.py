@@ -8,6 +8,7 @@ try is a question of its own.
 
 import asyncio
 import uuid
+from collections.abc import Callable
 
 from engine.judge.prompt import Messages
 from engine.judge.provider import Provider
@@ -17,6 +18,26 @@ from engine.protocol.problems import Problem
 from engine.run import Run
 
 
+class Account:
+    """What one purpose may cost within a run. `spent` says what it has, with what is on its way at
+    its highest."""
+
+    def __init__(self, run: Run, budget_usd: float | None, spent: Callable[[], float]) -> None:
+        self._run = run
+        self._budget = budget_usd
+        self.spent = spent
+
+    async def open(self, key: str, model: str, most: float, attempt: str = "") -> str | None:
+        """Set the highest cost of a question aside, and write it down; its id, or None where the
+        budget does not hold it."""
+        async with self._run.purse.counting:
+            if self._budget is not None and self.spent() + most > self._budget:
+                return None
+            call_id = uuid.uuid4().hex
+            await self._run.writer.open_call(call_id, key, model, most, attempt)
+            return call_id
+
+
 class Ledger:
     """Asks through a provider what is not known yet and can be paid."""
 
@@ -24,11 +45,12 @@ class Ledger:
         self._run = run
         self._provider = provider
         self._config = config
+        self._account = Account(run, config.budget_usd, run.reader.judge_cost)
 
     @property
     def spent(self) -> float:
         """Dollars, with what is on its way at its highest."""
-        return self._run.reader.judge_cost()
+        return self._account.spent()
 
     async def ask(self, model: str, messages: Messages, rubric: str) -> Call:
         """The stored answer, or a new one, tried again after what may pass. Without money for it,
@@ -41,7 +63,7 @@ class Ledger:
                 return known
             most, attempt = self._provider.most_cost(model, messages), 0
             while True:
-                call_id = await self._open(key, model, most)
+                call_id = await self._account.open(key, model, most)
                 if call_id is None:
                     problem = self._too_dear(most)
                     return Call(
@@ -53,16 +75,6 @@ class Ledger:
                     return call
                 await asyncio.sleep(wait_s)
                 attempt += 1
-
-    async def _open(self, key: str, model: str, most: float) -> str | None:
-        """Set the highest cost aside; None where the budget does not hold it."""
-        async with self._run.purse.counting:
-            budget = self._config.budget_usd
-            if budget is not None and self.spent + most > budget:
-                return None
-            call_id = uuid.uuid4().hex
-            await self._run.writer.open_call(call_id, key, model, most)
-            return call_id
 
     def _too_dear(self, most: float) -> Problem:
         return Problem(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from engine.child import Child
 from engine.environments import python_of
 from engine.judge.prompt import Messages
-from engine.protocol.config import JudgeConfig
+from engine.protocol.config import EvaluateConfig, JudgeConfig
 from engine.protocol.judging import Call, Usage, provider_of
 from engine.protocol.problems import ConfigError, Problem
 
@@ -42,12 +42,10 @@ class Provider:
     @classmethod
     async def start(cls, config: JudgeConfig, keys: Mapping[str, str], log: Path) -> "Provider":
         """Raises ConfigError where the price of a judge is not known: nobody spends blindly."""
-        python = await asyncio.to_thread(python_of, "judge")
-        argv = [str(python), "-m", "engine.judge.worker"]
-        child = await Child.spawn("judge", argv, cwd=ROOT, log=log)
+        child = await start_worker("judge", log)
         try:
             await child.ask("keys", keys=dict(keys))
-            prices = {model: await _price(child, config, model) for model in config.models}
+            prices = {model: await price_of(child, config, model) for model in config.models}
         except BaseException:
             await child.close()
             raise
@@ -130,16 +128,26 @@ class Provider:
         await self._child.close()
 
 
-async def _price(child: Child, config: JudgeConfig, model: str) -> Price:
+async def start_worker(name: str, log: Path) -> Child:
+    """The process that alone speaks to providers, in an environment of its own."""
+    python = await asyncio.to_thread(python_of, "judge")
+    argv = [str(python), "-m", "engine.judge.worker"]
+    return await Child.spawn(name, argv, cwd=ROOT, log=log)
+
+
+async def price_of(child: Child, config: JudgeConfig | EvaluateConfig, model: str) -> Price:
+    """Raises ConfigError where nobody knows it."""
     if config.price_prompt is not None and config.price_completion is not None:
         return Price(config.price_prompt / 1e6, config.price_completion / 1e6)
     if config.base_url:
         return Price(0.0, 0.0)  # the person's own server
     known = await child.ask("price", model=model)
     if not known:
+        section = "judge" if isinstance(config, JudgeConfig) else "evaluate"
         raise ConfigError.of(
-            "judge.price_unknown",
+            f"{section}.price_unknown",
             f"The price of {model} is not known, and a budget cannot be kept without it.",
-            "Set judge.price_prompt and judge.price_completion (dollars for a million tokens).",
+            f"Set {section}.price_prompt and {section}.price_completion (dollars for a million "
+            "tokens).",
         )
     return Price(known["prompt"], known["completion"])

@@ -2,7 +2,8 @@
 
 It alone imports litellm and holds API keys, in memory. One JSON message a line (engine/child.py):
 `keys` gives it keys by provider, `price` asks what a model costs, `ask` is one try of one question
-(trying again is the ledger's, who pays for it). No callbacks, no telemetry, no price list from the
+(trying again is the ledger's, who pays for it), `chat` one try of one request of an agent that is
+forwarded, tools and all. No callbacks, no telemetry, no price list from the
 network, no caching: what was asked and answered is the engine's to keep.
 """
 
@@ -12,6 +13,7 @@ import os
 import random
 import socket
 import sys
+from collections.abc import Coroutine
 from typing import Any
 
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
@@ -138,8 +140,17 @@ class Worker:
     async def _op_ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """One try of one question: the answer, or a `problem` and, where another try may help,
         `wait_s`. `metered` is false where it may have been billed and nobody says how much."""
+        return await self._tried(message, self._complete(message))
+
+    async def _op_chat(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The same with the whole `request` of an agent, and the whole `message` in answer."""
+        return await self._tried(message, self._chat(message))
+
+    async def _tried(
+        self, message: dict[str, Any], work: Coroutine[Any, Any, dict[str, Any]]
+    ) -> dict[str, Any]:
         try:
-            return await asyncio.wait_for(self._complete(message), message["timeout_s"])
+            return await asyncio.wait_for(work, message["timeout_s"])
         # the boundary: whatever a provider's code raises becomes a problem of this question
         except Exception as error:  # noqa: BLE001
             passing = isinstance(error, (TimeoutError, *AGAIN))
@@ -150,12 +161,35 @@ class Worker:
             }
 
     async def _complete(self, message: dict[str, Any]) -> dict[str, Any]:
-        model = message["model"]
-        reply = await litellm.acompletion(
-            model=model,
+        reply = await self._call(
+            message,
             messages=message["messages"],
             max_tokens=message["max_tokens"],
             temperature=message["temperature"],
+        )
+        choice = reply.choices[0] if reply.choices else None
+        said = (choice.message.content or "") if choice else ""
+        return {
+            "reply": said,
+            "finish": (choice.finish_reason or "") if choice else "",
+            **meter(reply),
+        }
+
+    async def _chat(self, message: dict[str, Any]) -> dict[str, Any]:
+        reply = await self._call(message, **message["request"])
+        choice = reply.choices[0] if reply.choices else None
+        said = choice.message if choice else None
+        calls = (said.tool_calls if said else None) or []
+        answer = {"role": "assistant", "content": (said.content or "") if said else ""}
+        if calls:
+            answer["tool_calls"] = [call.model_dump(exclude_none=True) for call in calls]
+        finish = (choice.finish_reason or "stop") if choice else "stop"
+        return {"message": answer, "finish": finish, **meter(reply)}
+
+    async def _call(self, message: dict[str, Any], **request: Any) -> Any:
+        return await litellm.acompletion(
+            model=message["model"],
+            **request,
             base_url=message["base_url"],
             api_key=self._keys.get(message["provider"])
             or ("none" if message["base_url"] else None),
@@ -166,15 +200,16 @@ class Worker:
             caching=False,
             extra_headers={"Idempotency-Key": message["key"]},
         )
-        choice = reply.choices[0] if reply.choices else None
-        usage = getattr(reply, "usage", None)
-        return {
-            "reply": (choice.message.content or "") if choice else "",
-            "finish": (choice.finish_reason or "") if choice else "",
-            "metered": bool(usage and usage.prompt_tokens),  # litellm makes up zeros
-            "prompt_tokens": usage.prompt_tokens if usage else 0,
-            "completion_tokens": usage.completion_tokens if usage else 0,
-        }
+
+
+def meter(reply: Any) -> dict[str, Any]:
+    """What an answer has used; `metered` where the provider has said so."""
+    usage = getattr(reply, "usage", None)
+    return {
+        "metered": bool(usage and usage.prompt_tokens),  # litellm makes up zeros
+        "prompt_tokens": usage.prompt_tokens if usage else 0,
+        "completion_tokens": usage.completion_tokens if usage else 0,
+    }
 
 
 def problem_of(error: Exception, keys: dict[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The interface of a policy, shaped like Tinker's: load, sample, score, forward_backward,
-optim_step, publish, save, restore; and two for the local judge. Token ids go in, token ids and
-log-probabilities come out; text is not its business. `TorchPolicy` (worker.py) is one; a cluster
-can be another.
+optim_step, publish, save, restore, load_adapter; and two for the local judge. Token ids go in,
+token ids and log-probabilities come out; text is not its business. `TorchPolicy` (worker.py) is
+one; a cluster can be another.
 """
 
 from collections.abc import AsyncIterator
@@ -209,6 +209,11 @@ class Policy(Protocol):
         """What `save` has written, or only an `adapter` in the PEFT layout: the optimizer then
         starts anew. Layers that the adapter leaves out keep the weights they have. Raises
         PolicyError where it does not fit the model."""
+        ...
+
+    async def load_adapter(self, folder: Path) -> None:
+        """Take the adapter of a PEFT folder, of the rank that the policy was loaded with, and
+        nothing else: enough to sample. `publish` makes it what `sample` uses."""
         ...
 
     async def close(self) -> None: ...

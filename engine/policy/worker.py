@@ -113,5 +113,8 @@ class TorchPolicy:
     async def restore(self, folder: Path) -> None:
         await self._child.ask("restore", folder=str(folder))
 
+    async def load_adapter(self, folder: Path) -> None:
+        await self._child.ask("load_adapter", folder=str(folder))
+
     async def close(self) -> None:
         await self._child.close()

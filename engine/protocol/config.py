@@ -206,6 +206,33 @@ class TrainConfig(Section):
         return self
 
 
+class EvaluateConfig(Section):
+    """How models are compared with each other; those of providers are paid from here."""
+
+    attempts: Annotated[int, Field(ge=1, le=64)] = 1
+    """Attempts of each model at each scenario."""
+    budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
+    """Dollars that one evaluation may spend on models of providers; attempts beyond it stay
+    unscored."""
+    usd_per_hour: Annotated[float, Field(ge=0)] | None = None
+    """What an hour of this machine costs; with it, the cost of attempts that ran here is said."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible server, for models named `openai/…`."""
+    max_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
+    """Most tokens of one answer of a provider's model, its thoughts included; that of training
+    when empty."""
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120
+    """Seconds for one answer of a provider."""
+    retries: Annotated[int, Field(ge=0, le=20)] = 4
+    """Tries after one that failed by load, server or network."""
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 8
+    """Questions to providers at the same time."""
+    price_prompt: Annotated[float, Field(ge=0)] | None = None
+    """Dollars for a million tokens read, where the price list lacks the model."""
+    price_completion: Annotated[float, Field(ge=0)] | None = None
+    """Dollars for a million tokens answered, where the price list lacks the model."""
+
+
 class ProjectConfig(Section):
     """A whole `project.toml`."""
 
@@ -219,3 +246,4 @@ class ProjectConfig(Section):
     reward: RewardConfig = RewardConfig()
     judge: JudgeConfig = JudgeConfig()
     train: TrainConfig = TrainConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()

@@ -9,11 +9,18 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from engine.protocol.checkpoint_events import (
+    CheckpointBranched,
+    CheckpointDropped,
+    CheckpointPinned,
+    CheckpointSaved,
+)
+from engine.protocol.comparison import EvaluationResult
+from engine.protocol.event import BaseEvent
 from engine.protocol.judging import Usage
 from engine.protocol.labels import Label
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
-    Checkpoint,
     Finding,
     GroupSummary,
     Interval,
@@ -22,15 +29,6 @@ from engine.protocol.records import (
     Split,
     TrajectorySummary,
 )
-
-
-class BaseEvent(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    run_id: str = ""
-    seq: int | None = None
-    at: float = 0.0
-    """Unix seconds on the engine's clock."""
 
 
 class RunQueued(BaseEvent):
@@ -102,12 +100,15 @@ class TrajectoryRecorded(BaseEvent):
 
 
 class CallOpened(BaseEvent):
-    """A question is about to be sent to a judge; its highest cost counts from now on."""
+    """A question is about to be sent to a judge, or to a provider's model in an evaluation; its
+    highest cost counts from now on."""
 
     kind: Literal["call.opened"] = "call.opened"
     key: str
     judge: str
     most_usd: float
+    attempt: str = ""
+    """The trajectory that asks, where it is no question to a judge."""
 
 
 class CallClosed(BaseEvent):
@@ -119,6 +120,8 @@ class CallClosed(BaseEvent):
     usage: Usage
     seconds: float
     problem: Problem | None = None
+    attempt: str = ""
+    """As in `call.opened`."""
 
 
 class GroupJudged(BaseEvent):
@@ -221,6 +224,13 @@ class ValidationFinished(BaseEvent):
     seconds: float
 
 
+class EvaluationFinished(BaseEvent):
+    """All attempts of an evaluation are stored; labels may still change what came out."""
+
+    kind: Literal["evaluation.finished"] = "evaluation.finished"
+    result: EvaluationResult
+
+
 class DiagnosisChanged(BaseEvent):
     """The findings that hold from here on; an empty list clears them."""
 
@@ -229,42 +239,9 @@ class DiagnosisChanged(BaseEvent):
     findings: list[Finding]
 
 
-class CheckpointSaved(BaseEvent):
-    kind: Literal["checkpoint.saved"] = "checkpoint.saved"
-    checkpoint: Checkpoint
-
-
-class CheckpointPinned(BaseEvent):
-    """A person wants it kept, or no longer."""
-
-    kind: Literal["checkpoint.pinned"] = "checkpoint.pinned"
-    step: int
-    pinned: bool
-    note: str = ""
-
-
-class CheckpointBranched(BaseEvent):
-    """Another run has begun with it."""
-
-    kind: Literal["checkpoint.branched"] = "checkpoint.branched"
-    step: int
-    child: str
-    """Id of that run."""
-    name: str
-
-
-class CheckpointDropped(BaseEvent):
-    """No rule keeps it any longer, or a person deleted it; its files go after this is stored."""
-
-    kind: Literal["checkpoint.dropped"] = "checkpoint.dropped"
-    step: int
-    bytes: int
-    by: Literal["rule", "person"] = "rule"
-
-
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
-    worker: Literal["policy", "agent", "judge"]
+    worker: Literal["policy", "agent", "judge", "provider"]
     attempt: int
     problem: Problem
 
@@ -352,6 +329,7 @@ Event = (
     | BatchClosed
     | StepFinished
     | ValidationFinished
+    | EvaluationFinished
     | DiagnosisChanged
     | CheckpointSaved
     | CheckpointPinned

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -49,14 +49,15 @@ class Usage(Record):
 
 
 class Call(Record):
-    """One question to a judge, exactly as sent, and its answer, exactly as received."""
+    """One question to a judge, or of an attempt to a provider's model, exactly as sent, and its
+    answer, exactly as received."""
 
     key: str
     """SHA-256 of model, settings and messages: equal questions are asked once."""
     judge: str
     rubric: str
     """Version of the rubric."""
-    messages: list[dict[str, str]]
+    messages: list[dict[str, Any]]
     reply: str = ""
     usage: Usage = Usage()
     seconds: float = 0.0

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.config import ProjectConfig
+from engine.protocol.evaluation import EvaluationPlan
 from engine.protocol.problems import Problem
 
 Split = Literal["train", "validation"]
@@ -19,7 +20,7 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "baseline", "imported"]
+RunKind = Literal["train", "baseline", "imported", "evaluation"]
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]
@@ -109,6 +110,13 @@ class TrajectorySummary(Record):
     """Kinds of a person's words that hold: `best`, `veto`, `note` …"""
     unlabelled: Unlabelled | None = None
     """Set where a person's words have changed reward, parts or problem."""
+    contestant: str = ""
+    """In an evaluation: whose attempt it is, with the variant of the system prompt."""
+    provider: str = ""
+    """Name of the model, as litellm has it, that a provider ran for this attempt: its tokens are
+    not known, so there are no branches. Empty where the policy sampled."""
+    cost_usd: float | None = None
+    """What the provider asks for it, at most where it did not say; None without one."""
 
 
 class Trajectory(TrajectorySummary):
@@ -213,6 +221,8 @@ class RunSpec(Record):
     """The judge's rubric as it was when the run started; empty without a judge."""
     versions: dict[str, str] = Field(default_factory=dict)
     parent: Parent | None = None
+    evaluation: EvaluationPlan | None = None
+    """What is compared, where the run is an evaluation."""
 
 
 class RunSummary(Record):
@@ -242,6 +252,10 @@ class RunSummary(Record):
     """The first validation: before any update."""
     trajectories: int = 0
     unscored: int = 0
+    contestants: list[str] = Field(default_factory=list)
+    """Names of those that an evaluation compares."""
+    attempts: int = 0
+    """Planned, of an evaluation; of other runs nobody knows beforehand."""
     problem: Problem | None = None
     """Why it failed."""
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.protocol.evaluation import SystemPrompt
 from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
 from engine.protocol.records import (
@@ -124,6 +125,30 @@ class StartRun(Request):
     """Wait where the device is busy; without, that is refused."""
     key: str = ""
     """Idempotency key: the same key starts one run however often it is sent."""
+
+
+class StartEvaluation(Request):
+    """Compare models on the scenarios of a project."""
+
+    project: str
+    models: list[str] = Field(default_factory=list)
+    """`base`, `RUN@STEP`, `RUN@best`, `RUN` (its newest checkpoint) or a model as litellm names it
+    (`openai/gpt-5.4`). The first is the one that the others are compared with. None: the base
+    model and the best checkpoint of the newest run."""
+    attempts: int | None = Field(default=None, ge=1, le=64)
+    """Of each at each scenario; `evaluate.attempts` when left out."""
+    scenarios: str = "validation"
+    """`train`, `validation`, or a file, relative to the project."""
+    systems: list[SystemPrompt] = Field(default_factory=list)
+    """Each takes the place of the agent's system message, for every model."""
+    seed: int | None = Field(default=None, ge=0, lt=2**31)
+    """`train.seed` when left out."""
+    judge: bool | None = None
+    """Whether the project's judge has part in the rewards; as the project says when left out."""
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    """As in `StartRun`, like `queue` and `key`."""
+    queue: bool = False
+    key: str = ""
 
 
 class Command(Request):

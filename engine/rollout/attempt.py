@@ -1,5 +1,6 @@
 """One rollout, from scenario to trajectory. Whatever fails inside becomes data, never a zero."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,9 @@ from engine.reward.overlong import PART, overlong
 from engine.rollout.agents import AgentPool, AgentResult, Attempt
 from engine.rollout.chat import ChatFormat, text_of
 from engine.rollout.conversation import Conversation
-from engine.rollout.gateway import MODEL_NAME, Gateway, Session
+from engine.rollout.gateway import Gateway, Session
+from engine.rollout.remote import Exchange, Remote, RemoteSession
+from engine.rollout.request import MODEL_NAME
 from engine.seeds import derive
 from engine.text import storable
 from engine.watch import ADDRESSES_JUDGE, signs
@@ -39,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Stage:
-    """Everything rollouts share, and who judges them."""
+    """Everything rollouts with the policy share, and who judges them."""
 
     config: ProjectConfig
     chat: ChatFormat
@@ -48,15 +51,51 @@ class Stage:
     base_url: str
     pool: AgentPool
     judge: Panel | None = None
+    contestant: str = ""
+    """Whose attempts these are, in an evaluation."""
+    system: str | None = None
+    """Takes the place of the agent's system message."""
+
+    def session(self, place: Place, seed: int) -> Session:
+        train, model = self.config.train, self.config.model
+        return Session(
+            chat=self.chat,
+            policy=self.policy,
+            seed=seed,
+            temperature=train.temperature,
+            free=place.split == "validation",
+            max_tokens=train.max_tokens,
+            max_context=model.max_context,
+            max_turns=self.config.agent.max_turns,
+            system=self.system,
+        )
 
 
-async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int) -> Trajectory:
+@dataclass(frozen=True)
+class RemoteStage:
+    """The same of rollouts with a model that a provider runs."""
+
+    config: ProjectConfig
+    remote: Remote
+    gateway: Gateway
+    base_url: str
+    pool: AgentPool
+    contestant: str = ""
+    system: str | None = None
+
+    def session(self, place: Place, seed: int) -> RemoteSession:
+        turns = self.config.agent.max_turns
+        return RemoteSession(place.trajectory_id, self.remote, turns, self.system)
+
+
+async def roll_out(
+    stage: Stage | RemoteStage, place: Place, scenario: Scenario, seed: int
+) -> Trajectory:
     """Run the agent once. The trajectory is unscored where its reward cannot be known.
 
     Raises what the policy raises when its process is gone: that is no attempt at all.
     """
-    seed = place.seed(run_seed)
-    session = _session(stage, place, seed)
+    session = stage.session(place, seed)
     key = stage.gateway.open(session)
     begun = time.monotonic()
     result, problem = AgentResult({}, {}, ""), None
@@ -73,7 +112,7 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
     if session.failure:
         raise session.failure
     reward, parts = None, result.parts
-    problem = problem or _unheard(session)
+    problem = _trouble(session) or problem or _unheard(session)
     awaits_judge = problem is None and stage.config.judge.enabled
     if problem is None:
         parts = _with_length(stage.config.train, place.split, parts, conversation)
@@ -94,7 +133,7 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         parts=parts,
         problem=problem,
         turns=len(conversation.turns),
-        sampled_tokens=sum(branch.sampled for branch in conversation.branches()),
+        sampled_tokens=_sampled(session),
         truncated=conversation.truncated,
         awaits_judge=awaits_judge,
         duration_s=time.monotonic() - begun,
@@ -104,27 +143,18 @@ async def roll_out(stage: Stage, place: Place, scenario: Scenario, run_seed: int
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=storable(conversation.tools),
         output=storable(result.output),
-        policy_version=stage.policy.version,
+        policy_version=stage.policy.version if isinstance(stage, Stage) else 0,
         seed=seed,
-    )
-
-
-def _session(stage: Stage, place: Place, seed: int) -> Session:
-    train, model = stage.config.train, stage.config.model
-    return Session(
-        chat=stage.chat,
-        policy=stage.policy,
-        seed=seed,
-        temperature=train.temperature,
-        free=place.split == "validation",
-        max_tokens=train.max_tokens,
-        max_context=model.max_context,
-        max_turns=stage.config.agent.max_turns,
+        contestant=stage.contestant,
+        **_paid(session),
     )
 
 
 def _with_length(
-    train: TrainConfig, split: Split, parts: dict[str, float], conversation: Conversation
+    train: TrainConfig,
+    split: Split,
+    parts: dict[str, float],
+    conversation: Conversation | Exchange,
 ) -> dict[str, float]:
     """In training, what the length of the completions adds to what others have scored."""
     share = train.algorithm.overlong
@@ -134,7 +164,25 @@ def _with_length(
     return {**parts, PART: overlong(lengths, train.max_tokens, share)}
 
 
-def _unheard(session: Session) -> Problem | None:
+def _trouble(session: Session | RemoteSession) -> Problem | None:
+    return session.trouble if isinstance(session, RemoteSession) else None
+
+
+def _sampled(session: Session | RemoteSession) -> int:
+    if isinstance(session, RemoteSession):
+        return sum(usage.completion_tokens for usage in session.conversation.turns)
+    return sum(branch.sampled for branch in session.conversation.branches())
+
+
+def _paid(session: Session | RemoteSession) -> dict[str, Any]:
+    """Whom, and how much."""
+    if not isinstance(session, RemoteSession):
+        return {}
+    cost = math.fsum(usage.cost_usd for usage in session.conversation.turns)
+    return {"provider": session.remote.name, "cost_usd": cost}
+
+
+def _unheard(session: Session | RemoteSession) -> Problem | None:
     if session.conversation.turns:
         return None
     return Problem(

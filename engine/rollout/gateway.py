@@ -3,6 +3,7 @@
 Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
 training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
 attempt must come from the distribution that is trained. Validation honours the agent's wishes.
+A session of a provider's model (remote.py) is forwarded instead.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -22,33 +23,16 @@ from engine.policy.base import Policy, SampledToken, SampleRequest
 from engine.protocol.problems import AtelierError, RolloutError
 from engine.rollout.chat import ChatFormat, read_completion
 from engine.rollout.conversation import Conversation, Prompt
+from engine.rollout.remote import RemoteSession
+from engine.rollout.request import (
+    MODEL_NAME,
+    ChatRequest,
+    chunk,
+    error_answer,
+    too_many_turns,
+    with_system,
+)
 from engine.seeds import derive
-
-MODEL_NAME = "policy"
-
-
-class ChatRequest(BaseModel):
-    """The fields of a chat completion request that mean something here; others are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    messages: list[dict[str, Any]] = Field(min_length=1)
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Any = None
-    temperature: float | None = Field(default=None, ge=0, le=5)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
-    n: int = Field(default=1, ge=1, le=64)
-    stop: str | list[str] | None = None
-    seed: int | None = None
-    logprobs: bool = False
-    top_logprobs: int | None = Field(default=None, ge=0, le=20)
-    stream: bool = False
-
-    @property
-    def stops(self) -> list[str]:
-        return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
 
 @dataclass
@@ -64,6 +48,8 @@ class Session:
     max_tokens: int
     max_context: int
     max_turns: int
+    system: str | None = None
+    """Takes the place of the agent's system message."""
     conversation: Conversation = field(init=False)
     calls: int = 0
     failure: AtelierError | None = None
@@ -90,9 +76,9 @@ class Gateway:
     """Keys → sessions. One gateway serves all rollouts of an engine."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, Session | RemoteSession] = {}
 
-    def open(self, session: Session) -> str:
+    def open(self, session: Session | RemoteSession) -> str:
         """A fresh key for a rollout."""
         key = f"sk-atelier-{uuid.uuid4().hex}"
         self._sessions[key] = session
@@ -117,6 +103,9 @@ class Gateway:
         session = self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
         try:
             asked = ChatRequest.model_validate_json(await request.body())
+            asked = with_system(asked, session.system)
+            if isinstance(session, RemoteSession):
+                return await session.answer(asked)
             prompt = _admit(session, asked)
             if asked.stream:
                 events = _stream(session, asked, prompt)
@@ -128,22 +117,18 @@ class Gateway:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "body"
-            return _error(400, "gateway.bad_request", f"{place}: {first['msg']}")
+            return error_answer(400, "gateway.bad_request", f"{place}: {first['msg']}")
         except RolloutError as error:
-            return _error(400, error.problem.code, str(error))
+            return error_answer(400, error.problem.code, str(error))
         except AtelierError as error:
             session.failure = session.failure or error
-            return _error(500, error.problem.code, str(error))
+            return error_answer(500, error.problem.code, str(error))
 
 
 def _admit(session: Session, asked: ChatRequest) -> Prompt:
     session.calls += 1
     if session.calls > session.max_turns:
-        raise RolloutError.of(
-            "gateway.too_many_turns",
-            f"This attempt has made its {session.max_turns} model calls.",
-            "Raise agent.max_turns, or end the loop earlier.",
-        )
+        raise too_many_turns(session.max_turns)
     tools = [] if asked.tool_choice == "none" else asked.tools or []
     session.conversation.tools = tools or session.conversation.tools
     prompt = session.conversation.prompt(asked.messages, tools, call=session.calls)
@@ -273,7 +258,7 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
     name, tools = f"chatcmpl-{uuid.uuid4().hex}", bool(asked.tools)
     try:
         for index in range(asked.n):
-            yield _chunk(name, index, {"role": "assistant", "content": ""})
+            yield chunk(name, index, {"role": "assistant", "content": ""})
             sampled: list[SampledToken] = []
             said, finish = "", "length"
             async for tokens, reason in _tokens(session, asked, prompt, index):
@@ -282,14 +267,14 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
                 ids = [t.token for t in sampled if not session.chat.is_special(t.token)]
                 text = _settled(session.chat.decode(ids), asked.stops)
                 if not tools and len(text) > len(said):
-                    yield _chunk(name, index, {"content": text[len(said) :]})
+                    yield chunk(name, index, {"content": text[len(said) :]})
                     said = text
             choice = _close(session, asked, prompt, index, sampled, finish)
             delta = {k: v for k, v in choice.message.items() if k != "role"}
             delta["content"] = delta["content"][len(said) :]
             for place, call in enumerate(delta.get("tool_calls", [])):
                 call["index"] = place
-            yield _chunk(name, index, delta, choice.finish)
+            yield chunk(name, index, delta, choice.finish)
     except AtelierError as error:
         session.failure = session.failure or error
         body = {"error": {"message": str(error), "type": error.problem.code}}
@@ -305,18 +290,3 @@ def _settled(text: str, stops: list[str]) -> str:
         return text[: min(cuts)]
     held = max((len(stop) - 1 for stop in stops), default=0)
     return text[: len(text) - held] if held else text
-
-
-def _chunk(name: str, index: int, delta: dict[str, Any], finish: str | None = None) -> str:
-    body = {
-        "id": name,
-        "object": "chat.completion.chunk",
-        "created": int(time.time()),
-        "model": MODEL_NAME,
-        "choices": [{"index": index, "delta": delta, "finish_reason": finish}],
-    }
-    return f"data: {json.dumps(body)}\n\n"
-
-
-def _error(status: int, code: str, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"message": message, "type": code, "code": code}}, status)

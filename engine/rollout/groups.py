@@ -3,6 +3,7 @@
 import asyncio
 
 from engine.advantage.group import group_summary
+from engine.judge.panel import Panel
 from engine.judge.scoring import judged
 from engine.protocol.records import Phase, Scenario, Split, Trajectory
 from engine.rollout.attempt import Place, Stage, roll_out
@@ -38,12 +39,19 @@ async def roll_out_groups(
 
 
 class Progress:
-    """Counts attempts and says so."""
+    """Counts attempts and says so; `words` is what is tried right now."""
 
     def __init__(
-        self, run: Run, split: Split, step: int, groups: range, size: int, done: int
+        self,
+        run: Run,
+        split: Split,
+        step: int,
+        groups: range,
+        size: int,
+        done: int,
     ) -> None:
         self._run, self._step = run, step
+        self.words = ""
         self._phase: Phase = "rolling_out" if split == "train" else "validating"
         self._total, self._done = len(groups) * size, done
         self._tokens = 0
@@ -61,6 +69,7 @@ class Progress:
             self._phase,
             self._done,
             self._total,
+            self.words,
             in_flight=self._in_flight,
             tokens_per_s=self._tokens / seconds,
         )
@@ -81,16 +90,24 @@ async def _group(
         if known := stored.get((number, index)):
             return known
         place = Place(split, step, number, index)
-        trajectory = await roll_out(stage, place, scenario, run.config.train.seed)
+        trajectory = await roll_out(stage, place, scenario, place.seed(run.config.train.seed))
         await run.writer.add_trajectory(trajectory)
         progress.add(trajectory)
         return trajectory
 
     siblings = list(await asyncio.gather(*(one(index) for index in range(size))))
-    if stage.judge and any(sibling.awaits_judge for sibling in siblings):
-        siblings = await judged(run, stage.judge, siblings)
+    return await close_group(run, stage.judge, siblings)
+
+
+async def close_group(
+    run: Run, judge: Panel | None, siblings: list[Trajectory]
+) -> list[Trajectory]:
+    """Have a complete group judged where that is still to be done, and store what it is as a
+    group; what is stored already stays. Returns the siblings with their advantages."""
+    if judge and any(sibling.awaits_judge for sibling in siblings):
+        siblings = await judged(run, judge, siblings)
     summary = group_summary(run.config.train.algorithm.advantage, siblings)
-    if run.reader.group(split, step, number) is None:
+    if run.reader.group(summary.split, summary.step, summary.group) is None:
         await run.writer.add_group(summary)
     return [
         sibling.model_copy(update={"advantage": advantage})

@@ -1,15 +1,21 @@
-"""The judge at the desk: one judge process kept warm for trials and suggestions of this engine."""
+"""Judges of this engine: those of a run that goes on, and the one at the desk, kept warm for trials
+and suggestions.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from engine.judge.ledger import Ledger
 from engine.judge.lessons import lessons_of
+from engine.judge.local import LocalJudge
+from engine.judge.panel import Panel
 from engine.judge.provider import Provider
 from engine.judge.rubric import parse_rubric
-from engine.judge.ruler import check_fit
+from engine.judge.ruler import Ruler, check_fit
 from engine.judge.trial import Trial
+from engine.policy.base import Policy
 from engine.project import load_config
 from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import Rubric
@@ -53,6 +59,34 @@ class JudgeDesk:
         self._provider = await Provider.start(config, self._keys, log)
         self._config = config
         return self._provider
+
+
+@contextlib.asynccontextmanager
+async def judging(
+    run: Run, keys: Mapping[str, str], policy: Policy | None
+) -> AsyncIterator[Panel | None]:
+    """The judges of one run, if it has any; their process is gone when the block ends. Without a
+    policy there is no local judge."""
+    judge = run.config.judge
+    if not judge.enabled:
+        yield None
+        return
+    local = LocalJudge(policy) if judge.local and policy else None
+    if not judge.models:
+        yield Panel(run, None, local)
+        return
+    words = f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
+    await run.log("info", "judge", words)
+    provider = await Provider.start(judge, keys, run.log_file)
+    try:
+        ledger = Ledger(run, provider, judge)
+        rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
+        ruler = Ruler(
+            judge, rubric, ledger, seed, lambda: lessons_of(run), lambda: run.orders.rubric
+        )
+        yield Panel(run, ruler, local)
+    finally:
+        await asyncio.shield(provider.close())
 
 
 def _settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:

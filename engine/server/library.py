@@ -151,6 +151,9 @@ def summarise(folder: Path) -> RunSummary:
             message="The engine ended while this run was going on.",
             hint="Resume goes on from the last checkpoint; everything stored is kept.",
         )
+    plan = spec.evaluation
+    if plan:
+        planned = 0
     validations.sort(key=lambda event: event.step)
     return RunSummary(
         id=spec.id,
@@ -172,6 +175,8 @@ def summarise(folder: Path) -> RunSummary:
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         trajectories=trajectories,
         unscored=unscored,
+        contestants=[one.name for one in plan.contestants] if plan else [],
+        attempts=plan.total if plan else 0,
         problem=problem,
     )
 

@@ -9,13 +9,20 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
+from engine.evaluation.stored import read_result
 from engine.judge.measure import Place, agreements, disagreements
 from engine.judge.trial import Trial, places_for
 from engine.protocol.labels import Label
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery, TryJudge
-from engine.run import DATABASE, LOG
+from engine.protocol.requests import (
+    Command,
+    StartEvaluation,
+    StartRun,
+    TrajectoryQuery,
+    TryJudge,
+)
+from engine.run import DATABASE, LOG, read_spec
 from engine.server.library import Library
 from engine.server.stream import Broadcast, follow
 from engine.server.supervisor import Supervisor
@@ -47,10 +54,12 @@ class RunRoutes:
         return [
             ("GET", "/runs", self.runs),
             ("POST", "/runs", self.start_run),
+            ("POST", "/evaluations", self.start_evaluation),
             ("GET", "/runs/{run}", self.run),
             ("POST", "/runs/{run}/command", self.command),
             ("GET", "/runs/{run}/events", self.events),
             ("GET", "/runs/{run}/log", self.log),
+            ("GET", "/runs/{run}/evaluation", self.evaluation),
             ("POST", "/runs/{run}/trajectories", self.trajectories),
             ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
             ("POST", "/runs/{run}/groups", self.groups),
@@ -77,6 +86,16 @@ class RunRoutes:
 
     async def start_run(self, request: Request) -> Response:
         return json_of(await self.supervisor.start(await body_of(request, StartRun)))
+
+    async def start_evaluation(self, request: Request) -> Response:
+        asked = await body_of(request, StartEvaluation)
+        return json_of(await self.supervisor.start_evaluation(asked))
+
+    async def evaluation(self, request: Request) -> Response:
+        folder = self.library.folder(request.path_params["run"])
+        spec = await asyncio.to_thread(read_spec, folder)
+        result = await self._read(request, lambda reader: read_result(reader, spec, folder))
+        return json_of(result)
 
     async def run(self, request: Request) -> Response:
         return json_of(self._current(request.path_params["run"]))

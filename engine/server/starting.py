@@ -1,25 +1,19 @@
 """A request → the folder of a run that can begin: everything that can be wrong is said before."""
 
-import contextlib
-import platform
-import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
 from pathlib import Path
 
-from engine import __version__
 from engine.branch import Origin, find_origin, plant
+from engine.evaluation.stored import keep_scenarios
 from engine.identity import run_name, ulid
-from engine.judge.rubric import load_rubric
-from engine.judge.ruler import check_fit
 from engine.models import find_model
 from engine.project import load_config, load_scenarios
-from engine.protocol.config import JudgeConfig, ProjectConfig
-from engine.protocol.records import RunSpec
+from engine.protocol.config import ProjectConfig
+from engine.protocol.records import RunSpec, Scenario
 from engine.protocol.requests import StartRun
 from engine.run import write_spec
-
-VERSIONED = ("torch", "transformers", "peft", "tokenizers", "apsw")
+from engine.server.spec import rubric_of, versions
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
@@ -37,15 +31,22 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
         config=config,
         model_path=str(find_model(config.model.name)),
         rubric=_rubric(project, config, origin),
-        versions=_versions(),
+        versions=versions(),
         parent=origin.parent if origin else None,
     )
     if origin:
         return await plant(origin, project, spec), spec
+    return make_folder(project, spec), spec
+
+
+def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()) -> Path:
+    """With the scenarios that it is to keep, where they are its own."""
     folder = project / "runs" / spec.id
     folder.mkdir(parents=True)
+    if scenarios:
+        keep_scenarios(folder, scenarios)
     write_spec(folder, spec)
-    return folder, spec
+    return folder
 
 
 def _rubric(project: Path, config: ProjectConfig, origin: Origin | None) -> str:
@@ -53,17 +54,4 @@ def _rubric(project: Path, config: ProjectConfig, origin: Origin | None) -> str:
     cannot be used."""
     if origin and origin.parent.replay and not isinstance(origin.source, Path):
         return origin.source.spec.rubric
-    judge: JudgeConfig = config.judge
-    if not (judge.enabled and judge.models):
-        return ""
-    rubric = load_rubric(project / judge.rubric)
-    check_fit(judge, rubric)
-    return rubric.source
-
-
-def _versions() -> dict[str, str]:
-    found = {"atelier": __version__, "python": platform.python_version(), "system": sys.platform}
-    for name in VERSIONED:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+    return rubric_of(project, config.judge)

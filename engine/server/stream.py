@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from engine.protocol.events import BaseEvent, encode
+from engine.protocol.event import BaseEvent
+from engine.protocol.events import encode
 
 HEARTBEAT_S = 5.0
 TICKS_KEPT = 16

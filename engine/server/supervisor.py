@@ -9,23 +9,18 @@ from pathlib import Path
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.machine.hardware import device_words
-from engine.protocol.events import (
-    CheckpointBranched,
-    RubricChanged,
-    RunExtended,
-    RunQueued,
-    RunStarted,
-    RunStopped,
-)
+from engine.protocol.checkpoint_events import CheckpointBranched
+from engine.protocol.events import RubricChanged, RunExtended, RunQueued, RunStarted, RunStopped
 from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.records import LIVING, RunSpec, RunSummary
-from engine.protocol.requests import Command, StartRun
+from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec
+from engine.server import evaluating
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
 from engine.server.open_runs import Opened, OpenRuns
-from engine.server.starting import make_run
+from engine.server.starting import make_folder, make_run
 from engine.server.stream import Broadcast
 from engine.server.work import STOPPED, Living, last_step, work
 from engine.server.workers import House
@@ -66,12 +61,31 @@ class Supervisor:
                 self._refuse_second()
             project = Path(request.project).expanduser().resolve()
             folder, spec = await make_run(project, request)
-            self._library.remember(spec.id, folder)
-            self._keys[request.key or spec.id] = spec.id
             await self._tell_parent(spec)
-            if waits:
-                return await self._wait_in_queue(folder, spec)
-            return await self._begin(folder, resumed=bool(request.origin))
+            return await self._launch(folder, spec, request.key, waits)
+
+    async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
+        """Likewise. Raises ConfigError, ModelError, Refused."""
+        async with self._beginning:
+            if request.key and (known := self._keys.get(request.key)):
+                return self.summary(known)
+            await self._settle()
+            waits = request.queue and bool(self._living)
+            if not waits:
+                self._refuse_second()
+            project = Path(request.project).expanduser().resolve()
+            runs = self._library.runs(project)
+            spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request, runs)
+            folder = make_folder(project, spec, scenarios)
+            return await self._launch(folder, spec, request.key, waits)
+
+    async def _launch(self, folder: Path, spec: RunSpec, key: str, waits: bool) -> RunSummary:
+        """Begin, or wait; a repeated request with the same key finds it."""
+        self._library.remember(spec.id, folder)
+        self._keys[key or spec.id] = spec.id
+        if waits:
+            return await self._wait_in_queue(folder, spec)
+        return await self._begin(folder, resumed=spec.parent is not None)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
         """Raises Refused where the run is not in a state for it."""
@@ -143,6 +157,8 @@ class Supervisor:
 
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
+        if command.action == "extend" and self.summary(run_id).kind == "evaluation":
+            raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
         if living and command.action == "extend" and command.steps:
             living.run.orders.steps = max(command.steps, self.summary(run_id).step)
             await living.run.say(RunExtended(steps=living.run.orders.steps))
@@ -157,6 +173,10 @@ class Supervisor:
                 "run.imported",
                 "This run was imported: there are no weights here to train further.",
                 "Start a run of the project instead.",
+            )
+        if summary.state == "finished" and summary.kind == "evaluation":
+            raise Refused.of(
+                "run.finished", "This evaluation has finished.", "Start another one instead."
             )
         if summary.state == "finished" and not (command.steps and command.steps > summary.step):
             raise Refused.of(
@@ -174,10 +194,11 @@ class Supervisor:
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
-        run.orders.steps = steps or spec.config.train.steps
+        planned = 0 if spec.kind == "evaluation" else spec.config.train.steps
+        run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
         await run.say(RunStarted(spec=spec, resumed_from=last, device=device_words()))
-        if run.orders.steps != spec.config.train.steps:
+        if run.orders.steps != planned:
             await run.say(RunExtended(steps=run.orders.steps))
         task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
         self._living[spec.id] = Living(run, task)
@@ -252,9 +273,14 @@ class Supervisor:
         for living in self._living.values():
             raise Refused.of(
                 "run.busy",
-                f"{living.run.spec.project} is training on this machine ({living.run.spec.name}).",
+                f"{living.run.spec.project} is {_doing(living.run)} on this machine "
+                f"({living.run.spec.name}).",
                 "Wait for it, or stop it first.",
             )
+
+
+def _doing(run: Run) -> str:
+    return "evaluating" if run.spec.kind == "evaluation" else "training"
 
 
 async def _change_rubric(run: Run, source: str) -> None:

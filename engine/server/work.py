@@ -5,12 +5,14 @@ import traceback
 from pathlib import Path
 
 from engine import loop
-from engine.child import ChildDied
+from engine.child import ChildDied, reap_orphans
 from engine.labelling import Labeller
 from engine.machine.hardware import free_disk, step_disk_need
-from engine.protocol.events import FINAL, BaseEvent, RunFailed, RunStopped, WorkerRestarted
+from engine.protocol.event import BaseEvent
+from engine.protocol.events import FINAL, RunFailed, RunStopped, WorkerRestarted
 from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
 from engine.run import Run
+from engine.server import evaluating
 from engine.server.lock import device_lock
 from engine.server.workers import House, workers
 
@@ -51,11 +53,12 @@ async def work(run: Run, house: House) -> None:
 async def _train_with_restarts(run: Run, house: House) -> None:
     for attempt in range(MOST_RESTARTS + 1):
         try:
+            if run.spec.kind == "evaluation":
+                return await _evaluate(run, house)
             _check_disk(run)
             async with workers(run, house) as (policy, stage):
                 stages = loop.train if run.spec.kind == "train" else loop.measure_baseline
-                await stages(run, policy, stage)
-            return
+                return await stages(run, policy, stage)
         except Exception as error:
             died = first_error(error)
             if not isinstance(died, ChildDied) or attempt == MOST_RESTARTS:
@@ -65,6 +68,13 @@ async def _train_with_restarts(run: Run, house: House) -> None:
                 WorkerRestarted(worker=worker, attempt=attempt + 1, problem=died.problem)  # type: ignore[arg-type]
             )
             await asyncio.sleep(BACK_OFF_S[attempt])
+
+
+async def _evaluate(run: Run, house: House) -> None:
+    try:
+        await evaluating.work(run, house.gateway, house.base_url, house.keys)
+    finally:
+        await asyncio.to_thread(reap_orphans, house.spared())
 
 
 async def _say_last(run: Run, event: BaseEvent) -> None:

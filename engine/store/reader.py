@@ -20,6 +20,9 @@ from engine.protocol.records import (
 from engine.protocol.requests import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
 from engine.store.schema import open_reader
 
+ATTEMPT_KEY = "attempt:"
+"""Begins the key of a call that is no question to a judge."""
+
 SORTS = {
     "recent": "number",
     "step": "step",
@@ -151,8 +154,14 @@ class RunReader:
         return [_call(row[0]) for row in self._rows(sql, (judge, most))]
 
     def judge_cost(self) -> float:
-        """Dollars of all calls; those that were never closed at their highest."""
-        return float(str(self._rows("SELECT total(cost) FROM calls", ())[0][0]))
+        """Dollars of all questions to judges; those that were never closed at their highest."""
+        sql = "SELECT total(cost) FROM calls WHERE key NOT GLOB ?"
+        return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
+
+    def attempts_cost(self) -> float:
+        """The same of the questions that attempts have put to providers' models."""
+        sql = "SELECT total(cost) FROM calls WHERE key GLOB ?"
+        return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
     def verdicts(self, trajectory_ids: Sequence[str]) -> list[Verdict]:
         """All verdicts of these trajectories, oldest first."""
@@ -219,6 +228,14 @@ class RunReader:
         sql = f"SELECT summary FROM trajectories WHERE id IN ({marks})"
         rows = self._rows(sql, tuple(trajectory_ids))
         return [TrajectorySummary.model_validate_json(str(row[0])) for row in rows]
+
+    def summaries_of(self, split: Split, step: int) -> list[TrajectorySummary]:
+        """All rows of a step, ordered by group and index."""
+        sql = "SELECT summary FROM trajectories WHERE split = ? AND step = ? ORDER BY grp, idx"
+        return [
+            TrajectorySummary.model_validate_json(str(row[0]))
+            for row in self._rows(sql, (split, step))
+        ]
 
     def checkpoints(self) -> list[Checkpoint]:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())

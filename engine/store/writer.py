@@ -17,12 +17,11 @@ from typing import Literal
 
 import apsw
 
+from engine.protocol.checkpoint_events import CheckpointDropped, CheckpointSaved
+from engine.protocol.event import BaseEvent
 from engine.protocol.events import (
-    BaseEvent,
     CallClosed,
     CallOpened,
-    CheckpointDropped,
-    CheckpointSaved,
     GroupJudged,
     GroupLabelled,
     GroupScored,
@@ -84,16 +83,18 @@ class RunWriter:
         """Store a scored group, and give its siblings their advantages."""
         return await self._write(Write(GroupScored(group=group), group_rows(group)))
 
-    async def open_call(self, call_id: str, key: str, judge: str, most_usd: float) -> BaseEvent:
+    async def open_call(
+        self, call_id: str, key: str, judge: str, most_usd: float, attempt: str = ""
+    ) -> BaseEvent:
         """Write down a question at its highest cost, before it is sent."""
         row = (
             "INSERT INTO calls(id, key, judge, answered, cost) VALUES (?, ?, ?, 0, ?)",
             (call_id, key, judge, most_usd),
         )
-        event = CallOpened(key=key, judge=judge, most_usd=most_usd)
+        event = CallOpened(key=key, judge=judge, most_usd=most_usd, attempt=attempt)
         return await self._write(Write(event, (row,)))
 
-    async def close_call(self, call_id: str, call: Call) -> BaseEvent:
+    async def close_call(self, call_id: str, call: Call, attempt: str = "") -> BaseEvent:
         """Write down what became of it, at its true cost."""
         body = zlib.compress(call.model_dump_json().encode(), 1)
         row = (
@@ -106,6 +107,7 @@ class RunWriter:
             usage=call.usage,
             seconds=call.seconds,
             problem=call.problem,
+            attempt=attempt,
         )
         return await self._write(Write(event, (row,)))
 

@@ -6,6 +6,13 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from engine.protocol import events as e
+from engine.protocol.checkpoint_events import (
+    CheckpointBranched,
+    CheckpointDropped,
+    CheckpointPinned,
+    CheckpointSaved,
+)
+from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
@@ -83,6 +90,10 @@ class RunState:
     judge_failed: int = 0
     judge_usd: float = 0.0
     """Spent on answered calls; what is on its way is not in it."""
+    attempts_usd: float = 0.0
+    """The same of the models of providers that an evaluation compares."""
+    evaluation: EvaluationResult | None = None
+    """What has come out of an evaluation, when all its attempts were stored."""
     progress: e.ProgressTicked | None = field(default=None, compare=False)
     """The last sign of life; nothing else may depend on it."""
 
@@ -120,7 +131,9 @@ class RunState:
             case e.TrajectoryRecorded():
                 self._record(event.trajectory)
             case e.CallOpened():
-                self.judge_calls += 1
+                self.judge_calls += not event.attempt
+            case e.CallClosed() if event.attempt:
+                self.attempts_usd += event.usage.cost_usd
             case e.CallClosed():
                 self.judge_failed += event.problem is not None
                 self.judge_usd += event.usage.cost_usd
@@ -155,12 +168,14 @@ class RunState:
                 self._finish_step(event)
             case e.ValidationFinished():
                 self._validate(event)
-            case e.CheckpointSaved():
+            case e.EvaluationFinished():
+                self.evaluation = event.result
+            case CheckpointSaved():
                 kept = [c for c in self.checkpoints if c.step < event.checkpoint.step]
                 self.checkpoints = [*kept, event.checkpoint]
-            case e.CheckpointDropped():
+            case CheckpointDropped():
                 self.checkpoints = [c for c in self.checkpoints if c.step != event.step]
-            case e.CheckpointPinned() | e.CheckpointBranched():
+            case CheckpointPinned() | CheckpointBranched():
                 self.spoken += 1
             case e.DiagnosisChanged():
                 self.findings = list(event.findings)
@@ -196,7 +211,8 @@ class RunState:
 
     def _start(self, event: e.RunStarted) -> None:
         self.spec, self.device = event.spec, event.device or self.device
-        self.planned = self.planned or event.spec.config.train.steps
+        updates = 0 if event.spec.kind == "evaluation" else event.spec.config.train.steps
+        self.planned = self.planned or updates
         self.rubric = self.rubric or event.spec.rubric
         self.life, self.problem, self.reason = "running", None, ""
         self.phase, self.phase_at = None, event.at

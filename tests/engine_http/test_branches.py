@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint import folder_of
-from engine.protocol.events import (
-    CheckpointBranched,
-    CheckpointDropped,
-    LogWritten,
-    RunFailed,
-    RunFinished,
-    RunStopped,
-    StepFinished,
-)
+from engine.protocol.checkpoint_events import CheckpointBranched, CheckpointDropped
+from engine.protocol.events import LogWritten, RunFailed, RunFinished, RunStopped, StepFinished
 from engine.protocol.labels import Label, Word
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary

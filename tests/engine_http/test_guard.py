@@ -18,6 +18,7 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 PATHS = (
     "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
     "/project", "/scenarios", "/import", "/forecast", "/runs", "/runs/x", "/runs/x/command",
+    "/evaluations", "/runs/x/evaluation",
     "/runs/x/events", "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",

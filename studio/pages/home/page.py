@@ -157,6 +157,8 @@ class HomePage(Page):
         if run.kind == "baseline":
             verb, words = "is being measured", "attempts before any training"
         low, high = ramp_ends(state)
+        if run.kind == "evaluation":
+            verb, words = "is being evaluated", " against ".join(run.contestants)
         self._banner.set_run(
             f"{run.project} {verb}", words, cells_of(state), _facts(run), low, high
         )

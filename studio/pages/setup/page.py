@@ -199,7 +199,7 @@ class SetupPage(Page):
         measured = self._baselines()
         measuring = bool(measured) and measured[0].state in ("starting", "running")
         runs = self.session.runs.of(self.session.project.path)
-        for run in [*measured, *(run for run in runs if run.kind != "imported")]:
+        for run in [*measured, *(run for run in runs if run.kind == "train")]:
             state = self.session.runs.state(run.id)
             first = state.validations[0] if state.validations else None
             rate = (first.reward if first else None) or run.baseline or run.validation

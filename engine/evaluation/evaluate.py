@@ -1,0 +1,221 @@
+"""An evaluation, top to bottom: contestants, one after another, on the same scenarios; then the
+judge on whole groups; then the figures.
+
+A group is a scenario, its siblings the attempts of all contestants, so a judge compares them with
+each other, in its shuffled order and without their names. Each attempt is stored as it ends, and
+what is stored is not done again: an evaluation that was cut off goes on where it was.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.evaluation.contestants import check_adapter
+from engine.evaluation.gate import Gate
+from engine.evaluation.provider import Providers
+from engine.evaluation.stored import kept_scenarios, read_result
+from engine.judge.panel import Panel
+from engine.policy.base import PolicySpec
+from engine.policy.worker import TorchPolicy
+from engine.protocol.evaluation import Contestant, EvaluationPlan
+from engine.protocol.events import EvaluationFinished, PolicyLoaded, RunFinished, RunStopped
+from engine.protocol.records import Scenario
+from engine.rollout.agents import AgentPool
+from engine.rollout.attempt import Place, RemoteStage, Stage, roll_out
+from engine.rollout.chat import ChatFormat
+from engine.rollout.gateway import Gateway
+from engine.rollout.groups import Progress, close_group
+from engine.run import Run
+from engine.seeds import derive
+
+STEP = 0
+"""Of all attempts: nothing is trained."""
+
+
+@dataclass(frozen=True)
+class Hall:
+    """What contestants share."""
+
+    gateway: Gateway
+    base_url: str
+    pool: AgentPool
+    keys: Mapping[str, str]
+    """API keys by provider."""
+    judging: Callable[[], AbstractAsyncContextManager[Panel | None]]
+    """The judges, whose process lives within."""
+
+
+async def evaluate(run: Run, hall: Hall) -> None:
+    """Compare to the end, or until told to stop. Raises what a worker or the store raises."""
+    begun = time.monotonic()
+    plan = run.spec.evaluation
+    assert plan is not None
+    scenarios = kept_scenarios(run.folder)
+    gate = Gate(run)
+    for place, contestant in enumerate(plan.contestants):
+        missing = missing_of(run, plan, place, scenarios)
+        if missing and not gate.closed:
+            await attempt(run, hall, plan, contestant, missing, gate)
+    if gate.closed:
+        await run.say(RunStopped(step=STEP, reason="You stopped it."))
+        return
+    await close_groups(run, hall, plan)
+    result = await asyncio.to_thread(read_result, run.reader, run.spec, run.folder)
+    await run.say(EvaluationFinished(result=result))
+    await run.say(RunFinished(step=STEP, seconds=time.monotonic() - begun))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One attempt that is still to be made."""
+
+    place: Place
+    scenario: Scenario
+    entry: int
+    """Which of the plan's entries makes it."""
+    seed: int
+    """Of the scenario and the attempt's number: the same for every contestant."""
+
+
+def missing_of(
+    run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
+) -> list[Task]:
+    """What a contestant has still to do, scenario by scenario."""
+    stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
+    entries = [
+        number
+        for number, entry in enumerate(plan.entries)
+        if entry.contestant == plan.contestants[contestant]
+    ]
+    return [
+        Task(
+            Place("validation", STEP, group, entry * plan.attempts + attempt),
+            scenario,
+            entry,
+            derive(plan.seed, "evaluation", scenario.id, attempt),
+        )
+        for group, scenario in enumerate(scenarios)
+        for entry in entries
+        for attempt in range(plan.attempts)
+        if (group, entry * plan.attempts + attempt) not in stored
+    ]
+
+
+async def attempt(
+    run: Run,
+    hall: Hall,
+    plan: EvaluationPlan,
+    contestant: Contestant,
+    tasks: list[Task],
+    gate: Gate,
+) -> None:
+    """Make and store what one contestant has still to do."""
+    done = run.reader.counts()[0]
+    progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)
+    progress.words = contestant.name
+    room = asyncio.Semaphore(run.config.agent.concurrency)
+
+    async def one(stages: dict[int, Stage | RemoteStage], task: Task) -> None:
+        async with room:
+            if not await gate.passes():
+                return
+            stage = stages[task.entry]
+            trajectory = await roll_out(stage, task.place, task.scenario, task.seed)
+            await run.writer.add_trajectory(trajectory)
+            progress.add(trajectory)
+
+    async with stages_of(run, hall, plan, contestant) as stages:
+        await run.enter(STEP, "validating")
+        async with asyncio.TaskGroup() as group:
+            for task in tasks:
+                group.create_task(one(stages, task))
+
+
+@contextlib.asynccontextmanager
+async def stages_of(
+    run: Run, hall: Hall, plan: EvaluationPlan, contestant: Contestant
+) -> AsyncIterator[dict[int, Stage | RemoteStage]]:
+    """What its attempts share, by entry; its process is gone when the block ends."""
+    entries = {n: e for n, e in enumerate(plan.entries) if e.contestant == contestant}
+    systems = {n: e.variant.text if e.variant else None for n, e in entries.items()}
+    shared = (hall.gateway, hall.base_url, hall.pool)
+    if contestant.kind == "provider":
+        providers = await Providers.start(run, [contestant.model], hall.keys)
+        try:
+            model = providers.model(contestant.model)
+            yield {
+                n: RemoteStage(run.config, model, *shared, entry.label, systems[n])
+                for n, entry in entries.items()
+            }
+        finally:
+            await asyncio.shield(providers.close())
+        return
+    async with policy_of(run, contestant) as policy:
+        chat = await asyncio.to_thread(ChatFormat, Path(contestant.model_path))
+        yield {
+            n: Stage(run.config, chat, policy, *shared, None, entry.label, systems[n])
+            for n, entry in entries.items()
+        }
+
+
+@contextlib.asynccontextmanager
+async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[TorchPolicy]:
+    """A process with the weights of a contestant, ready to sample. Raises ConfigError where they
+    are not those that the evaluation began with."""
+    assert contestant.shape is not None
+    await run.enter(STEP, "loading")
+    policy = await TorchPolicy.start(run.log_file, contestant.model)
+    try:
+        train = run.config.train
+        info = await policy.load(
+            PolicySpec(
+                model_path=contestant.model_path,
+                model=contestant.shape,
+                seed=0,  # of an adapter that changes nothing until another takes its place
+                lr=train.lr,
+                max_grad_norm=train.max_grad_norm,
+                batch_tokens=train.batch_tokens,
+            )
+        )
+        if contestant.adapter:
+            folder = await asyncio.to_thread(check_adapter, run.project, contestant)
+            await policy.load_adapter(folder)
+        await policy.publish(contestant.step)
+        await run.say(
+            PolicyLoaded(
+                parameters=info.parameters,
+                trainable=info.trainable,
+                dtype=info.dtype,
+                seconds=info.seconds,
+            )
+        )
+        yield policy
+    finally:
+        await asyncio.shield(policy.close())
+
+
+async def close_groups(run: Run, hall: Hall, plan: EvaluationPlan) -> None:
+    """Judge what waits for it, and store what every group is."""
+    open_groups = [
+        number
+        for number in range(plan.scenarios)
+        if run.reader.group("validation", STEP, number) is None
+    ]
+    if not open_groups:
+        return
+    done = plan.scenarios - len(open_groups)
+    async with hall.judging() as judge, asyncio.TaskGroup() as tasks:
+
+        async def close(number: int) -> None:
+            nonlocal done
+            siblings = await asyncio.to_thread(run.reader.stored, "validation", STEP, number)
+            await close_group(run, judge, siblings)
+            done += 1
+            run.tick(STEP, "validating", done, plan.scenarios, "groups")
+
+        for number in open_groups:
+            tasks.create_task(close(number))

@@ -1,0 +1,58 @@
+"""An evaluation's run folder: the scenarios that it keeps, and its figures at any time."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.evaluation.result import Attempts, result_of
+from engine.project import write_atomically
+from engine.protocol.comparison import EvaluationResult
+from engine.protocol.events import TrajectoryRecorded
+from engine.protocol.problems import Refused, StoreError
+from engine.protocol.records import RunSpec, Scenario
+from engine.store.reader import RunReader
+
+SCENARIOS = "scenarios.jsonl"
+
+
+def keep_scenarios(folder: Path, scenarios: Sequence[Scenario]) -> None:
+    """Write them as they are now: an evaluation that goes on later meets the same ones."""
+    lines = [json.dumps(one.model_dump()) + "\n" for one in scenarios]
+    write_atomically(folder / SCENARIOS, "".join(lines))
+
+
+def kept_scenarios(folder: Path) -> list[Scenario]:
+    """Raises StoreError where they cannot be read any more."""
+    file = folder / SCENARIOS
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        return [Scenario.model_validate(json.loads(line)) for line in lines]
+    except (OSError, ValueError) as error:
+        raise StoreError.of(
+            "evaluation.no_scenarios",
+            "The scenarios of this evaluation cannot be read.",
+            "Start another one.",
+            where=str(file),
+            detail=str(error),
+        ) from error
+
+
+def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationResult:
+    """From what is stored by now. Raises Refused where the run is no evaluation."""
+    plan = spec.evaluation
+    if plan is None:
+        raise Refused.of(
+            "run.no_evaluation",
+            f"{spec.name} is no evaluation.",
+            "Start one: python -m engine eval PROJECT.",
+        )
+    rate = spec.config.evaluate.usd_per_hour
+    spans = {}
+    if rate is not None:
+        for event in reader.events_of("trajectory.recorded"):
+            if isinstance(event, TrajectoryRecorded):
+                one = event.trajectory
+                spans[one.id] = (event.at - one.duration_s, event.at)
+    attempts = Attempts(reader.summaries_of("validation", 0), spans, rate)
+    scenarios = kept_scenarios(folder)
+    return result_of(plan, scenarios, attempts, spec.config.judge.enabled)

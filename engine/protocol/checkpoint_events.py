@@ -1,0 +1,39 @@
+"""What is said of checkpoints: by the run that saves them, by rules, and by people."""
+
+from typing import Literal
+
+from engine.protocol.event import BaseEvent
+from engine.protocol.records import Checkpoint
+
+
+class CheckpointSaved(BaseEvent):
+    kind: Literal["checkpoint.saved"] = "checkpoint.saved"
+    checkpoint: Checkpoint
+
+
+class CheckpointPinned(BaseEvent):
+    """A person wants it kept, or no longer."""
+
+    kind: Literal["checkpoint.pinned"] = "checkpoint.pinned"
+    step: int
+    pinned: bool
+    note: str = ""
+
+
+class CheckpointBranched(BaseEvent):
+    """Another run has begun with it."""
+
+    kind: Literal["checkpoint.branched"] = "checkpoint.branched"
+    step: int
+    child: str
+    """Id of that run."""
+    name: str
+
+
+class CheckpointDropped(BaseEvent):
+    """No rule keeps it any longer, or a person deleted it; its files go after this is stored."""
+
+    kind: Literal["checkpoint.dropped"] = "checkpoint.dropped"
+    step: int
+    bytes: int
+    by: Literal["rule", "person"] = "rule"

@@ -1,0 +1,12 @@
+"""What every event has."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class BaseEvent(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    run_id: str = ""
+    seq: int | None = None
+    at: float = 0.0
+    """Unix seconds on the engine's clock."""

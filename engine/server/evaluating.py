@@ -1,0 +1,108 @@
+"""Evaluations of this engine: a request → what its run keeps; the workers that it has."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from engine.evaluation.contestants import Field
+from engine.evaluation.evaluate import Hall, evaluate
+from engine.identity import run_name, ulid
+from engine.project import load_config, load_scenarios, read_scenarios
+from engine.protocol.config import ProjectConfig
+from engine.protocol.evaluation import EvaluationPlan, SystemPrompt
+from engine.protocol.problems import ConfigError
+from engine.protocol.records import RunSpec, RunSummary, Scenario
+from engine.protocol.requests import StartEvaluation
+from engine.rollout.agents import AgentPool
+from engine.rollout.gateway import Gateway
+from engine.run import Run
+from engine.server.judging import judging
+from engine.server.spec import rubric_of, versions
+
+
+def plan(
+    project: Path, request: StartEvaluation, runs: Sequence[RunSummary]
+) -> tuple[RunSpec, list[Scenario]]:
+    """What is compared, and on what. `runs` are those of the project, newest first. Raises
+    ConfigError, ModelError."""
+    overrides = dict(request.overrides)
+    if request.judge is not None:
+        overrides["judge.enabled"] = request.judge
+    config = load_config(project, overrides)
+    _refuse_local_judge(config)
+    _refuse_equal_names(request.systems)
+    scenarios = _scenarios(project, config, request.scenarios)
+    contestants = Field(project, config, runs).contestants(request.models)
+    evaluation = EvaluationPlan(
+        contestants=contestants,
+        variants=request.systems,
+        attempts=request.attempts or config.evaluate.attempts,
+        scenarios=len(scenarios),
+        source=request.scenarios,
+        seed=config.train.seed if request.seed is None else request.seed,
+    )
+    spec = RunSpec(
+        id=ulid(),
+        name=run_name(),
+        kind="evaluation",
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=config,
+        model_path="",
+        rubric=rubric_of(project, config.judge),
+        versions=versions(),
+        evaluation=evaluation,
+    )
+    return spec, scenarios
+
+
+async def work(run: Run, gateway: Gateway, base_url: str, keys: Mapping[str, str]) -> None:
+    """The whole evaluation, with its agents; they are gone when it ends."""
+    pool = AgentPool(run.project, run.config.agent, run.log_file)
+    try:
+        await pool.start()
+        hall = Hall(gateway, base_url, pool, keys, lambda: judging(run, keys, None))
+        await evaluate(run, hall)
+    finally:
+        await asyncio.shield(pool.close())
+
+
+def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:
+    """Of a split, or of a file. Raises ConfigError at the first bad line, and where there is
+    none."""
+    if source in ("train", "validation"):
+        found = load_scenarios(project, config, source)  # type: ignore[arg-type]
+        if not found:
+            raise ConfigError.of(
+                "evaluation.no_scenarios",
+                f"The project has no {source} scenarios.",
+                f"Set scenarios.{source}, or name a file: --scenarios FILE.",
+                where=f"scenarios.{source}",
+            )
+        return found
+    found, problems = read_scenarios(project / Path(source).expanduser())
+    if problems:
+        raise ConfigError(problems[0])
+    return found
+
+
+def _refuse_local_judge(config: ProjectConfig) -> None:
+    judge = config.judge
+    if judge.enabled and not judge.models:
+        raise ConfigError.of(
+            "evaluation.local_judge",
+            "The local judge learns from the labels of its own run, and an evaluation has none.",
+            "Name a judge in judge.models, or evaluate without one: --no-judge.",
+            where="judge.local",
+        )
+
+
+def _refuse_equal_names(systems: Sequence[SystemPrompt]) -> None:
+    names = [one.name for one in systems]
+    if len(set(names)) < len(names):
+        raise ConfigError.of(
+            "evaluation.equal_names",
+            "Two system prompts have the same name, so their attempts could not be told apart.",
+            "Rename one of the files.",
+        )
