@@ -5,13 +5,15 @@ Raises `Refused` (the engine's own problem) for anything it declines, and `Launc
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from engine.protocol.arena import ArenaTold, AskArena, Standings
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.judging import (
@@ -235,16 +237,9 @@ class EngineClient:
 
     async def try_judge(self, run_id: str, request: TryJudge) -> AsyncIterator[Tried]:
         """Group by group as they are judged; leaving the loop cancels the rest."""
-        path, body = f"/runs/{run_id}/judge", request.model_dump(mode="json")
-        try:
-            async with self._http.stream("POST", path, json=body, timeout=None) as response:
-                if response.is_error:
-                    await response.aread()
-                    raise _refusal(response)
-                async for line in response.aiter_lines():
-                    yield _tried(line)
-        except httpx.TransportError as error:
-            raise _unreachable(error) from error
+        async with aclosing(self._told(f"/runs/{run_id}/judge", request, Tried)) as told:
+            async for one in told:
+                yield one
 
     async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
         """What the judge would write instead, after its disagreements with the person."""
@@ -295,6 +290,19 @@ class EngineClient:
         except httpx.TransportError as error:
             raise _unreachable(error) from error
 
+    # Models side by side
+
+    async def ask_arena(self, request: AskArena) -> AsyncGenerator[ArenaTold, None]:
+        """Answers as they come; leaving the loop cancels the rest. The first question loads the
+        models."""
+        async with aclosing(self._told("/arena", request, ArenaTold)) as told:
+            async for one in told:
+                yield one
+
+    async def standings(self, project: str) -> Standings:
+        """How the votes of a project stand."""
+        return await self._ask("GET", "/arena", Standings, params={"path": project})
+
     # Transport
 
     async def _ask(
@@ -309,6 +317,20 @@ class EngineClient:
         json_body = body.model_dump(mode="json") if body else None
         response = await self._send(method, path, json=json_body, params=params, **options)
         return answer.model_validate_json(response.content)
+
+    async def _told(self, path: str, body: BaseModel, item: type[T]) -> AsyncGenerator[T, None]:
+        """Records as they come, one a line; leaving the loop cancels what is still to come."""
+        try:
+            async with self._http.stream(
+                "POST", path, json=body.model_dump(mode="json"), timeout=None
+            ) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise _refusal(response)
+                async for line in response.aiter_lines():
+                    yield _line(line, item)
+        except httpx.TransportError as error:
+            raise _unreachable(error) from error
 
     async def _list(
         self, path: str, item: type[T], params: dict[str, Any] | None = None
@@ -326,10 +348,10 @@ class EngineClient:
         return response
 
 
-def _tried(line: str) -> Tried:
-    """A group; a line that is a problem instead is raised."""
+def _line(line: str, item: type[T]) -> T:
+    """One record; a line that is a problem instead is raised."""
     try:
-        return Tried.model_validate_json(line)
+        return item.model_validate_json(line)
     except ValidationError:
         raise Refused(Problem.model_validate_json(line)) from None
 

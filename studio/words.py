@@ -29,6 +29,8 @@ def run_words(run: RunSummary) -> StateWords:
     """A run in a list."""
     if run.kind == "baseline":
         return _baseline(run)
+    if run.kind == "arena":
+        return StateWords("Side by side", "muted", "columns-3")
     if run.kind == "imported":
         return StateWords("Imported", "good", "import")
     if run.kind == "evaluation":

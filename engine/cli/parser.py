@@ -16,6 +16,7 @@ COMMANDS = {
     "judge": "compare the attempts of a run, or of a JSONL file, by a rubric",
     "label": "your labels of a run: export, import, undo, redo, or end a review",
     "agreement": "how far the judges of a run go along with you, and with themselves",
+    "chat": "put a question or a scenario to models side by side",
     "models": "list, pull or find models",
     "new": "make a project, from a sample or empty",
     "doctor": "check this machine",
@@ -242,6 +243,23 @@ def _agreement(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _chat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument("question", nargs="?", default="", help="none: lines are read from stdin")
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        help="base, RUN@STEP, RUN@best, RUN, or as litellm names it; repeatable (default base)",
+    )
+    parser.add_argument("--scenario", default="", metavar="ID", help="run the agent at this one")
+    parser.add_argument("--seed", type=int, default=0, help="the same for every model")
+    parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--max-tokens", type=_positive, default=256)
+    _workspace(parser)
+    _json(parser)
+
+
 def _models(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
@@ -300,6 +318,7 @@ OPTIONS = {
     "judge": _judge,
     "label": _label,
     "agreement": _agreement,
+    "chat": _chat,
     "models": _models,
     "new": _new,
     "doctor": _json,

@@ -20,7 +20,7 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "baseline", "imported", "evaluation"]
+RunKind = Literal["train", "baseline", "imported", "evaluation", "arena"]
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]

@@ -8,7 +8,7 @@ import asyncio
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from engine.child import Child, ChildDied
 from engine.protocol.config import AgentConfig
@@ -35,6 +35,14 @@ class AgentResult(NamedTuple):
     output: str
 
 
+class Agents(Protocol):
+    """Who runs attempts."""
+
+    async def run(self, attempt: Attempt) -> AgentResult:
+        """Raises RolloutError: the attempt has no result, and says why."""
+        ...
+
+
 @dataclass
 class Worker:
     child: Child
@@ -56,6 +64,10 @@ class AgentPool:
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.config.concurrency)
         self._isolation = asyncio.Semaphore(ISOLATED_AT_ONCE)
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.child.pid for worker in self._workers]
 
     async def start(self) -> None:
         """Raises ConfigError where the agent is missing or does not import."""

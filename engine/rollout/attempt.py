@@ -12,7 +12,7 @@ from engine.protocol.problems import Problem, RolloutError
 from engine.protocol.records import Message, Scenario, Split, Trajectory
 from engine.reward.blend import blend
 from engine.reward.overlong import PART, overlong
-from engine.rollout.agents import AgentPool, AgentResult, Attempt
+from engine.rollout.agents import AgentResult, Agents, Attempt
 from engine.rollout.chat import ChatFormat, text_of
 from engine.rollout.conversation import Conversation
 from engine.rollout.gateway import Gateway, Session
@@ -49,7 +49,7 @@ class Stage:
     policy: Policy
     gateway: Gateway
     base_url: str
-    pool: AgentPool
+    pool: Agents
     judge: Panel | None = None
     contestant: str = ""
     """Whose attempts these are, in an evaluation."""
@@ -79,7 +79,7 @@ class RemoteStage:
     remote: Remote
     gateway: Gateway
     base_url: str
-    pool: AgentPool
+    pool: Agents
     contestant: str = ""
     system: str | None = None
 

@@ -51,6 +51,7 @@ from engine.protocol.requests import (
 )
 from engine.rollout.gateway import Gateway
 from engine.run import DATABASE
+from engine.server.arena_routes import ArenaRoutes
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.guard import Guard
 from engine.server.library import Library
@@ -82,6 +83,7 @@ class Application:
         self.broadcast = Broadcast(asyncio.get_running_loop())
         self.supervisor = Supervisor(self.library, self.broadcast, self.gateway)
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
+        self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
         self.stop = asyncio.Event()
 
@@ -108,6 +110,7 @@ class Application:
             ("GET", "/judges", self.judges),
             *self.runs.routes(),
             *self.checkpoints.routes(),
+            *self.arena.routes(),
         ]
         starlette = Starlette(
             routes=[

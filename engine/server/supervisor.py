@@ -17,6 +17,7 @@ from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec
 from engine.server import evaluating
+from engine.server.arena import ArenaDesk
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
 from engine.server.open_runs import Opened, OpenRuns
@@ -43,7 +44,8 @@ class Supervisor:
         self.stop_reason = STOPPED
         self._open = OpenRuns(broadcast)
         self.desk = JudgeDesk(self.judge_keys)
-        self.house = House(gateway, self.judge_keys, lambda: self.desk.pids)
+        self.house = House(gateway, self.judge_keys, lambda: [*self.desk.pids, *self.arena.pids])
+        self.arena = ArenaDesk(self.house)
 
     @property
     def living(self) -> int:
@@ -142,6 +144,7 @@ class Supervisor:
         if tasks:
             await asyncio.wait(tasks)
         await self.desk.close()
+        await self.arena.close()
         await self._open.close()
 
     @contextlib.asynccontextmanager
@@ -168,10 +171,10 @@ class Supervisor:
             return self.summary(run_id)
         folder = self._library.folder(run_id)
         summary = self._library.summary(folder)
-        if summary.kind == "imported":
+        if summary.kind in ("imported", "arena"):
             raise Refused.of(
                 "run.imported",
-                "This run was imported: there are no weights here to train further.",
+                "This run has no weights of its own to train further.",
                 "Start a run of the project instead.",
             )
         if summary.state == "finished" and summary.kind == "evaluation":
@@ -191,6 +194,7 @@ class Supervisor:
 
     async def _begin(self, folder: Path, resumed: bool, steps: int | None = None) -> RunSummary:
         spec = read_spec(folder)
+        await self.arena.rest()
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None

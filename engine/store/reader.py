@@ -237,6 +237,12 @@ class RunReader:
             for row in self._rows(sql, (split, step))
         ]
 
+    def last_step(self, split: Split) -> int:
+        """The highest step with an attempt; 0 without any."""
+        return self._value(
+            "SELECT coalesce(max(step), 0) FROM trajectories WHERE split = ?", (split,)
+        )
+
     def checkpoints(self) -> list[Checkpoint]:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
         return [Checkpoint.model_validate_json(str(row[0])) for row in rows]

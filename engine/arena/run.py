@@ -1,0 +1,75 @@
+"""The arena of a project: a run folder of its own, to which every question adds a group."""
+
+import time
+from pathlib import Path
+
+from engine.arena.standings import standings
+from engine.identity import ulid
+from engine.project import changed_config, load_config
+from engine.protocol.arena import Standings
+from engine.protocol.config import ProjectConfig
+from engine.protocol.events import RunFinished, RunStarted
+from engine.protocol.records import RunSpec
+from engine.run import DATABASE, SPEC, read_spec, write_spec
+from engine.store.reader import RunReader
+from engine.store.writer import RunWriter
+
+NAME = "arena"
+
+
+def find_arena(project: Path) -> Path | None:
+    """Its folder; None before the first question."""
+    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
+        if read_spec(file.parent).kind == "arena":
+            return file.parent
+    return None
+
+
+async def make_arena(project: Path) -> Path:
+    """Raises ConfigError where the project cannot be read."""
+    config = load_config(project)
+    spec = RunSpec(
+        id=ulid(),
+        name=NAME,
+        kind="arena",
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=unjudged(config),
+        model_path="",
+    )
+    folder = project / "runs" / spec.id
+    folder.mkdir(parents=True)
+    writer = RunWriter(folder / DATABASE, spec.id)
+    try:
+        await writer.say(RunStarted(spec=spec))
+        await writer.say(RunFinished(step=0, seconds=0))
+    finally:
+        writer.close()
+    write_spec(folder, spec)
+    return folder
+
+
+def unjudged(config: ProjectConfig) -> ProjectConfig:
+    """Here people judge."""
+    return changed_config(config, {"judge.enabled": False})
+
+
+def read_standings(project: Path) -> Standings:
+    folder = find_arena(project)
+    if folder is None:
+        return Standings()
+    reader = RunReader(folder / DATABASE)
+    try:
+        labels = reader.labels("validation")
+        named = [
+            name
+            for label in labels
+            for word in label.words
+            for layer in word.order
+            for name in layer
+        ]
+        names = {row.id: row.contestant for row in reader.summaries(named)}
+    finally:
+        reader.close()
+    votes = sum(label.holds() and any(w.kind == "order" for w in label.words) for label in labels)
+    return Standings(run_id=read_spec(folder).id, votes=votes, pairs=standings(labels, names))

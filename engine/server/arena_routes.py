@@ -1,0 +1,62 @@
+"""Routes of questions to models side by side, and of how the votes stand."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from engine.arena.run import find_arena, make_arena, read_standings
+from engine.evaluation.contestants import Field
+from engine.project import load_config
+from engine.protocol.arena import AskArena
+from engine.protocol.problems import AtelierError
+from engine.run import read_spec
+from engine.server.library import Library
+from engine.server.supervisor import Supervisor
+from engine.server.wire import body_of, json_of
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class ArenaRoutes:
+    """Questions and votes. `touch` is told of every line that a listener is sent."""
+
+    def __init__(self, library: Library, supervisor: Supervisor, touch: Callable[[], None]) -> None:
+        self.library = library
+        self.supervisor = supervisor
+        self.touch = touch
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [("POST", "/arena", self.ask), ("GET", "/arena", self.standings)]
+
+    async def standings(self, request: Request) -> Response:
+        project = Path(request.query_params["path"])
+        return json_of(await asyncio.to_thread(read_standings, project))
+
+    async def ask(self, request: Request) -> Response:
+        """A line of JSON for each word and attempt; hanging up cancels the rest."""
+        asked = await body_of(request, AskArena)
+        project = Path(asked.project).expanduser().resolve()
+        runs = self.library.runs(project)
+        field = Field(project, load_config(project), runs)
+        contestants = await asyncio.to_thread(field.contestants, asked.models)
+        folder = await asyncio.to_thread(find_arena, project) or await make_arena(project)
+        run_id = read_spec(folder).id
+        self.library.remember(run_id, folder)
+
+        async def lines() -> AsyncIterator[bytes]:
+            try:
+                async with self.supervisor.opened(run_id) as opened:
+                    crowded = self.supervisor.living > 0
+                    answers = self.supervisor.arena.ask(opened.run, asked, contestants, crowded)
+                    async with contextlib.aclosing(answers):
+                        async for told in answers:
+                            self.touch()
+                            yield told.model_dump_json().encode() + b"\n"
+            except AtelierError as error:  # the answer has begun: the last line says it
+                yield error.problem.model_dump_json().encode() + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")

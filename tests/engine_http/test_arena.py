@@ -1,0 +1,81 @@
+"""Models side by side over HTTP: streamed, stored, voted on."""
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.protocol.arena import ArenaTold, AskArena
+from engine.protocol.labels import Label, Word
+from engine.protocol.problems import AtelierError
+from engine.protocol.records import RunSummary
+from tests.engine_http.conftest import Engine, until
+
+QUESTION = [{"role": "user", "content": "Say 1"}]
+
+
+def ask(engine: Engine, project: Path, models: list[str], **more: Any) -> list[ArenaTold]:
+    request = AskArena(project=str(project), models=models, **{"chats": [QUESTION], **more})
+
+    async def all_of(client) -> list[ArenaTold]:  # type: ignore[no-untyped-def]
+        async with aclosing(client.ask_arena(request)) as told:
+            return [one async for one in told]
+
+    return engine.call(all_of)
+
+
+def said(told: list[ArenaTold], place: int) -> str:
+    return "".join(one.text for one in told if one.kind == "said" and one.place == place)
+
+
+@pytest.fixture
+def trained(engine: Engine, project: Path) -> RunSummary:
+    run = engine.train(project, **{"train.steps": 2, "train.checkpoint_every": 1})
+    engine.wait(run)
+    return run
+
+
+def test_answers_are_streamed_stored_and_voted_on(
+    engine: Engine, project: Path, trained: RunSummary
+) -> None:
+    last, first = f"{trained.name}@2", f"{trained.name}@1"
+    told = ask(engine, project, ["base", last, last, first], max_tokens=24)
+    assert told[0].names == ["base", last, f"{last} #2", first]
+    texts = [said(told, place) for place in range(4)]
+    assert texts[1] == texts[2], "the same weights and seed say the same"
+    assert len(set(texts)) == 3, "each has its own weights"
+    assert sum(one.kind == "said" and one.place == 0 for one in told) > 1, "it is streamed"
+    attempts = [one.trajectory for one in told if one.trajectory]
+    assert [one.messages[-1].content for one in attempts] == texts
+    assert all(one.branches and one.reward is None for one in attempts)
+
+    again = ask(engine, project, ["base", last], max_tokens=24)
+    assert [said(again, 0), said(again, 1)] == texts[:2]
+    group = again[-1].group
+    assert group is not None
+    assert (group.split, group.step) == ("validation", 2)
+    names = [one.trajectory.id for one in again if one.trajectory]
+    word = Word(kind="order", order=[(names[1],), (names[0],)])
+    place = {"split": group.split, "step": group.step, "group": group.group}
+    vote = Label(id="v", words=[word], effect="none", **place)
+    engine.call(lambda c: c.add_label(again[-1].run_id, vote))
+    now = engine.call(lambda c: c.standings(str(project)))
+    assert (now.votes, now.run_id) == (1, again[-1].run_id)
+    winner = now.pairs[0].name if now.pairs[0].wins else now.pairs[0].against
+    assert winner == last
+    other = engine.train(project, **{"train.steps": 1})
+    engine.wait(other)
+    until(lambda: not engine.children("engine.policy.torch"))  # the arena gave way
+
+
+def test_the_agent_runs_at_a_scenario(engine: Engine, project: Path) -> None:
+    told = ask(engine, project, ["base"], chats=[], scenario="s5")
+    (attempt,) = [one.trajectory for one in told if one.trajectory]
+    assert attempt.scenario_id == "s5"
+    assert attempt.reward is not None
+    assert attempt.contestant == "base"
+    with pytest.raises(AtelierError, match="no scenario s99"):
+        ask(engine, project, ["base"], chats=[], scenario="s99")
+    told = ask(engine, project, ["base"])
+    assert told[-1].kind == "stored", "an error does not block the next question"
