@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from engine.protocol.arena import ArenaTold, AskArena, Standings
+from engine.protocol.arena import ArenaTold, AskArena, Tally
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.judging import (
@@ -299,9 +299,9 @@ class EngineClient:
             async for one in told:
                 yield one
 
-    async def standings(self, project: str) -> Standings:
+    async def tally(self, project: str) -> Tally:
         """How the votes of a project stand."""
-        return await self._ask("GET", "/arena", Standings, params={"path": project})
+        return await self._ask("GET", "/arena", Tally, params={"path": project})
 
     # Transport
 

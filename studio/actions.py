@@ -58,7 +58,11 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("run.train", "Train", "play", "Ctrl+Return", "trainable", "Run"),
     ActionSpec("run.pause", "Pause or continue", "pause", "Ctrl+P", "living", "Run"),
     ActionSpec("run.stop_after", "Stop after this step", "square", "Ctrl+.", "living", "Run"),
-    ActionSpec("run.stop_now", "Stop now, keep the last checkpoint", "square", "", "living", "Run"),
+    ActionSpec(
+        "run.stop_now", "Stop now, keep the last checkpoint", "square", "", "stoppable", "Run"
+    ),
+    ActionSpec("run.keep", "Keep a checkpoint after this step", "layers", "", "living", "Run"),
+    ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
     ActionSpec("run.extend", "Train more steps", "plus", "", "run", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
@@ -70,6 +74,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     *_keys(
         "Run",
         ("strip.step", "Step before, next (in the strip)", "activity", "← →"),
+        ("strip.branch", "Branch at the step (in the strip)", "git-branch", "B"),
         ("strip.open", "Open the step's trajectories (in the strip)", "git-fork", "Enter"),
         ("chart.full", "Chart on the full page, and back", "maximize-2", "Enter, Esc"),
     ),
@@ -94,7 +99,8 @@ class Actions(QObject):
             self[name.replace("_", ".", 1)].triggered.connect(lambda _=False, call=handler: call())
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
-        """What holds now: engine, project, trainable, run, living, resumable."""
+        """What holds now: engine, project, trainable, run, living, stoppable, branchable,
+        resumable."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:

@@ -113,6 +113,7 @@ class Studio:
             run_pause=self._pause,
             run_stop_after=lambda: session.command("stop_after_step"),
             run_stop_now=lambda: session.command("stop_now"),
+            run_keep=lambda: session.command("keep"),
             run_resume=self._resume,
             run_extend=lambda: session.tasks.run("extend", self._extend()),
             run_choose=self.frame.choose_run,

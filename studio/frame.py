@@ -48,6 +48,7 @@ class Frame(QObject):
         header, sidebar, trigger = self._window.header, self._window.sidebar, self._actions.trigger
         header.pause_requested.connect(lambda: trigger("run.pause"))
         header.stop_requested.connect(self._stop_menu)
+        header.branch_requested.connect(lambda: trigger("run.branch"))
         header.run_menu_requested.connect(self.choose_run)
         header.engine_requested.connect(self._engine_menu)
         header.project_requested.connect(lambda: trigger("go.home"))
@@ -90,7 +91,9 @@ class Frame(QObject):
             button.setVisible(self._window.page == "home")
         if on_project:
             living = run is not None and run.state in LIVING
-            header.set_actions(pause=living, stop=living, branch=False)
+            queued = run is not None and run.state == "queued"
+            can_branch = self._actions.holds("branchable")
+            header.set_actions(pause=living, stop=living or queued, branch=can_branch)
             words = state_words(session.run.state, run)
             tone = "neutral" if words.tone in ("muted", "faint") else words.tone
             header.chip.set_state(words.text, tone, words.icon)
@@ -168,6 +171,12 @@ class Frame(QObject):
 
     def _stop_menu(self) -> None:
         menu = self._menu()
+        run = self._session.run.summary
+        if run is not None and run.state == "queued":
+            out = menu.addAction("Take it out of the queue")
+            out.triggered.connect(lambda: self._session.command("stop_now"))
+            menu.popup(QCursor.pos())
+            return
         after = menu.addAction("After this step")
         after.triggered.connect(lambda: self._session.command("stop_after_step"))
         state = self._session.run.state

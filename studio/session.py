@@ -192,6 +192,8 @@ class Session(QObject):
         self.run.select(run_id)
         if run_id:
             self.link.pump.follow(run_id, self.runs.state(run_id).seq)
+        if parent := self.run.origin:
+            self.link.pump.follow(parent.run_id, parent.seq)
         self.runs_changed.emit()
 
     def open_run(self, run: RunSummary, place: str = "run") -> None:
@@ -208,18 +210,25 @@ class Session(QObject):
     def train(
         self, kind: RunKind = "train", overrides: dict[str, Any] | None = None, show: bool = True
     ) -> None:
-        """Start one run of the open project; the key makes a repeated click harmless."""
-        if self.tasks.busy("train"):
-            return
-        request = StartRun(
-            project=self.project.path, kind=kind, overrides=overrides or {}, key=uuid.uuid4().hex
+        """One run of the open project, as its settings are now."""
+        self.start_run(
+            StartRun(project=self.project.path, kind=kind, overrides=overrides or {}, queue=True),
+            show,
         )
-        self.tasks.run("train", self._train(request, show))
+
+    def start_run(self, request: StartRun, show: bool = True) -> None:
+        """Start one run, or queue it where the device is busy; a repeated click is harmless."""
+        if not self.tasks.busy("train"):
+            request = request.model_copy(update={"key": uuid.uuid4().hex})
+            self.tasks.run("train", self._train(request, show))
 
     async def _train(self, request: StartRun, show: bool) -> None:
         await self.lend_keys()
         run = await self.client.start_run(request)
         self.runs.put(run)
+        if run.state == "queued":
+            before = next((one.name for one in self.runs.living()), "the run before it")
+            self.said.emit(f"{run.name} is queued: it starts when {before} has ended.")
         if show:
             self.select_run(run.id)
             self.place_wanted.emit("run")
@@ -307,9 +316,14 @@ class Session(QObject):
         facts = {
             "engine": self.connected,
             "project": self.project.view is not None,
-            "trainable": self.connected and self.project.trainable and not self.runs.living(),
+            "trainable": self.connected and self.project.trainable,
             "run": run is not None,
             "living": run is not None and run.state in LIVING,
+            "stoppable": run is not None and run.state in (*LIVING, "queued"),
+            "branchable": self.connected
+            and run is not None
+            and run.kind == "train"
+            and bool(self.run.state.spec),
             "resumable": run is not None
             and (run.state in ("stopped", "failed", "paused"))
             and run.kind in ("train", "evaluation"),

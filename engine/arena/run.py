@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
-from engine.arena.standings import standings
+from engine.arena.tally import duels
 from engine.identity import ulid
 from engine.project import changed_config, load_config
-from engine.protocol.arena import Standings
+from engine.protocol.arena import Tally
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import RunFinished, RunStarted
 from engine.protocol.records import RunSpec
@@ -54,10 +54,10 @@ def unjudged(config: ProjectConfig) -> ProjectConfig:
     return changed_config(config, {"judge.enabled": False})
 
 
-def read_standings(project: Path) -> Standings:
+def read_tally(project: Path) -> Tally:
     folder = find_arena(project)
     if folder is None:
-        return Standings()
+        return Tally()
     reader = RunReader(folder / DATABASE)
     try:
         labels = reader.labels("validation")
@@ -72,4 +72,4 @@ def read_standings(project: Path) -> Standings:
     finally:
         reader.close()
     votes = sum(label.holds() and any(w.kind == "order" for w in label.words) for label in labels)
-    return Standings(run_id=read_spec(folder).id, votes=votes, pairs=standings(labels, names))
+    return Tally(run_id=read_spec(folder).id, votes=votes, pairs=duels(labels, names))

@@ -54,7 +54,7 @@ class ArenaTold(Value):
     group: GroupSummary | None = None
 
 
-class Standing(Value):
+class Duel(Value):
     """How often people have preferred one of two models."""
 
     name: str
@@ -66,8 +66,8 @@ class Standing(Value):
     """Of the votes, ties as halves: Wilson's interval (1927)."""
 
 
-class Standings(Value):
+class Tally(Value):
     run_id: str = ""
     """Of the arena's run; empty before the first question."""
     votes: int = 0
-    pairs: list[Standing] = Field(default_factory=list)
+    pairs: list[Duel] = Field(default_factory=list)

@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from engine.arena.run import find_arena, make_arena, read_standings
+from engine.arena.run import find_arena, make_arena, read_tally
 from engine.evaluation.contestants import Field
 from engine.project import load_config
 from engine.protocol.arena import AskArena
@@ -30,11 +30,11 @@ class ArenaRoutes:
         self.touch = touch
 
     def routes(self) -> list[tuple[str, str, Handler]]:
-        return [("POST", "/arena", self.ask), ("GET", "/arena", self.standings)]
+        return [("POST", "/arena", self.ask), ("GET", "/arena", self.tally)]
 
-    async def standings(self, request: Request) -> Response:
+    async def tally(self, request: Request) -> Response:
         project = Path(request.query_params["path"])
-        return json_of(await asyncio.to_thread(read_standings, project))
+        return json_of(await asyncio.to_thread(read_tally, project))
 
     async def ask(self, request: Request) -> Response:
         """A line of JSON for each word and attempt; hanging up cancels the rest."""

@@ -32,6 +32,25 @@ class RunModel(QObject):
     def summary(self) -> RunSummary | None:
         return self._store.summary(self.run_id)
 
+    @property
+    def origin(self) -> RunState | None:
+        """Of a branch: the run it has grown out of; None where the engine does not know it."""
+        parent = self.summary.parent if self.summary else None
+        known = parent is not None and self._store.known(parent.run_id)
+        return self._store.state(parent.run_id) if parent and known else None
+
+    @property
+    def parent_name(self) -> str:
+        parent = self.summary.parent if self.summary else None
+        return parent.name if parent else ""
+
+    def parent_series(self, name: str) -> tuple[Floats, Floats]:
+        """As `series`, of the run that this one has grown out of."""
+        series = self.origin.series.get(name) if self.origin else None
+        if series is None:
+            return np.empty(0), np.empty(0)
+        return np.array(series.xs), np.array(series.ys)
+
     def select(self, run_id: str) -> None:
         """Look at another run; an empty id looks at none."""
         if run_id != self.run_id:
@@ -68,5 +87,5 @@ class RunModel(QObject):
 
     @Slot(str)
     def _hear(self, run_id: str) -> None:
-        if run_id == self.run_id:
+        if run_id == self.run_id or (self.origin and run_id == self.origin.run_id):
             self.changed.emit()

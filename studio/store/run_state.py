@@ -58,6 +58,8 @@ class RunState:
     series: dict[str, Series] = field(default_factory=dict)
     validations: list[ValidationRecord] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    branches: dict[int, list[str]] = field(default_factory=dict)
+    """By step, names of the runs that began there."""
     spoken: int = 0
     """Times that something was said about a checkpoint: their list is to be asked again."""
     flight: dict[int, FlightGroup] = field(default_factory=dict)
@@ -175,8 +177,11 @@ class RunState:
                 self.checkpoints = [*kept, event.checkpoint]
             case CheckpointDropped():
                 self.checkpoints = [c for c in self.checkpoints if c.step != event.step]
-            case CheckpointPinned() | CheckpointBranched():
+            case CheckpointPinned():
                 self.spoken += 1
+            case CheckpointBranched():
+                self.spoken += 1
+                self.branches.setdefault(event.step, []).append(event.name)
             case e.DiagnosisChanged():
                 self.findings = list(event.findings)
             case e.RunQueued():

@@ -48,12 +48,14 @@ class StepStrip(KeyboardFocus, QWidget):
     """Cells, validation diamonds, checkpoint bars, branch forks.
 
     `step_hovered(step | None)` moves the shared crosshair, `step_chosen(step)` picks a cell,
-    `step_opened(step)` (Enter, double click) wants its trajectories.
+    `step_opened(step)` (Enter, double click) wants its trajectories, `branch_wanted(step)` (B)
+    another run that begins there.
     """
 
     step_hovered = Signal(object)
     step_chosen = Signal(int)
     step_opened = Signal(int)
+    branch_wanted = Signal(int)
     ring_inside = True
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -279,5 +281,7 @@ class StepStrip(KeyboardFocus, QWidget):
                 self._choose(reached[-1] if reached else len(self._cells) - 1)
             case Qt.Key.Key_Return | Qt.Key.Key_Enter if self._chosen is not None:
                 self.step_opened.emit(self._chosen)
+            case Qt.Key.Key_B if self._chosen is not None and not event.modifiers():
+                self.branch_wanted.emit(self._chosen)
             case _:
                 super().keyPressEvent(event)

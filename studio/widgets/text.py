@@ -22,8 +22,15 @@ class Text(QLabel):
         *,
         wrap: bool = False,
         elide: bool = False,
+        selectable: bool = False,
     ) -> None:
         super().__init__(parent)
+        if selectable:
+            mouse, keys = (
+                Qt.TextInteractionFlag.TextSelectableByMouse,
+                Qt.TextInteractionFlag.TextSelectableByKeyboard,
+            )
+            self.setTextInteractionFlags(mouse | keys)
         self._words = words
         self._elide = elide
         self.setTextFormat(Qt.TextFormat.PlainText)

@@ -60,7 +60,7 @@ def test_answers_are_streamed_stored_and_voted_on(
     place = {"split": group.split, "step": group.step, "group": group.group}
     vote = Label(id="v", words=[word], effect="none", **place)
     engine.call(lambda c: c.add_label(again[-1].run_id, vote))
-    now = engine.call(lambda c: c.standings(str(project)))
+    now = engine.call(lambda c: c.tally(str(project)))
     assert (now.votes, now.run_id) == (1, again[-1].run_id)
     winner = now.pairs[0].name if now.pairs[0].wins else now.pairs[0].against
     assert winner == last

@@ -11,6 +11,7 @@ from studio.pages.run.diagnostics import DIAGNOSTICS
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit
+from studio.widgets.charts.series import LineSeries
 
 PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot-5")
 
@@ -28,13 +29,33 @@ def part_token(name: str, names: Sequence[str]) -> str:
     return PART_TOKENS[plain.index(name) % 3] if name in plain else "plot-7"
 
 
+class Overlay:
+    """The curve of the run that a branch has grown out of, behind the branch's own."""
+
+    def __init__(self, card: ChartCard, metric: str, pane: int = 0) -> None:
+        self._card, self._metric, self._pane = card, metric, pane
+        self._line: LineSeries | None = None
+
+    def fill(self, run: RunModel) -> None:
+        steps, values = run.parent_series(self._metric)
+        if self._line is None and len(steps):
+            self._line = self._card.add_line(
+                run.parent_name, "faint", pane=self._pane, dashed=True, ghost=False, width_px=1.5
+            )
+        if self._line is not None:
+            self._line.set_data(steps, values)
+            self._card.set_shown(self._line, run.parent_name, bool(len(steps)))
+
+
 def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Reward", link)
     line = card.add_line("training", "plot-1")
     tests = card.add_validation()
+    overlay = Overlay(card, "reward/mean")
 
     def fill(run: RunModel) -> None:
         line.set_data(*run.series("reward/mean"))
+        overlay.fill(run)
         rows = [(v.step, v.reward) for v in run.state.validations if v.reward]
         tests.set_data(
             [step for step, _ in rows],
@@ -73,9 +94,11 @@ def _spread(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Group spread", link)
     bars = card.add_bars(["share without signal"], ["ghost"])
     line = card.add_line("standard deviation", "plot-1")
+    overlay = Overlay(card, "groups/std_mean")
 
     def fill(run: RunModel) -> None:
         line.set_data(*run.series("groups/std_mean"))
+        overlay.fill(run)
         open_notice = any("no_signal" in finding.code for finding in run.state.findings)
         newest = "warn" if open_notice else None
         bars.set_data(*run.series("groups/no_signal"), newest_token=newest)
@@ -145,9 +168,11 @@ def _length(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Completion length", link)
     band = card.add_band("10–90 %", "plot-1")
     line = card.add_line("mean", "plot-1", form=figures.short)
+    overlay = Overlay(card, "tokens/completion_mean")
 
     def fill(run: RunModel) -> None:
         line.set_data(*run.series("tokens/completion_mean"))
+        overlay.fill(run)
         band.set_data(*run.aligned("tokens/completion_p10", "tokens/completion_p90"))
         spec = run.state.spec
         if spec is not None and (highest := _highest(run, "tokens/completion_p90")):

@@ -10,6 +10,7 @@ from studio import figures
 from studio.actions import Actions
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
+from studio.pages.run.branch import BranchSheet
 from studio.pages.run.chart_spec import BoundChart
 from studio.pages.run.charts import CHARTS
 from studio.pages.run.diagnostics import SECTIONS
@@ -41,6 +42,7 @@ class RunPage(Page):
         self._failure: QWidget | None = None
         self._strip, self._grid = StripBlock(self.charts), ChartGrid()
         self._side, self._log = SideColumn(), LogDrawer(session.run)
+        self._branch = BranchSheet(self)
         self._empty = EmptyPage("No run yet", "", drawing="run")
         self._stack = QStackedWidget()
         self._build()
@@ -99,7 +101,9 @@ class RunPage(Page):
         self._empty.second_requested.connect(lambda: self.session.train(overrides=ONE_STEP))
         self._empty.preparation_requested.connect(self._prepare)
         self._review.groups_wanted.connect(lambda step: self._want(step=step, split="train"))
-        self._actions.bind(run_log=self.toggle_log)
+        self._actions.bind(run_log=self.toggle_log, run_branch=self._open_branch)
+        self._strip.branch_wanted.connect(self._open_branch)
+        self._branch.branch_wanted.connect(self.session.start_run)
 
     # The run
 
@@ -135,6 +139,8 @@ class RunPage(Page):
             len(state.checkpoints),
             state.planned,
             len(state.resumes),
+            len(state.branches),
+            len(run.origin.steps) if run.origin else 0,
             tuple(state.findings),
         )
         if drawn != self._drawn:
@@ -195,6 +201,16 @@ class RunPage(Page):
         if problem is not None:
             QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}")
             self.session.said.emit("The report is in the clipboard.")
+
+    def _open_branch(self, step: int | None = None) -> None:
+        """At the chosen step, or the newest checkpoint."""
+        summary, state = self._run.summary, self._run.state
+        if summary is None or state.spec is None:
+            return
+        self.session.place_wanted.emit("run")
+        chosen = step if step is not None else self.charts.crosshair
+        self._branch.show_run(summary.project_path, summary.name, state, chosen)
+        self._branch.open()
 
     # Before the first run
 

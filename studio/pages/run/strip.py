@@ -61,6 +61,7 @@ class StripBlock(QWidget):
     step_opened = Signal(int)
     unscored_wanted = Signal()
     axis_chosen = Signal(str)
+    branch_wanted = Signal(int)
 
     def __init__(self, link: ChartLink, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -74,6 +75,7 @@ class StripBlock(QWidget):
         self.strip.step_hovered.connect(link.set_hovered)
         self.strip.step_chosen.connect(link.set_chosen)
         self.strip.step_opened.connect(self.step_opened)
+        self.strip.branch_wanted.connect(self.branch_wanted)
         link.crosshair_moved.connect(self.strip.set_crosshair)
 
     def show_run(self, run: RunModel) -> None:
@@ -83,6 +85,7 @@ class StripBlock(QWidget):
         self.strip.set_marks(
             validations=[record.step for record in state.validations],
             checkpoints=[kept.step for kept in state.checkpoints],
+            branches=[*state.branches, *_own_start(run)],
         )
         self._legend.set_range(low, high)
         self.show_facts(run)
@@ -118,6 +121,12 @@ class StripBlock(QWidget):
         column.setSpacing(4)
         column.addLayout(line)
         column.addWidget(self.strip)
+
+
+def _own_start(run: RunModel) -> list[int]:
+    """Where a branch begins."""
+    parent = run.summary.parent if run.summary else None
+    return [parent.step] if parent and parent.step else []
 
 
 def _facts(state: RunState) -> list[Span]:

@@ -57,6 +57,7 @@ class ChartCard(QWidget):
         self._last = Text("", "mono")
         self._change = Text("", "mono")
         self._legend = Legend()
+        self._entries: list[Entry] = []
         self._chip = Chip()
         self._info, self._subtitle = InfoMark(self), Text("", "caption", tone="muted", elide=True)
         self._info.hide()
@@ -129,6 +130,13 @@ class ChartCard(QWidget):
         diamonds = ValidationSeries(name)
         self._add(diamonds, pane)
         return diamonds
+
+    def set_shown(self, line: LineSeries, name: str, shown: bool) -> None:
+        """Rename a line, and list it in the legend or not."""
+        others = [one for one in self._entries if one.words not in (line.name, name)]
+        line.name = name
+        self._entries = others + (self._entries_of(line) if shown else [])
+        self._legend.set_entries(self._entries)
 
     def set_last(self, value: str, change: str = "", good: bool | None = None) -> None:
         """The last value and its change since the first logged one; `good` None is neutral."""
@@ -215,7 +223,6 @@ class ChartCard(QWidget):
         self.view.schedule()
 
     def _build(self) -> None:
-        self._entries: list[Entry] = []
         head = self._head = QHBoxLayout()
         head.setContentsMargins(12, 0, 12, 0)
         head.setSpacing(8)

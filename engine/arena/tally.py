@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 
-from engine.protocol.arena import Standing
+from engine.protocol.arena import Duel
 from engine.protocol.labels import Label
 from engine.protocol.records import Interval
 
@@ -13,7 +13,7 @@ Z = 1.959963984540054
 """Of 95 %."""
 
 
-def standings(labels: Iterable[Label], names: Mapping[str, str]) -> list[Standing]:
+def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:
     """One a pair of models, most votes first. `names` gives the model of each attempt; an order of
     several counts as one vote for each pair in it."""
     counts: dict[tuple[str, str], Counter[str]] = {}
@@ -24,7 +24,7 @@ def standings(labels: Iterable[Label], names: Mapping[str, str]) -> list[Standin
             if word.kind == "order":
                 _count(word.order, names, counts)
     return [
-        Standing(
+        Duel(
             name=first,
             against=second,
             wins=count["first"],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.arena.standings import standings, wilson
+from engine.arena.tally import duels, wilson
 from engine.protocol.labels import Label, Word
 
 NAMES = {"a": "base", "b": "tuned", "c": "tuned", "d": "other"}
@@ -25,7 +25,7 @@ def test_votes_count_once_a_pair() -> None:
         vote(("d",), ("a", "b")),
         vote(("x",), ("a",)),
     ]
-    found = {(one.name, one.against): one for one in standings(votes, NAMES)}
+    found = {(one.name, one.against): one for one in duels(votes, NAMES)}
     pair = found["base", "tuned"]
     assert (pair.wins, pair.ties, pair.losses) == (1, 2, 2)
     assert pair.share.mean == pytest.approx(0.4)

@@ -1,0 +1,163 @@
+"""Branch: begin another run with a checkpoint of this one, changed or just the same."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.records import Checkpoint
+from engine.protocol.requests import StartRun
+from studio import figures
+from studio.store.run_state import RunState
+from studio.widgets.buttons import Button
+from studio.widgets.form import FormRow
+from studio.widgets.form_fields import ChoiceField, NumberField, SpinField
+from studio.widgets.segmented import Segmented
+from studio.widgets.sheet import Sheet
+from studio.widgets.text import Text
+
+WAYS = ("Go on", "Repeat exactly")
+GO_ON = (
+    "The branch begins as a copy of this run after that step: attempts, verdicts and labels come "
+    "along. It samples with the rubric and the agent as they are now."
+)
+REPEAT = (
+    "Nothing is sampled. The attempts that are stored behind the step are learned from once more, "
+    "and every checkpoint is compared with this run's, byte for byte."
+)
+LABEL_PX = 132
+
+
+class BranchSheet(Sheet):
+    """`show_run(state, step)`, then `open()`; `branch_wanted(StartRun)`."""
+
+    branch_wanted = Signal(object)
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Branch", host)
+        self._project, self._name = "", ""
+        self._finished = 0
+        self._state: RunState | None = None
+        self._way = Segmented(WAYS, "How")
+        self._words = Text(GO_ON, "label", 400, "muted", wrap=True)
+        self._from = ChoiceField("Checkpoint")
+        self._steps = SpinField("Steps in all", 1, 1_000_000, step=10)
+        self._lr = NumberField("Learning rate", 0.0, 1.0)
+        self._seed = SpinField("Seed", 0, 2**31 - 1)
+        self._rows = [
+            FormRow("steps", "Steps in all", self._steps, label_px=LABEL_PX),
+            FormRow("lr", "Learning rate", self._lr, label_px=LABEL_PX),
+            FormRow("seed", "Seed", self._seed, label_px=LABEL_PX),
+        ]
+        self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
+        self._go = Button("Branch", "primary", icon="git-branch", height=32)
+        self._build()
+        self._way.chosen.connect(lambda _: self._refresh())
+        for field in (self._from, self._steps, self._lr, self._seed):
+            field.edited.connect(lambda _: self._refresh())
+        self._go.clicked.connect(self._accept)
+
+    def show_run(self, project: str, name: str, state: RunState, step: int | None) -> None:
+        """Offer the checkpoints of a run; `step` or the newest before it is chosen."""
+        self._project, self._name, self._state = project, name, state
+        spec = state.spec
+        assert spec is not None
+        self._finished = state.done
+        self.set_title(f"Branch {name}")
+        self._from.set_choices(_choices(state.checkpoints, state))
+        self._from.set_value(_nearest(state.checkpoints, step))
+        train = spec.config.train
+        self._steps.set_value(max(train.steps, state.planned))
+        self._lr.set_value(train.lr)
+        self._seed.set_value(train.seed)
+        self._refresh()
+
+    def request(self) -> StartRun:
+        """What is asked of the engine as it stands."""
+        step = int(self._from.value() or 0)
+        replay = self._way.index() == 1
+        overrides: dict[str, Any] = {}
+        if not replay and self._state is not None and self._state.spec is not None:
+            train = self._state.spec.config.train
+            wanted = {"steps": self._steps.value(), "lr": self._lr.value()}
+            wanted["seed"] = self._seed.value()
+            overrides = {
+                f"train.{name}": value
+                for name, value in wanted.items()
+                if value is not None and value != getattr(train, name)
+            }
+        return StartRun(
+            project=self._project,
+            origin=f"{self._name}@{step}",
+            overrides=overrides,
+            replay=replay,
+            queue=True,
+        )
+
+    def _build(self) -> None:
+        line = FormRow("from", "After", self._from, label_px=LABEL_PX)
+        self.body.addWidget(self._way)
+        self.body.addWidget(self._words)
+        self.body.addWidget(line)
+        for row in self._rows:
+            self.body.addWidget(row)
+        self.body.addStretch(1)
+        self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
+        self.body.addWidget(self._command)
+        cancel = Button("Cancel", "quiet", height=32)
+        cancel.clicked.connect(self.close_sheet)
+        self.foot.addStretch(1)
+        self.foot.addWidget(cancel)
+        self.foot.addWidget(self._go)
+
+    def _refresh(self) -> None:
+        replay, step = self._way.index() == 1, int(self._from.value() or 0)
+        self._words.set_words(REPEAT if replay else GO_ON)
+        for row in self._rows:
+            row.setVisible(not replay)
+        left = max(0, (self._finished if replay else self._steps.value()) - step)
+        self._rows[0].set_problem("" if replay or left else f"More than {step}, the branch's start")
+        self._rows[1].set_problem("" if replay else self._lr.problem())
+        self._go.setEnabled(left > 0 and (replay or not self._lr.problem()))
+        self._go.set_words("Repeat" if replay else "Branch", figures.plural(left, "step"))
+        self._command.set_words(command_of(self.request()))
+
+    def _accept(self) -> None:
+        self.branch_wanted.emit(self.request())
+        self.close_sheet()
+
+
+def command_of(request: StartRun) -> str:
+    """The same in a terminal."""
+    words = ["python -m engine train", _quoted(request.project), "--from", request.origin]
+    words += [f"--set {key}={value:g}" for key, value in request.overrides.items()]
+    return " ".join([*words, *(["--replay"] if request.replay else [])])
+
+
+def _quoted(path: str) -> str:
+    return f'"{path}"' if " " in path else path
+
+
+def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str]]:
+    """Newest first, and the start."""
+    tested = {record.step: record.reward for record in state.validations}
+    found = []
+    for one in reversed(kept):
+        words = f"step {one.step}"
+        if (reward := tested.get(one.step)) is not None:
+            words += f" · validation {figures.number(reward.mean)}"
+        elif (mean := one.metrics.get("reward/mean")) is not None:
+            words += f" · reward {figures.number(mean)}"
+        found.append((one.step, words))
+    if not any(step == 0 for step, _ in found):
+        found.append((0, "the start, before any step"))
+    return found
+
+
+def _nearest(kept: Sequence[Checkpoint], step: int | None) -> int:
+    """The newest that is not after the step; without one, the newest of all."""
+    steps = [one.step for one in kept]
+    if step is None:
+        return max(steps, default=0)
+    return max((one for one in steps if one <= step), default=0)
