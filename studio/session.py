@@ -7,7 +7,7 @@ listen. Calls to the engine run in `tasks`, by name; failures come out of `probl
 import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -236,18 +236,21 @@ class Session(QObject):
             self.link.pump.follow(run.id)
         self.runs_changed.emit()
 
-    async def lend_keys(self) -> None:
-        """The judges' keys of the open project, out of the keyring, else of the environment."""
+    async def lend_keys(self, others: Sequence[str] = ()) -> None:
+        """The keys of the open project's judges, and of `others`, as litellm names models: out of
+        the keyring, else of the environment."""
         view = self.project.view
-        if view is None or view.config is None or not view.config.judge.enabled:
+        judge = view.config.judge if view and view.config else None
+        judges = judge.models if judge and judge.enabled else ()
+        models = (*judges, *others)
+        if not models:
             return
-        judge = view.config.judge
-        found = keys_in(os.environ, judge.models)
+        found = keys_in(os.environ, models)
         try:
-            kept = {name: await keys.get(name) for name in map(provider_of, judge.models)}
+            kept = {name: await keys.get(name) for name in map(provider_of, models)}
             found |= {name: key for name, key in kept.items() if key}
         except keys.KeyringError as error:
-            if not (found or judge.base_url):
+            if not (found or (judge and judge.base_url)):
                 self.said.emit(f"{error.problem.message} {error.problem.hint}")
         if found:
             await self.client.lend_keys(found)
@@ -266,9 +269,10 @@ class Session(QObject):
                 await self.lend_keys()
             return await client.command(wanted, order)
 
-        self._job(f"command {wanted}", give, self._commanded)
+        self._job(f"command {wanted}", give, self.take_run)
 
-    def _commanded(self, run: RunSummary) -> None:
+    def take_run(self, run: RunSummary) -> None:
+        """A run that is new, or that was told something."""
         self.runs.put(run)
         self.link.pump.follow(run.id, self.runs.state(run.id).seq)
         self.run.tell()

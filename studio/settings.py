@@ -36,6 +36,8 @@ class Settings(BaseModel):
     last_page: str = "home"
     smoothing: float = 0.75
     extra_charts: list[str] = Field(default_factory=list)
+    compared_models: list[str] = Field(default_factory=list)
+    """Of providers, as litellm names them, on the Checkpoints page."""
     saved_filters: list[str] = Field(default_factory=list)
     """Queries of the Trajectories page, newest first."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from engine.protocol.records import Split
 from engine.protocol.requests import TrajectoryQuery
 from studio.actions import Actions
-from studio.pages.checkpoints import CheckpointsPage
+from studio.pages.checkpoints.page import CheckpointsPage
 from studio.pages.home.page import HomePage
 from studio.pages.judge.page import JudgePage
 from studio.pages.page import Page
@@ -31,6 +31,8 @@ def make_pages(session: Session, actions: Actions, workspace: Path) -> dict[str,
         session.place_wanted.emit("trajectories")
         trajectories.show_group(split, step, group, blind)
 
+    checkpoints = CheckpointsPage(session, actions)
+    checkpoints.branch_wanted.connect(run.open_branch)
     run.trajectories_wanted.connect(show_trajectories)
     judge.group_wanted.connect(show_group)
     judge.grading_wanted.connect(partial(show_group, blind=True))
@@ -41,6 +43,6 @@ def make_pages(session: Session, actions: Actions, workspace: Path) -> dict[str,
         "judge": judge,
         "run": run,
         "trajectories": trajectories,
-        "checkpoints": CheckpointsPage(session, actions),
+        "checkpoints": checkpoints,
         "settings": SettingsPage(session, actions, workspace),
     }

@@ -28,15 +28,24 @@ class Interval:
 
 
 def paint_interval(
-    painter: QPainter, axis: QRectF, item: Interval, low: float, high: float
+    painter: QPainter,
+    axis: QRectF,
+    item: Interval,
+    low: float,
+    high: float,
+    base: float | None = None,
 ) -> None:
-    """One interval on an axis from low to high; also used by delegates."""
+    """One interval on an axis from low to high, with a dashed line at `base`; also used by
+    delegates."""
     span = (high - low) or 1.0
 
     def place(value: float) -> float:
         return axis.left() + axis.width() * min(1.0, max(0.0, (value - low) / span))
 
     color, y = theme().color(item.token), axis.center().y()
+    if base is not None:
+        painter.setPen(QPen(theme().color("border-strong"), 1, Qt.PenStyle.DashLine))
+        painter.drawLine(QPointF(place(base), axis.top()), QPointF(place(base), axis.bottom()))
     if item.low is not None and item.high is not None:
         pen = QPen(color, 2)
         pen.setCapStyle(Qt.PenCapStyle.RoundCap)

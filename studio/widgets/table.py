@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from studio.roles import BELOW_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
+from studio.roles import BELOW_ROLE, CHIPS_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.advantage_mark import paint_advantage
@@ -144,7 +144,8 @@ class CellDelegate(QStyledItemDelegate):
                     "plot-1",
                 )
             case "interval" if value is not None:
-                paint_interval(painter, rect, *value)
+                item, low, high, *base = value
+                paint_interval(painter, rect, item, low, high, *base)
             case "advantage":
                 paint_advantage(painter, rect, value)
             case "check":
@@ -168,6 +169,23 @@ class CellDelegate(QStyledItemDelegate):
         weight = {"strong": 500}.get(kind, 400)
         align = paint.RIGHT if kind in ("figure", "mono") else paint.LEFT
         paint.text(painter, rect, words, tone, style, weight, align)
+        if chips := index.data(CHIPS_ROLE):
+            x = rect.left() + paint.text_width(words, style, weight) + 8
+            self._paint_chips(painter, rect, x, chips)
+
+    def _paint_chips(
+        self, painter: QPainter, rect: QRectF, x: float, chips: list[tuple[str, str]]
+    ) -> None:
+        """As many as there is room for."""
+        for words, tone in chips:
+            width = round(paint.text_width(words, "caption", 500)) + 12
+            if x + width > rect.right():
+                return
+            cell = QRectF(x, rect.center().y() - 9, width, 18)
+            fill = {"accent": "accent-soft", "warn": "warn-soft"}.get(tone, "chip")
+            paint.box(painter, cell, fill, fill, 4)
+            paint.text(painter, cell, words, tone, "caption", 500, paint.CENTER)
+            x += width + 4
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         painter.save()

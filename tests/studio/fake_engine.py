@@ -36,9 +36,17 @@ from engine.protocol.records import (
     Scenario,
     SplitInfo,
 )
-from engine.protocol.requests import Command, EngineInfo, ImportRun, StartRun, TrajectoryQuery
+from engine.protocol.requests import (
+    Command,
+    EngineInfo,
+    ImportRun,
+    StartEvaluation,
+    StartRun,
+    TrajectoryQuery,
+)
 from studio.store.run_state import RunState
 from tests.studio.fake_judge import call_of, verdicts_of
+from tests.studio.fake_kept import FakeKept, evaluation_run
 from tests.studio.fake_labels import FakeLabels, answer
 from tests.studio.fake_trials import FakeTrials
 from tests.studio.simulate import Made, Simulation, whole
@@ -101,6 +109,7 @@ class FakeEngine:
         self.delay_s = 0.0
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
+        self.kept = FakeKept(self._state_of, self._evaluate)
         self.labels: dict[str, FakeLabels] = {}
         self.previews = 0
         self._ticks: dict[str, e.ProgressTicked] = {}
@@ -222,6 +231,14 @@ class FakeEngine:
         thread.start()
         return thread
 
+    def _state_of(self, run_id: str) -> RunState:
+        return RunState(run_id).fold(self.runs[run_id].events)
+
+    def _evaluate(self, asked: StartEvaluation) -> RunSummary:
+        run = evaluation_run(asked, len(self.summaries))
+        self.summaries[run.id] = run
+        return run
+
     # Routes
 
     def _app(self) -> Starlette:
@@ -255,7 +272,7 @@ class FakeEngine:
                 route("/runs/{run}/events", self._events),
                 *(
                     route(path, handler, *methods)
-                    for path, handler, *methods in self.trials.routes()
+                    for path, handler, *methods in (*self.trials.routes(), *self.kept.routes())
                 ),
             ]
         )

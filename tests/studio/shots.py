@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -225,13 +225,18 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
         engine.stop()
 
 
-def main(folder: Path, wanted: list[str]) -> None:
+def run_shots(work: Callable[[QApplication], Coroutine[Any, Any, None]]) -> None:
+    """An application and a loop around it."""
     app = QApplication(sys.argv[:1])
     app.setQuitOnLastWindowClosed(False)
     loop = qasync.QEventLoop(app)
     asyncio.set_event_loop(loop)
     with loop:
-        loop.run_until_complete(shoot(app, folder, wanted))
+        loop.run_until_complete(work(app))
+
+
+def main(folder: Path, wanted: list[str]) -> None:
+    run_shots(lambda app: shoot(app, folder, wanted))
 
 
 if __name__ == "__main__":

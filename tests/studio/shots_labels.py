@@ -3,7 +3,6 @@
 `python -m tests.studio.shots_labels FOLDER [state …]`
 """
 
-import asyncio
 import os
 import sys
 import time
@@ -14,14 +13,21 @@ from typing import Any
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.setdefault("QT_API", "pyside6")
 
-import qasync
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol import events as e
 from tests.studio.fake_engine import FakeEngine
-from tests.studio.shots import fill, open_project, settle, studio_on, take, wait_for
+from tests.studio.shots import (
+    fill,
+    open_project,
+    run_shots,
+    settle,
+    studio_on,
+    take,
+    wait_for,
+)
 
 engine: FakeEngine
 SHIFT = Qt.KeyboardModifier.ShiftModifier
@@ -152,12 +158,7 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
 
 
 def main(folder: Path, wanted: list[str]) -> None:
-    app = QApplication(sys.argv[:1])
-    app.setQuitOnLastWindowClosed(False)
-    loop = qasync.QEventLoop(app)
-    asyncio.set_event_loop(loop)
-    with loop:
-        loop.run_until_complete(shoot(app, folder, wanted))
+    run_shots(lambda app: shoot(app, folder, wanted))
 
 
 if __name__ == "__main__":

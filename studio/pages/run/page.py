@@ -101,8 +101,8 @@ class RunPage(Page):
         self._empty.second_requested.connect(lambda: self.session.train(overrides=ONE_STEP))
         self._empty.preparation_requested.connect(self._prepare)
         self._review.groups_wanted.connect(lambda step: self._want(step=step, split="train"))
-        self._actions.bind(run_log=self.toggle_log, run_branch=self._open_branch)
-        self._strip.branch_wanted.connect(self._open_branch)
+        self._actions.bind(run_log=self.toggle_log, run_branch=self.open_branch)
+        self._strip.branch_wanted.connect(self.open_branch)
         self._branch.branch_wanted.connect(self.session.start_run)
 
     # The run
@@ -202,7 +202,7 @@ class RunPage(Page):
             QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}")
             self.session.said.emit("The report is in the clipboard.")
 
-    def _open_branch(self, step: int | None = None) -> None:
+    def open_branch(self, step: int | None = None) -> None:
         """At the chosen step, or the newest checkpoint."""
         summary, state = self._run.summary, self._run.state
         if summary is None or state.spec is None:

@@ -1,0 +1,206 @@
+"""What can be compared: the checkpoints of a run, its base model, and models of providers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
+
+from engine.protocol.records import Interval as Measured
+from engine.protocol.records import KeptCheckpoint
+from studio import figures
+from studio.models.heads import head
+from studio.models.paged import ROOT, Index
+from studio.models.projects import ago
+from studio.roles import CHIPS_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
+from studio.widgets.interval_axis import Interval
+
+COLUMNS = ("", "Name", "Mean", "Validation, 95 %", "KL", "Size", "Age")
+RIGHT = (2, 4, 5, 6)
+MOST_CHOSEN = 4
+WHY = {
+    "pinned": "pinned",
+    "exported": "exported",
+    "branched": "a run has branched off",
+    "start": "this run began here",
+    "best": "among the best",
+    "newest": "among the newest",
+}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A row: `name` as the engine understands it."""
+
+    name: str
+    words: str
+    step: int | None = None
+    """None for a provider's model; 0 for the base."""
+    kept: KeptCheckpoint | None = None
+    mean: float | None = None
+    """Of training, where no test was made."""
+    validation: Measured | None = None
+    kl: float | None = None
+    marks: tuple[str, ...] = ()
+
+    @property
+    def is_base(self) -> bool:
+        return self.name == "base"
+
+    @property
+    def is_checkpoint(self) -> bool:
+        return self.kept is not None
+
+
+class CheckpointModel(QAbstractTableModel):
+    """Newest first, then the base and providers. `chosen()` in the order they were chosen: the
+    first is what the others are compared with."""
+
+    chosen_changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.rows: list[Contender] = []
+        self._chosen: list[str] = []
+        self._now = 0.0
+        self._base: float | None = None
+
+    def show_rows(self, rows: Sequence[Contender], now: float) -> None:
+        """Another list; what was chosen stays so where it is still there."""
+        names = [row.name for row in rows]
+        kept = [name for name in self._chosen if name in names]
+        if list(rows) == self.rows and kept == self._chosen:
+            return
+        self.beginResetModel()
+        self.rows, self._now = list(rows), now
+        self._base = next((r.validation.mean for r in rows if r.is_base and r.validation), None)
+        changed, self._chosen = kept != self._chosen, kept
+        self.endResetModel()
+        if changed:
+            self.chosen_changed.emit()
+
+    def chosen(self) -> list[Contender]:
+        """In the order of choice."""
+        known = {row.name: row for row in self.rows}
+        return [known[name] for name in self._chosen]
+
+    def choose(self, names: Sequence[str]) -> None:
+        """Exactly these, as far as they are there."""
+        known = {row.name for row in self.rows}
+        self._chosen = [name for name in names if name in known][:MOST_CHOSEN]
+        self._tell()
+
+    def toggle(self, row: int) -> bool:
+        """Choose a row, or no longer; False where no more can be chosen."""
+        name = self.rows[row].name
+        if name in self._chosen:
+            self._chosen.remove(name)
+        elif len(self._chosen) == MOST_CHOSEN:
+            return False
+        else:
+            self._chosen.append(name)
+        self._tell()
+        return True
+
+    def make_baseline(self, row: int) -> None:
+        """The others are compared with this one."""
+        name = self.rows[row].name
+        others = [one for one in self._chosen if one != name]
+        self._chosen = [name, *others][:MOST_CHOSEN]
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.rows:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 1))
+        self.chosen_changed.emit()
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        return head(COLUMNS, RIGHT, section, orientation, role)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self.rows):
+            return None
+        row, column = self.rows[index.row()], index.column()
+        match role:
+            case Qt.ItemDataRole.UserRole:
+                return row
+            case Qt.ItemDataRole.DisplayRole:
+                return self._words(row)[column]
+            case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.AccessibleDescriptionRole:
+                return _why(row)
+            case Qt.ItemDataRole.CheckStateRole if column == 0:
+                on = row.name in self._chosen
+                return Qt.CheckState.Checked if on else Qt.CheckState.Unchecked
+            case _ if role == CHIPS_ROLE and column == 1:
+                baseline = self._chosen[:1] == [row.name] and len(self._chosen) > 1
+                return [*_chips(row), *([("baseline", "muted")] if baseline else [])]
+            case _ if role == ICON_ROLE and column == 1:
+                return _icon(row)
+            case _ if role == TONE_ROLE and row.kept and row.kept.state == "damaged":
+                return "bad"
+            case _ if role == VALUE_ROLE and column == 3:
+                return self._interval(row)
+        return None
+
+    def _words(self, row: Contender) -> tuple[str, ...]:
+        kept = row.kept.checkpoint if row.kept else None
+        mean = row.validation.mean if row.validation else row.mean
+        return (
+            "",
+            row.words,
+            figures.number(mean),
+            "" if self._interval(row) else "not tested",
+            "0" if row.is_base else figures.number(row.kl, 3) if row.kl is not None else "–",
+            figures.size(kept.bytes) if kept else "",
+            ago(kept.at, max(self._now, kept.at)) if kept else "",
+        )
+
+    def _interval(self, row: Contender) -> tuple[Interval, float, float, float | None] | None:
+        low, high = self._ends()
+        if row.validation is not None:
+            tone = "plot-1" if "best" in row.marks else "muted"
+            v = row.validation
+            return Interval(v.mean, v.low, v.high, tone), low, high, self._base
+        if row.mean is not None:
+            return Interval(row.mean, token="faint", mark="circle"), low, high, self._base
+        return None
+
+    def _ends(self) -> tuple[float, float]:
+        """Of the axis: 0 to 1, or what the tests need."""
+        ends = [v for r in self.rows if r.validation for v in (r.validation.low, r.validation.high)]
+        return min([0.0, *ends]), max([1.0, *ends])
+
+
+def _chips(row: Contender) -> list[tuple[str, str]]:
+    return [(mark, "accent" if mark == "best" else "muted") for mark in row.marks]
+
+
+def _icon(row: Contender) -> str:
+    if row.kept and row.kept.state == "damaged":
+        return "octagon-alert"
+    return "lock" if row.kept and "pinned" in row.kept.kept_by else ""
+
+
+def _why(row: Contender) -> str:
+    kept = row.kept
+    if kept is None:
+        return (
+            "The model as it was before any training" if row.is_base else "Asked over the network"
+        )
+    if kept.state == "damaged":
+        return "Files are missing or not what was written: it cannot be used"
+    why = ", ".join(WHY[reason] for reason in kept.kept_by) or "goes with the next checkpoint"
+    branches = f" · branches: {', '.join(kept.branches)}" if kept.branches else ""
+    note = f" · {kept.note}" if kept.note else ""
+    return f"Kept: {why}{branches}{note}"

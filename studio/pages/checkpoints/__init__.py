@@ -1,0 +1,1 @@
+"""The Checkpoints page: what is kept, compared, talked to and exported."""

@@ -1,0 +1,367 @@
+"""Side by side: the same question to each, their answers as they come, and a vote that is blind
+where one wants it.
+"""
+
+import random
+import uuid
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QVBoxLayout, QWidget
+
+from engine.protocol.arena import AskArena, Tally
+from engine.protocol.problems import Problem
+from engine.protocol.records import Scenario
+from studio import figures
+from studio.pages.trajectories.reading import items_of
+from studio.session import Session
+from studio.store.talk import ENOUGH_VOTES, Side, Talk
+from studio.tasks import TaskScope
+from studio.theme import theme
+from studio.widgets import paint
+from studio.widgets.buttons import Button, IconButton
+from studio.widgets.card import Card
+from studio.widgets.inputs import LineInput
+from studio.widgets.text import Text
+from studio.widgets.toggle import Toggle
+from studio.widgets.transcript import Transcript
+from studio.widgets.transcript_items import Item, Message
+
+TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
+LETTERS = "ABCD"
+SHOWN_SCENARIOS = 30
+TEMPERATURES = (
+    (0.0, "Temperature 0: always the likeliest"),
+    (0.3, "Temperature 0.3"),
+    (0.7, "Temperature 0.7"),
+    (1.0, "Temperature 1: as in training"),
+)
+REPAINT_MS = 66
+MARGIN = 12
+
+
+class SideColumn(QWidget):
+    """One model: who it is, what was said, how it ended."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.first = True
+        """Without a line at its left."""
+        self._name = Text("", "body", 600, elide=True)
+        self._facts = Text("", "caption", 400, "faint")
+        self._talk = Transcript(compact=True)
+        self._talk.set_tint("none")
+        line = QHBoxLayout()
+        line.setContentsMargins(14, 10, 14, 6)
+        line.addWidget(self._name, 1)
+        line.addWidget(self._facts)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(line)
+        column.addWidget(self._talk, 1)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.first:
+            with paint.painting(self) as painter:
+                painter.fillRect(0, 0, 1, self.height(), theme().color("border"))
+
+    def show_side(self, side: Side, name: str, tone: str, nameless: bool) -> None:
+        self._name.set_words(name)
+        self._name.set_tone("text" if tone == "muted" else "accent")
+        self._facts.set_words("" if nameless else facts_of(side))
+        self._talk.set_items(rows_of(side, nameless), keep_place=True)
+        if side.text:
+            self._talk.verticalScrollBar().setValue(self._talk.verticalScrollBar().maximum())
+
+
+class ArenaCard(Card):
+    """`show_models(names)`; the talk is its own. `problem_raised(problem)`."""
+
+    problem_raised = Signal(object)
+    tally_changed = Signal()
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__("Side by side", " ", padding=0, parent=parent)
+        self._session, self._talk, self._tasks = session, Talk(), TaskScope(self)
+        self._words: dict[str, str] = {}
+        self._scenarios: list[Scenario] = []
+        self._tally: Tally | None = None
+        self._seed = 7
+        self._columns: list[SideColumn] = []
+        self._nothing = Text("", "body", 400, "muted", wrap=True)
+        self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._room = QHBoxLayout()
+        self._room.setSpacing(0)
+        self._ask = LineInput("Question", "Ask")
+        self._try = Button("Try a scenario", "outlined", icon="play", height=32, menu_arrow=True)
+        self._left = Button("Left", "outlined", icon="arrow-left", height=32)
+        self._tie = Button("Tie", "outlined", height=32)
+        self._right = Button("Right", "outlined", icon="arrow-right", height=32)
+        self._stop = Button("Stop", "outlined", icon="square", height=32)
+        self._blind = Toggle("Blind", "Blind: names are hidden until the vote")
+        self._temperature = 0.7
+        self._how = Button("", "quiet", icon="dices", height=24, menu_arrow=True)
+        self._anew = IconButton("rotate-ccw", "Start a new talk", size=24)
+        self._repaint = QTimer(self)
+        self._repaint.setSingleShot(True)
+        self._repaint.setInterval(REPAINT_MS)
+        self._build()
+        self._wire()
+        self._show()
+
+    async def close_tasks(self) -> None:
+        await self._tasks.close()
+
+    def show_models(self, names: Sequence[str], words: dict[str, str]) -> None:
+        """Who is asked; another choice begins another talk."""
+        self._words = words
+        if [side.name for side in self._talk.sides] != list(names):
+            self._tasks.cancel("ask")
+            self._begin(names)
+
+    def load(self) -> None:
+        """What can be tried, and how the votes stand."""
+        path = self._session.project.path
+        if path and self._session.connected:
+            self._tasks.run("scenarios", self._scenarios_of(path), failed=lambda _: None)
+            self._tasks.run("tally", self._session.client.tally(path), self._show_tally)
+
+    # Asking
+
+    def _begin(self, names: Sequence[str]) -> None:
+        order = list(range(len(names)))
+        if self._blind.isChecked():
+            random.shuffle(order)
+        self._talk.begin(names, order)
+        self._show()
+
+    def _put(self) -> None:
+        question = self._ask.text().strip()
+        if not question or self._talk.asking or not self._talk.sides:
+            return
+        self._ask.clear()
+        self._shuffle()
+        chats = self._talk.ask(question)
+        self._send(chats=chats, max_tokens=512)
+
+    def _try_scenario(self, scenario: Scenario) -> None:
+        if not self._talk.asking and self._talk.sides:
+            self._shuffle()
+            self._talk.try_scenario()
+            self._send(scenario=scenario.id)
+
+    def _shuffle(self) -> None:
+        """Blind, the sides change places with every question of a fresh talk."""
+        fresh = not any(side.messages for side in self._talk.sides)
+        if self._blind.isChecked() and (fresh or self._talk.voted):
+            random.shuffle(self._talk.order)
+
+    def _send(self, **asked: object) -> None:
+        request = AskArena.model_validate(
+            {
+                "project": self._session.project.path,
+                "models": [side.name for side in self._talk.sides],
+                "seed": self._seed,
+                "temperature": self._temperature,
+                **asked,
+            }
+        )
+        self._tasks.run("ask", self._listen(request), failed=self._failed)
+        self._show()
+
+    async def _listen(self, request: AskArena) -> None:
+        await self._session.lend_keys([name for name in request.models if "/" in name])
+        async with aclosing(self._session.client.ask_arena(request)) as answers:
+            async for told in answers:
+                self._talk.take(told)
+                self._repaint.start() if not self._repaint.isActive() else None
+        self._show()
+
+    def _failed(self, problem: Problem) -> None:
+        self._talk.asking = False
+        self._show()
+        self.problem_raised.emit(problem)
+
+    def _halt(self) -> None:
+        self._tasks.cancel("ask")
+        self._talk.asking = False
+        self._show()
+
+    # Voting
+
+    def _vote(self, choice: str) -> None:
+        if not self._talk.can_vote:
+            return
+        label = self._talk.vote(choice, uuid.uuid4().hex)
+        run_id, path = self._talk.run_id, self._session.project.path
+
+        async def store() -> Tally:
+            await self._session.client.add_label(run_id, label)
+            return await self._session.client.tally(path)
+
+        self._tasks.run("vote", store(), self._show_tally, failed=self.problem_raised.emit)
+        self._show()
+
+    def _show_tally(self, tally: Tally) -> None:
+        self._tally = tally
+        self._show()
+        self.tally_changed.emit()
+
+    async def _scenarios_of(self, path: str) -> None:
+        page = await self._session.client.scenarios(path, "validation", 0, SHOWN_SCENARIOS)
+        self._scenarios = page.items
+        self._show()
+
+    def _scenario_menu(self) -> None:
+        menu = QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        for one in self._scenarios:
+            action = menu.addAction(one.title[:70].replace("&", "&&") or one.id)
+            action.triggered.connect(lambda _=False, s=one: self._try_scenario(s))
+        menu.popup(self._try.mapToGlobal(self._try.rect().topLeft()))
+
+    # Showing
+
+    @property
+    def _nameless(self) -> bool:
+        return self._blind.isChecked() and not self._talk.voted
+
+    def _show(self) -> None:
+        talk = self._talk
+        self._fit_columns(len(talk.sides))
+        for place, column in zip(talk.order, self._columns, strict=True):
+            side = talk.sides[place]
+            letter = f"Model {LETTERS[talk.order.index(place)]}"
+            name = letter if self._nameless else self._words.get(side.name, side.name)
+            tone = "muted" if self._nameless or place == 0 else TOKENS[place]
+            column.show_side(side, name, tone, self._nameless)
+        empty = not any(side.shown for side in talk.sides) and not talk.asking
+        self._nothing.setVisible(empty)
+        self._nothing.set_words(_empty_words(len(talk.sides)))
+        for column in self._columns:
+            column.setVisible(not empty)
+        count = len(talk.sides)
+        self._ask.setPlaceholderText({0: "Ask", 1: "Ask it", 2: "Ask both"}.get(count, "Ask all"))
+        self._ask.setEnabled(count > 0)
+        self._try.setEnabled(bool(self._scenarios) and count > 0 and not talk.asking)
+        self._stop.setVisible(talk.asking)
+        self._try.setVisible(not talk.asking)
+        for button in (self._left, self._tie, self._right):
+            button.setVisible(count == 2)
+            button.setEnabled(talk.can_vote)
+        self._how.set_words(f"temperature {self._temperature:g}, seed {self._seed}")
+        assert self.header is not None
+        self.header.set_words(self._tally_words())
+
+    def _tally_words(self) -> str:
+        tally = self._tally
+        if tally is None or not tally.votes:
+            return ""
+        if self._blind.isChecked() and tally.votes < ENOUGH_VOTES:
+            return f"{figures.plural(tally.votes, 'vote')} · the tally shows after {ENOUGH_VOTES}"
+        first = tally.pairs[0] if tally.pairs else None
+        if first is None:
+            return figures.plural(tally.votes, "vote")
+        one, other = (self._words.get(name, name) for name in (first.name, first.against))
+        span = f"{figures.percent(first.share.low)} to {figures.percent(first.share.high)}"
+        share = f"{figures.percent(first.share.mean)} ({span})"
+        return f"{one} preferred to {other} in {share} of {first.share.count} votes"
+
+    def _fit_columns(self, count: int) -> None:
+        while len(self._columns) < count:
+            column = SideColumn()
+            column.first = not self._columns
+            self._columns.append(column)
+            self._room.addWidget(column, 1)
+        while len(self._columns) > count:
+            self._columns.pop().deleteLater()
+
+    def _build(self) -> None:
+        assert self.header is not None
+        for tool in (self._how, self._anew, self._blind):
+            self.header.add_right(tool)
+        self._nothing.setContentsMargins(48, 24, 48, 24)
+        self.body.setSpacing(0)
+        self.body.addWidget(self._nothing, 1)
+        self.body.addLayout(self._room, 1)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(MARGIN, MARGIN, MARGIN, MARGIN)
+        foot.setSpacing(8)
+        foot.addWidget(self._ask, 1)
+        for button in (self._stop, self._try, self._left, self._tie, self._right):
+            foot.addWidget(button)
+        self.body.addLayout(foot)
+        self._ask.setFixedHeight(32)
+
+    def _wire(self) -> None:
+        self._ask.returnPressed.connect(self._put)
+        self._try.clicked.connect(self._scenario_menu)
+        self._stop.clicked.connect(self._halt)
+        self._left.clicked.connect(lambda: self._vote("left"))
+        self._tie.clicked.connect(lambda: self._vote("tie"))
+        self._right.clicked.connect(lambda: self._vote("right"))
+        self._repaint.timeout.connect(self._show)
+        self._blind.toggled.connect(lambda _: self._begin([s.name for s in self._talk.sides]))
+        self._anew.clicked.connect(lambda: self._begin([s.name for s in self._talk.sides]))
+        self._how.clicked.connect(self._how_menu)
+
+    def _how_menu(self) -> None:
+        menu = QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        for value, words in TEMPERATURES:
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.setChecked(value == self._temperature)
+            action.triggered.connect(lambda _=False, v=value: self._sample_with(v, self._seed))
+        menu.addSeparator()
+        again = menu.addAction("Another seed")
+        seed = random.randrange(1, 1000)
+        again.triggered.connect(lambda: self._sample_with(self._temperature, seed))
+        menu.popup(self._how.mapToGlobal(self._how.rect().bottomLeft()))
+
+    def _sample_with(self, temperature: float, seed: int) -> None:
+        self._temperature, self._seed = temperature, seed
+        self._show()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """← → and T vote, once both have answered."""
+        choices = {Qt.Key.Key_Left: "left", Qt.Key.Key_Right: "right", Qt.Key.Key_T: "tie"}
+        choice = choices.get(Qt.Key(event.key()))
+        if choice and self._talk.can_vote:
+            self._vote(choice)
+        else:
+            super().keyPressEvent(event)
+
+
+def rows_of(side: Side, nameless: bool) -> list[Item]:
+    """The talk as rows; the reward only where names are shown."""
+    if side.attempt is not None:
+        scored = side.attempt.reward is not None
+        return items_of(side.attempt, blind=nameless or not scored)
+    titles = {"user": "Question", "assistant": "Answer"}
+    return [
+        Message(one.role, one.content, titles.get(one.role, one.role.capitalize()))
+        for one in side.shown
+    ]
+
+
+def facts_of(side: Side) -> str:
+    attempt = side.attempt
+    if attempt is None:
+        return "…" if side.text else ""
+    facts = [figures.plural(attempt.turns, "call")]
+    if attempt.sampled_tokens:
+        facts.append(figures.plural(attempt.sampled_tokens, "token"))
+    return " · ".join([*facts, figures.duration(attempt.duration_s)])
+
+
+def _empty_words(models: int) -> str:
+    if not models:
+        return "Choose up to four rows above to talk to them."
+    return (
+        "Ask anything, or let the agent try a scenario. Every model gets the same prompt and the "
+        "same seed, so a difference is the training's."
+    )

@@ -1,0 +1,218 @@
+"""Who is better, by how much, and how sure that is."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.comparison import EvaluationResult, Standing
+from engine.protocol.records import Interval as Measured
+from studio import figures
+from studio.models.checkpoints import Contender
+from studio.models.heads import head
+from studio.models.paged import ROOT, Index
+from studio.pages.page import scrolled
+from studio.widgets.buttons import Button
+from studio.widgets.card import Card
+from studio.widgets.charts.legend import Entry, Legend
+from studio.widgets.interval_axis import Interval
+from studio.widgets.table import Table
+from studio.widgets.tag_chart import TagChart, TagRow
+from studio.widgets.text import Text
+
+TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
+COLUMNS = ("", "Mean", "Median", "Tokens", "Per 1 000", "Unscored")
+MOST_TAGS = 6
+ROW_PX = 28
+
+
+class FiguresModel(QAbstractTableModel):
+    """Quality, speed and cost of each contender."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._rows: list[Standing] = []
+
+    def show_rows(self, rows: Sequence[Standing]) -> None:
+        self.beginResetModel()
+        self._rows = list(rows)
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        return head(COLUMNS, range(1, len(COLUMNS)), section, orientation, role)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole)
+        if not (index.isValid() and shown and index.row() < len(self._rows)):
+            return None
+        row = self._rows[index.row()]
+        dollars = "–" if row.usd_per_1000 is None else f"${row.usd_per_1000:,.2f}"
+        return (
+            row.name,
+            figures.number(row.reward.mean if row.reward else None),
+            figures.duration(row.latency_median_s),
+            figures.number(row.tokens_mean, 0),
+            dollars,
+            figures.count(row.unscored) if row.unscored else "",
+        )[index.column()]
+
+
+class CompareCard(Card):
+    """`show_evaluated(result)`, or `show_tested(contenders)` before there is one."""
+
+    attempts_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Compare", " ", padding=0, parent=parent)
+        self._legend, self._chart = Legend(), TagChart()
+        self._words = QVBoxLayout()
+        self._words.setSpacing(4)
+        self._lines: list[Text] = []
+        self._model = FiguresModel(self)
+        self._table = Table("Figures", row_px=ROW_PX)
+        self._table.setModel(self._model)
+        for column, width in enumerate((None, 64, 74, 76, 88, 92)):
+            self._table.set_column(column, width, "text" if column == 0 else "figure")
+        self._open = Button("Open its attempts", "quiet", icon="git-fork", height=24)
+        self._open.clicked.connect(self.attempts_wanted)
+        assert self.header is not None
+        self.header.add_right(self._legend)
+        inside = QWidget()
+        rows = QVBoxLayout(inside)
+        rows.setContentsMargins(12, 4, 12, 12)
+        rows.setSpacing(10)
+        rows.addLayout(self._words)
+        rows.addWidget(self._chart)
+        rows.addWidget(self._table)
+        line = QHBoxLayout()
+        line.setContentsMargins(0, 0, 0, 0)
+        line.addWidget(self._open)
+        line.addStretch(1)
+        rows.addLayout(line)
+        rows.addStretch(1)
+        self.body.addWidget(scrolled(inside))
+
+    def show_evaluated(self, result: EvaluationResult, words: Mapping[str, str]) -> None:
+        """Paired, on the same scenarios; `words` for the names of models."""
+        result = _worded(result, words)
+        names = [one.name for one in result.standings]
+        self._title(names)
+        rows = [TagRow(f"all {result.scenarios}", _intervals(result.standings), strong=True)]
+        rows += [TagRow(tag.tag, _intervals(tag.standings)) for tag in result.tags[:MOST_TAGS]]
+        self._chart.set_rows(rows, *_ends(rows))
+        told = [_verdict(one) for one in result.standings[1:]]
+        if result.done < result.total:
+            told.insert(0, (f"{result.done} of {result.total} attempts so far", "muted"))
+        self._say(told)
+        self._model.show_rows(result.standings)
+        self._fit_table(len(result.standings))
+        self._open.show()
+
+    def show_tested(self, chosen: Sequence[Contender]) -> None:
+        """What the tests during training said: not paired, so nobody is called better."""
+        self._title([one.words for one in chosen])
+        tested = tuple(
+            _interval(one.validation, token, one.words)
+            for one, token in zip(chosen, TOKENS, strict=False)
+        )
+        rows = [TagRow("tests in training", tested, strong=True)] if any(tested) else []
+        self._chart.set_rows(rows, *_ends(rows))
+        words = (
+            "These were measured while it trained. Evaluate compares them attempt by attempt on "
+            "the same scenarios, and says whether a difference is more than chance."
+            if chosen
+            else "Choose up to four rows with Space; the first is what the others are compared "
+            "with."
+        )
+        self._say([(words, "muted")])
+        self._fit_table(0)
+        self._open.hide()
+
+    def _title(self, names: Sequence[str]) -> None:
+        assert self.header is not None
+        title = names[0] if names else "Compare"
+        if len(names) > 1:
+            title = f"{names[0]} against {names[1] if len(names) == 2 else len(names) - 1}"
+        self.header.title.set_words(title[:1].upper() + title[1:])
+        pairs = zip(names, TOKENS, strict=False)
+        self._legend.set_entries([Entry(name, token, "line") for name, token in pairs])
+
+    def _say(self, told: Sequence[tuple[str, str]]) -> None:
+        for old in self._lines:
+            old.deleteLater()
+        self._lines = [Text(words, "label", 400, tone, wrap=True) for words, tone in told]
+        for line in self._lines:
+            self._words.addWidget(line)
+
+    def _fit_table(self, rows: int) -> None:
+        self._table.setVisible(rows > 0)
+        self._table.setFixedHeight(28 + ROW_PX * rows + 2)
+
+
+def _intervals(standings: Sequence[Standing]) -> tuple[Interval | None, ...]:
+    """A contender whose difference may be chance is drawn faint."""
+    found = []
+    for one, token in zip(standings, TOKENS, strict=False):
+        unsure = one.versus is not None and one.versus.word == "no difference shown"
+        found.append(_interval(one.reward, "faint" if unsure else token, one.name))
+    return tuple(found)
+
+
+def _interval(value: Measured | None, token: str, words: str) -> Interval | None:
+    if value is None:
+        return None
+    mark = "circle" if token == TOKENS[0] else "diamond"
+    return Interval(value.mean, value.low, value.high, token, mark, words)
+
+
+def _worded(result: EvaluationResult, words: Mapping[str, str]) -> EvaluationResult:
+    """With the names that the page uses."""
+
+    def named(one: Standing) -> Standing:
+        versus = one.versus
+        if versus is not None:
+            against = words.get(versus.against, versus.against)
+            versus = versus.model_copy(update={"against": against})
+        return one.model_copy(update={"name": words.get(one.name, one.name), "versus": versus})
+
+    return result.model_copy(update={"standings": [named(one) for one in result.standings]})
+
+
+def _ends(rows: Sequence[TagRow]) -> tuple[float, float]:
+    known = [one for row in rows for one in row.intervals if one is not None]
+    lows = [one.low for one in known if one.low is not None]
+    highs = [one.high for one in known if one.high is not None]
+    low, high = min([0.0, *lows]), max([1.0, *highs])
+    return math.floor(low * 5) / 5, math.ceil(high * 5) / 5
+
+
+def _verdict(one: Standing) -> tuple[str, str]:
+    """One line about one contender: never "better" where chance explains it."""
+    versus = one.versus
+    if versus is None or versus.difference is None:
+        return f"{one.name}: nothing that both have tried is scored yet.", "muted"
+    d = versus.difference
+    span = f"{figures.signed(d.mean)} ({figures.signed(d.low)} to {figures.signed(d.high)})"
+    chance = "" if versus.p is None else f" · p {_p(versus.p)}"
+    counted = f"{versus.wins} won, {versus.ties} tied, {versus.losses} lost"
+    tone = {"better": "good", "worse": "bad"}.get(versus.word, "muted")
+    verb = {"better": "is better than", "worse": "is worse than"}.get(versus.word)
+    words = f"{one.name} {verb} {versus.against}" if verb else f"{one.name}: no difference shown"
+    return f"{words}, {span}{chance} · {counted}", tone
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,184 @@
+"""The Checkpoints page over the fake engine: choosing, evaluating, talking, voting, keeping."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.config import TrainConfig
+from tests.studio.conftest import Run, until
+from tests.studio.fake_engine import FakeEngine
+from tests.studio.shots import open_project, studio_on
+from tests.studio.simulate import Simulation
+
+
+@pytest.fixture
+def kept(engine: FakeEngine) -> FakeEngine:
+    train = TrainConfig(steps=8, groups=2, group_size=4, validate_every=2, checkpoint_every=2)
+    simulation = Simulation(train=train, seed=12)
+    simulation.begin()
+    for step in range(1, 7):
+        simulation.step(step)
+    simulation.end(6)
+    engine.add_project("inbox-scout")
+    engine.add_run(simulation.made)
+    return engine
+
+
+@asynccontextmanager
+async def looking(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncIterator[Any]:
+    async with studio_on(engine, app, folder) as studio:
+        await open_project(studio, engine, "inbox-scout")
+        studio.window.resize(1440, 900)
+        studio.window.show_page("checkpoints")
+        page: Any = studio.pages["checkpoints"]
+        await until(lambda: len(page._model.chosen()) == 2)
+        studio.window.activateWindow()
+        yield page
+
+
+def names(page: Any) -> list[str]:
+    return [one.words for one in page._model.chosen()]
+
+
+def test_base_and_best_are_chosen_first_and_space_changes_that(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            best = max((r for r in page._model.rows if r.kept), key=lambda r: r.validation.mean)
+            assert names(page) == ["base", best.words]
+            assert "best" in best.marks
+            table = page._table
+            table.setFocus()
+            table.selectRow(0)
+            for _ in range(len(page._model.rows)):
+                row = table.currentIndex().row()
+                if page._model.rows[row].words not in names(page):
+                    QTest.keyClick(table, Qt.Key.Key_Space)
+                QTest.keyClick(table, Qt.Key.Key_Down)
+            assert len(names(page)) == len(page._model.rows)
+            page._model.make_baseline(0)
+            assert names(page)[0] == page._model.rows[0].words
+            assert [s.name for s in page._arena._talk.sides] == [
+                one.name for one in page._model.chosen()
+            ]
+
+    run(job())
+
+
+def test_an_evaluation_says_better_only_where_it_is(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            shown = [line.words() for line in page._compare._lines]
+            assert "measured while it trained" in shown[0]
+            QTest.mouseClick(page._evaluate, Qt.MouseButton.LeftButton)
+            await until(lambda: page._desk.result is not None)
+            (line,) = page._compare._lines
+            assert "is better than base, +0.33" in line.words()
+            assert line.property("tone") == "good"
+            rows = page._compare._chart._rows
+            assert rows[0].words == "all 96"
+            by_tag = {row.words: row.intervals[1].token for row in rows[1:]}
+            assert by_tag["later change"] == "plot-1"
+            assert by_tag["not in inbox"] == "faint"
+
+    run(job())
+
+
+def test_a_talk_is_streamed_and_a_blind_vote_is_a_label(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            arena, given = page._arena, []
+
+            async def add_label(run_id: str, label: Any) -> None:
+                given.append((run_id, label))
+                kept.kept.votes += 1
+
+            page.session.client.add_label = add_label
+            arena._blind.setChecked(True)
+            arena._ask.setFocus()
+            QTest.keyClicks(arena._ask, "Until when?")
+            QTest.keyClick(arena._ask, Qt.Key.Key_Return)
+            await until(lambda: arena._talk.can_vote)
+            assert arena._columns[0]._name.words() == "Model A"
+            assert arena._columns[0]._facts.words() == ""
+            left, right = (arena._talk.sides[place] for place in arena._talk.order)
+            arena.setFocus()
+            QTest.keyClick(arena, Qt.Key.Key_Right)
+            await until(lambda: bool(given) and arena._tally.votes == 1)
+            run_id, label = given[0]
+            assert run_id == "01JD5ARENA"
+            assert label.words[0].order == ((right.attempt.id,), (left.attempt.id,))
+            assert arena._columns[0]._name.words() in ("base", names(page)[1])
+            assert not arena._left.isEnabled()
+            asked = kept.kept.asked[0]
+            assert asked.chats[0][-1]["content"] == "Until when?"
+            QTest.keyClicks(arena._ask, "And then?")
+            QTest.keyClick(arena._ask, Qt.Key.Key_Return)
+            await until(lambda: len(kept.kept.asked) == 2)
+            assert len(kept.kept.asked[1].chats[0]) == 3, "each goes on from its own answer"
+            await until(lambda: not arena._talk.asking)
+
+    run(job())
+
+
+def test_pinning_and_deleting(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            page._pin(2, True)
+            await until(
+                lambda: any(
+                    "pinned" in (r.kept.kept_by if r.kept else ()) for r in page._model.rows
+                )
+            )
+            client, run_id = page.session.client, page._run.run_id
+            page._change(client.delete_checkpoint(run_id, 4))
+            await until(lambda: all(r.step != 4 for r in rows.rows))
+
+    run(job())
+
+
+def test_the_branch_sheet_asks_for_what_it_shows(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(kept, qapp, tmp_path) as studio:
+            await open_project(studio, kept, "inbox-scout")
+            studio.window.show_page("run")
+            await until(lambda: studio.actions.holds("branchable"))
+            page: Any = studio.pages["run"]
+            page._strip.strip.set_chosen(5)
+            page._strip.strip.branch_wanted.emit(5)
+            sheet = page._branch
+            assert sheet.is_open()
+            assert sheet._from.value() == 4, "the newest checkpoint that is not after the step"
+            sheet._steps.set_value(12)
+            sheet._lr.set_value(5e-5)
+            sheet._refresh()
+            assert sheet._command.words().endswith(
+                "--from amber-kestrel@4 --set train.steps=12 --set train.lr=5e-05"
+            )
+            QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
+            await until(lambda: bool(kept.started))
+            asked = kept.started[0]
+            assert (asked.origin, asked.replay) == ("amber-kestrel@4", False)
+            assert asked.overrides == {"train.steps": 12, "train.lr": 5e-5}
+            studio.actions.trigger("run.branch")
+            sheet._way.set_index(1)
+            sheet._refresh()
+            assert "--replay" in sheet._command.words()
+            assert sheet.request().overrides == {}
+
+    run(job())
