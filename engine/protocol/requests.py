@@ -173,6 +173,8 @@ class TrajectoryQuery(Request):
     """With `step`: the range of steps, both ends included."""
     group: int | None = None
     scenario_id: str | None = None
+    contestant: str | None = None
+    """In an evaluation: only attempts of this one."""
     state: Literal["all", "scored", "unscored", "truncated", "marked"] = "all"
     signal: bool | None = None
     """Only trajectories of groups that did (or did not) give a signal."""
