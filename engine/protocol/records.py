@@ -13,6 +13,8 @@ RunState = Literal[
     "starting", "running", "reviewing", "paused", "stopping", "stopped", "failed", "finished"
 ]
 RunKind = Literal["train", "baseline", "imported", "evaluation"]
+TrainingKind = Literal["train", "baseline"]
+"""What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]

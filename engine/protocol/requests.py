@@ -9,9 +9,9 @@ from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
 from engine.protocol.records import (
     GroupSummary,
-    RunKind,
     Scenario,
     Split,
+    TrainingKind,
     Trajectory,
     TrajectorySummary,
 )
@@ -113,7 +113,7 @@ class WriteScenarios(Request):
 
 class StartRun(Request):
     project: str
-    kind: RunKind = "train"
+    kind: TrainingKind = "train"
     overrides: dict[str, Any] = Field(default_factory=dict)
     """Dotted keys of project.toml: {"train.lr": 2e-4}."""
     key: str = ""
