@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.protocol import events as e
-from engine.protocol.comparison import EvaluationResult
 from engine.protocol.judging import Usage
 from engine.protocol.records import TrajectorySummary
 from studio.store.forecast import remaining_seconds, step_seconds, usual_phases, validations_left
@@ -16,7 +15,7 @@ LOGS = {
     path.stem: [e.decode(line) for line in path.read_bytes().splitlines()]
     for path in sorted(GOLDEN.glob("*.jsonl"))
 }
-MINE = ("finished", "failed", "resumed", "baseline", "extended")
+MINE = ("finished", "failed", "resumed", "baseline", "extended", "evaluation")
 
 
 def folded(events: list) -> RunState:
@@ -175,19 +174,11 @@ def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
 
 
 def test_an_evaluation_has_a_result_and_its_calls_are_no_judges() -> None:
-    spec = LOGS["finished"][0].spec.model_copy(update={"kind": "evaluation"})
-    used = Usage(cost_usd=0.25)
-    result = EvaluationResult(
-        done=1, total=1, scenarios=1, attempts=1, seed=0, judged=False, standings=[]
-    )
-    events = [
-        e.RunStarted(spec=spec),
-        e.CallOpened(key="k", judge="openai/x", most_usd=1.0, attempt="v00000-000-000"),
-        e.CallClosed(key="k", judge="openai/x", usage=used, seconds=1, attempt="v00000-000-000"),
-        e.EvaluationFinished(result=result),
-        e.RunFinished(step=0, seconds=1.0),
-    ]
-    state = folded([one.model_copy(update={"seq": n}) for n, one in enumerate(events, 1)])
-    assert state.evaluation == result
-    assert (state.judge_calls, state.judge_usd, state.attempts_usd) == (0, 0.0, 0.25)
-    assert (state.planned, state.life) == (0, "finished")
+    state = folded(LOGS["evaluation"])
+    assert state.evaluation is not None
+    assert [one.name for one in state.evaluation.standings] == [
+        "base", "amber-kestrel@40", "openai/gpt-5.4",
+    ]  # fmt: skip
+    assert (state.judge_calls, state.judge_usd) == (0, 0.0)
+    assert state.attempts_usd == pytest.approx(6 * 0.0042)
+    assert (state.planned, state.trajectories, state.life) == (0, 18, "finished")
