@@ -24,7 +24,7 @@ ADAPTER = "adapter"
 ADAPTER_FILE = "adapter_model.safetensors"
 
 
-class Field:
+class Roster:
     """The runs and models that a project's contestants are taken from."""
 
     def __init__(self, project: Path, config: ProjectConfig, runs: Sequence[RunSummary]) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine.evaluation.contestants import Field
+from engine.evaluation.contestants import Roster
 from engine.evaluation.evaluate import Hall, evaluate
 from engine.identity import run_name, ulid
 from engine.project import load_config, load_scenarios, read_scenarios
@@ -33,7 +33,7 @@ def plan(
     _refuse_local_judge(config)
     _refuse_equal_names(request.systems)
     scenarios = _scenarios(project, config, request.scenarios)
-    contestants = Field(project, config, runs).contestants(request.models)
+    contestants = Roster(project, config, runs).contestants(request.models)
     evaluation = EvaluationPlan(
         contestants=contestants,
         variants=request.systems,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import checkpoint
-from engine.evaluation.contestants import Field, check_adapter
+from engine.evaluation.contestants import Roster, check_adapter
 from engine.identity import ulid
 from engine.policy.base import Policy
 from engine.protocol.config import ModelConfig, ProjectConfig
@@ -72,16 +72,16 @@ def run(project: Path) -> RunSummary:
 
 
 @pytest.fixture
-def field(project: Path, run: RunSummary, tiny_model: Path) -> Field:
+def roster(project: Path, run: RunSummary, tiny_model: Path) -> Roster:
     model = ModelConfig(name=str(tiny_model), max_context=99, dtype="float32")
-    return Field(project, ProjectConfig(model=model), [run])
+    return Roster(project, ProjectConfig(model=model), [run])
 
 
-def test_names_of_checkpoints(field: Field, run: RunSummary) -> None:
+def test_names_of_checkpoints(roster: Roster, run: RunSummary) -> None:
     names = ["amber-kestrel@2", "amber-kestrel", run.id, run.id[-5:].lower(), f"{run.id}@best"]
-    steps = [one.step for one in field.contestants(names)]
+    steps = [one.step for one in roster.contestants(names)]
     assert steps == [2, 8, 8, 8, 4]  # of equal ones the earlier is the best
-    found = field.find("amber-kestrel@4")
+    found = roster.find("amber-kestrel@4")
     assert (found.name, found.kind, found.run_id) == ("amber-kestrel@4", "checkpoint", run.id)
     assert found.adapter == f"runs/{run.id}/checkpoints/step-000004/adapter"
     assert found.shape is not None
@@ -89,30 +89,30 @@ def test_names_of_checkpoints(field: Field, run: RunSummary) -> None:
     assert (found.shape.max_context, found.shape.dtype) == (99, "float32")
 
 
-def test_base_provider_and_the_default(field: Field, tiny_model: Path) -> None:
-    base, best = field.contestants([])
+def test_base_provider_and_the_default(roster: Roster, tiny_model: Path) -> None:
+    base, best = roster.contestants([])
     assert (base.name, base.kind, base.model_path) == ("base", "base", str(tiny_model))
     assert best.name == "amber-kestrel@4"
-    remote = field.find("openai/gpt-5.4")
+    remote = roster.find("openai/gpt-5.4")
     assert (remote.kind, remote.model, remote.shape) == ("provider", "openai/gpt-5.4", None)
 
 
-def test_equal_names_are_numbered(field: Field) -> None:
-    assert [one.name for one in field.contestants(["base", "base", "openai/x"])] == [
+def test_equal_names_are_numbered(roster: Roster) -> None:
+    assert [one.name for one in roster.contestants(["base", "base", "openai/x"])] == [
         "base", "base #2", "openai/x",
     ]  # fmt: skip
 
 
-def test_a_damaged_checkpoint_is_passed_over_or_refused(field: Field, run: RunSummary) -> None:
+def test_a_damaged_checkpoint_is_passed_over_or_refused(roster: Roster, run: RunSummary) -> None:
     file = Path(run.path) / "checkpoints/step-000008/adapter/adapter_model.safetensors"
     file.write_bytes(b"9")
-    assert field.find("amber-kestrel").step == 6
+    assert roster.find("amber-kestrel").step == 6
     with pytest.raises(ConfigError, match="step 8 of amber-kestrel is damaged"):
-        field.find("amber-kestrel@8")
+        roster.find("amber-kestrel@8")
 
 
-def test_other_weights_in_its_place_are_refused(field: Field, project: Path) -> None:
-    found = field.find("amber-kestrel@4")
+def test_other_weights_in_its_place_are_refused(roster: Roster, project: Path) -> None:
+    found = roster.find("amber-kestrel@4")
     assert check_adapter(project, found) == project / found.adapter
     file = project / found.adapter / "adapter_model.safetensors"
     os.remove(file)
@@ -120,14 +120,14 @@ def test_other_weights_in_its_place_are_refused(field: Field, project: Path) -> 
         check_adapter(project, found)
 
 
-def test_what_is_not_there_is_said(project: Path, field: Field, run: RunSummary) -> None:
+def test_what_is_not_there_is_said(project: Path, roster: Roster, run: RunSummary) -> None:
     with pytest.raises(ConfigError, match="It has those of step 2, 4, 6, 8"):
-        field.find("amber-kestrel@5")
+        roster.find("amber-kestrel@5")
     untested = make_run(project, "blue-heron", {3: None})
     empty = make_run(project, "grey-owl", {})
     twin = make_run(project, "amber-kestrel", {1: None})
     config = ProjectConfig()
-    several = Field(project, config, [twin, empty, untested, run])
+    several = Roster(project, config, [twin, empty, untested, run])
     for name, said in {
         "blue-heron@best": "nobody knows which is the best",
         "grey-owl": "has no checkpoint yet",
@@ -137,4 +137,4 @@ def test_what_is_not_there_is_said(project: Path, field: Field, run: RunSummary)
         with pytest.raises(ConfigError, match=said):
             several.find(name)
     with pytest.raises(ConfigError, match="Train first"):
-        Field(project, config, [empty])._newest_best()
+        Roster(project, config, [empty])._newest_best()
