@@ -18,7 +18,7 @@ from engine.machine.hardware import header
 from engine.project import changed_config, load_config
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import StepFinished
-from engine.protocol.problems import ConfigError, ModelError, Refused
+from engine.protocol.problems import ConfigError, ModelError
 from engine.protocol.records import Checkpoint, Parent, RunSpec
 from engine.protocol.requests import StartRun
 from engine.references import Found, find_checkpoint
@@ -60,8 +60,6 @@ def find_origin(project: Path, request: StartRun) -> Origin:
 
 
 def _of_checkpoint(found: Found, request: StartRun) -> Origin:
-    if found.spec.kind != "train":
-        raise ConfigError.of("branch.no_weights", f"{found.spec.name} has trained no weights.")
     config = changed_config(found.spec.config, request.overrides)
     for name in FIXED:
         was = getattr(found.spec.config.model, name)
@@ -200,7 +198,7 @@ async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
         theirs = await asyncio.to_thread(
             find_checkpoint, run.project, f"{parent.run_id}@{saved.step}"
         )
-    except Refused:
+    except ConfigError:
         return  # nothing to compare with: the parent keeps no whole checkpoint of this step
     if theirs.checkpoint is None:
         return

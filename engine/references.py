@@ -1,14 +1,21 @@
-"""How a person names a checkpoint: `RUN@STEP`, `RUN@best`, `RUN@newest`, or just `RUN`."""
+"""How a person names a checkpoint: `RUN@STEP`, `RUN@best`, `RUN@newest`, or just `RUN`.
+
+RUN is a name, an id, or the end of an id, among the trained runs of one project.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from engine import checkpoint
-from engine.protocol.problems import Refused
+from engine.protocol.problems import ConfigError
 from engine.protocol.records import Checkpoint, RunSpec
 from engine.retention import Known
 from engine.run import DATABASE, SPEC, read_spec
 from engine.store.reader import RunReader
+
+BEST, NEWEST = "best", "newest"
+SHORTEST = 4
+"""Characters of an id that are enough to name a run."""
 
 
 class Found(NamedTuple):
@@ -27,62 +34,99 @@ class Found(NamedTuple):
         return f"{self.spec.name}@{self.step}"
 
 
+def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
+    """Runs that have weights of their own, newest first."""
+    files = sorted(project.glob(f"runs/*/{SPEC}"), reverse=True)
+    runs = [(file.parent, read_spec(file.parent)) for file in files]
+    return [(folder, spec) for folder, spec in runs if spec.kind == "train"]
+
+
 def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
-    """By id, by the end of an id, or by name (the newest of that name). Raises Refused."""
-    specs = []
-    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
-        spec = read_spec(file.parent)
-        specs.append(spec)
-        if spec.name == name or (len(name) >= 6 and spec.id.endswith(name.upper())):
-            return file.parent, spec
-    known = ", ".join(spec.name for spec in specs[:5]) or "none yet"
-    raise Refused.of(
+    """Raises ConfigError where there is none of that name, or more than one."""
+    runs = trained_runs(project)
+    found = [run for run in runs if name in (run[1].id, run[1].name)]
+    if not found and len(name) >= SHORTEST:
+        found = [run for run in runs if run[1].id.endswith(name.upper())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(spec.id[-8:] for _, spec in found)
+        raise ConfigError.of(
+            "run.ambiguous",
+            f"{len(found)} runs are called {name}.",
+            f"Name the one you mean by the end of its id: {ids}.",
+            where=str(project),
+        )
+    known = ", ".join(spec.name for _, spec in runs[:8]) or "none yet"
+    raise ConfigError.of(
         "run.unknown",
-        f"{project.name} has no run called {name}.",
-        f"Its newest are: {known}.",
+        f"{project.name} has no trained run called {name}.",
+        f"Its trained runs are: {known}.",
         where=str(project),
     )
 
 
 def find_checkpoint(project: Path, reference: str) -> Found:
-    """Raises Refused where there is none, or where its files are damaged.
+    """Raises ConfigError where there is none, or where its files are damaged.
 
     Step 0 is always there: the weights that the run began with.
     """
     name, _, which = reference.partition("@")
     folder, spec = find_run(project, name)
-    reader = RunReader(folder / DATABASE)
-    try:
-        kept, known = reader.checkpoints(), Known(reader)
-    finally:
-        reader.close()
-    chosen = _choose(reference, which, kept, known)
-    if chosen and not checkpoint.verify(folder / chosen.path):
-        raise Refused.of(
+    kept, known = _kept(folder)
+    if which == "0" and not any(one.step == 0 for one in kept):
+        return Found(folder, spec, None)
+    chosen: Checkpoint | None
+    if which in ("", NEWEST) and kept:
+        chosen = checkpoint.newest(folder, kept) or kept[-1]
+    elif which == BEST:
+        chosen = _best(kept, known)
+    else:
+        chosen = next((one for one in kept if str(one.step) == which), None)
+    if chosen is None:
+        raise _missing(reference, spec, which, kept)
+    if not checkpoint.verify(folder / chosen.path):
+        raise ConfigError.of(
             "checkpoint.damaged",
             f"The files of {spec.name}@{chosen.step} are missing or not what was written.",
-            "Take another checkpoint.",
+            "Take another step of that run.",
             where=str(folder / chosen.path),
         )
     return Found(folder, spec, chosen)
 
 
-def _choose(reference: str, which: str, kept: list[Checkpoint], known: Known) -> Checkpoint | None:
-    if which == "0" and not any(one.step == 0 for one in kept):
-        return None
-    if which in ("", "newest"):
-        chosen = kept[-1:]
-    elif which == "best":
-        measured = [one for one in kept if one.step in known.validations]
-        measured.sort(key=lambda one: (-known.validations[one.step].mean, one.step))
-        chosen = measured[:1]
+def newest_best(project: Path) -> Found | None:
+    """The best checkpoint of the newest run that keeps one; where no test was made at any of them,
+    its newest. None where no run keeps any."""
+    for folder, spec in trained_runs(project):
+        kept, known = _kept(folder)
+        if whole := [one for one in kept if checkpoint.verify(folder / one.path)]:
+            return Found(folder, spec, _best(whole, known) or whole[-1])
+    return None
+
+
+def _kept(folder: Path) -> tuple[list[Checkpoint], Known]:
+    reader = RunReader(folder / DATABASE)
+    try:
+        return reader.checkpoints(), Known(reader)
+    finally:
+        reader.close()
+
+
+def _best(kept: list[Checkpoint], known: Known) -> Checkpoint | None:
+    """Highest validation mean; of equal ones the earlier."""
+    tested = [one for one in kept if one.step in known.validations]
+    return min(tested, key=lambda one: (-known.validations[one.step].mean, one.step), default=None)
+
+
+def _missing(reference: str, spec: RunSpec, which: str, kept: list[Checkpoint]) -> ConfigError:
+    steps = ", ".join(str(one.step) for one in kept)
+    if not kept:
+        words, hint = f"{spec.name} has no checkpoint yet.", "Let it train on until it keeps one."
+    elif which == BEST:
+        words = f"No checkpoint of {spec.name} was tested, so nobody knows which is the best."
+        hint = f"Name a step: {spec.name}@{kept[-1].step}."
     else:
-        chosen = [one for one in kept if str(one.step) == which]
-    if not chosen:
-        steps = ", ".join(str(one.step) for one in kept) or "none"
-        raise Refused.of(
-            "checkpoint.unknown",
-            f"There is no checkpoint {reference}.",
-            f"Kept of this run are steps: {steps}. Write RUN@STEP, RUN@best or RUN@newest.",
-        )
-    return chosen[0]
+        words = f"There is no checkpoint {reference}."
+        hint = f"Kept of this run are steps: {steps}."
+    return ConfigError.of("checkpoint.unknown", words, hint, where=reference)

@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from engine.client import EngineClient
 from engine.protocol.judging import keys_in, provider_of
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records import LIVING, ProjectView, RunKind, RunSummary, Sample
+from engine.protocol.records import LIVING, ProjectView, RunSummary, Sample, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
 from studio import keys
 from studio.link.engine import EngineLink
@@ -208,7 +208,10 @@ class Session(QObject):
         self.tasks.run("project", go())
 
     def train(
-        self, kind: RunKind = "train", overrides: dict[str, Any] | None = None, show: bool = True
+        self,
+        kind: TrainingKind = "train",
+        overrides: dict[str, Any] | None = None,
+        show: bool = True,
     ) -> None:
         """One run of the open project, as its settings are now."""
         self.start_run(

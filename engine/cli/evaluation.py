@@ -73,7 +73,7 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
     endpoint = endpoint or await start(workspace)
     async with EngineClient(endpoint.port, endpoint.token) as client:
         try:
-            providers = [model for model in arguments.model if "/" in model]
+            providers = await providers_of(client, project, arguments)
             await lend_keys(client, project, overrides, providers)
             if arguments.resume:
                 summary = await resume(client, project, arguments.resume)
@@ -81,12 +81,27 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
                 summary = await client.start_evaluation(request)
             code = await EvaluationWatch(client, summary, arguments.json).until_end()
             if code != FINISHED:
+                problem = (await client.run(summary.id)).problem
+                if problem and arguments.json:
+                    complain(problem, as_json=True)
                 return code
             return tell(await client.evaluation(summary.id), summary, arguments.json)
         finally:
             if ours:
                 with contextlib.suppress(LaunchError):
                     await client.shut_down()
+
+
+async def providers_of(
+    client: EngineClient, project: Path, arguments: argparse.Namespace
+) -> list[str]:
+    """The models whose keys are needed: of those that are named, or of the one that goes on."""
+    names = list(arguments.model)
+    if arguments.resume:
+        runs = await client.runs(str(project))
+        same = [run for run in runs if arguments.resume in (run.id, run.name)]
+        names = [name for run in same for name in run.contestants]
+    return [name for name in names if "/" in name]
 
 
 def request_of(

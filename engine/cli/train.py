@@ -51,7 +51,7 @@ from engine.protocol.events import (
 )
 from engine.protocol.judging import keys_in
 from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
-from engine.protocol.records import LIVING, Interval, RunKind, RunSummary
+from engine.protocol.records import LIVING, Interval, RunSummary, TrainingKind
 from engine.protocol.requests import Command, StartRun
 
 FINISHED, FAILED, USAGE, STOPPED = 0, 1, 2, 3
@@ -108,7 +108,7 @@ async def begin(
     client: EngineClient, arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
 ) -> RunSummary:
     if not arguments.resume:
-        kind: RunKind = "baseline" if arguments.baseline else "train"
+        kind: TrainingKind = "baseline" if arguments.baseline else "train"
         request = StartRun(
             project=str(project),
             kind=kind,

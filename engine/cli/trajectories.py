@@ -5,6 +5,7 @@ from pathlib import Path
 
 from engine.cli.terminal import complain, duration, figure, say, say_json, table
 from engine.protocol.problems import AtelierError
+from engine.protocol.records import TrajectorySummary
 from engine.protocol.requests import TrajectoryQuery
 from engine.run import DATABASE, read_spec
 from engine.store.reader import RunReader
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
                         str(t.turns),
                         str(t.sampled_tokens),
                         duration(t.duration_s),
-                        t.title + (f" · {t.problem.message}" if t.problem else ""),
+                        " · ".join(filter(None, (t.contestant, t.title, _trouble(t)))),
                     )
                     for t in page.items
                 ],
@@ -54,3 +55,7 @@ def query_of(arguments: argparse.Namespace) -> TrajectoryQuery:
         search=arguments.search,
         limit=min(arguments.limit, 1000),
     )
+
+
+def _trouble(one: TrajectorySummary) -> str:
+    return one.problem.message if one.problem else ""

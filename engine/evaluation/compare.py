@@ -15,7 +15,6 @@ import math
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import compress
 
 from engine.advantage.group import TIE
 from engine.protocol.comparison import Comparison, Word
@@ -24,8 +23,10 @@ from engine.protocol.records import Interval
 LEVEL = 0.05
 MOST_EXACT = 11
 """Differences of which every subset is taken; of more, `SAMPLED` subsets by chance."""
-SAMPLED = 1999
-"""With the observed signs 2 000: p is at most 0.005 from that of all sign-flips."""
+SAMPLED = 7999
+"""With the observed signs 8 000: near 0.05, p has a standard error of 0.0035."""
+BITS = 8
+"""Differences whose subsets are summed beforehand: one look-up for all of them."""
 LEAST = 6
 """Fewer scenarios have too few signs to flip for any difference to be shown at 5 %: 2/2⁵ > 0.05."""
 
@@ -83,15 +84,24 @@ def subset_means(values_N: Sequence[float]) -> list[float]:
     """Sorted means of the non-empty subsets: all 2^N − 1 of few values, else `SAMPLED` by chance,
     each value with probability ½ (the seed is fixed). Flipping the signs of a subset makes the sum
     at least as large exactly where the subset's mean is not above 0."""
-    if len(values_N) <= MOST_EXACT:
-        sums = [(0.0, 0)]
-        for value in values_N:
-            sums += [(total + value, size + 1) for total, size in sums]
-        return sorted(total / size for total, size in sums[1:])
+    count = len(values_N)
+    if count <= MOST_EXACT:
+        sums = _subset_sums(values_N)
+        return sorted(sums[subset] / subset.bit_count() for subset in range(1, 2**count))
+    parts = [_subset_sums(values_N[first : first + BITS]) for first in range(0, count, BITS)]
     chance = random.Random(0)
     means: list[float] = []
     while len(means) < SAMPLED:
-        chosen = chance.choices((False, True), k=len(values_N))
-        if any(chosen):
-            means.append(math.fsum(compress(values_N, chosen)) / sum(chosen))
+        if subset := chance.getrandbits(count):
+            chosen = subset.to_bytes(len(parts), "little")
+            total = sum(sums[bits] for sums, bits in zip(parts, chosen, strict=True))
+            means.append(total / subset.bit_count())
     return sorted(means)
+
+
+def _subset_sums(values_N: Sequence[float]) -> list[float]:
+    """Of all 2^N subsets; bit n of the index says whether value n is in it."""
+    sums = [0.0]
+    for value in values_N:
+        sums += [total + value for total in sums]
+    return sums

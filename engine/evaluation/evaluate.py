@@ -56,10 +56,12 @@ async def evaluate(run: Run, hall: Hall) -> None:
     assert plan is not None
     scenarios = kept_scenarios(run.folder)
     gate = Gate(run)
-    for place, contestant in enumerate(plan.contestants):
-        missing = missing_of(run, plan, place, scenarios)
-        if missing and not gate.closed:
-            await attempt(run, hall, plan, contestant, missing, gate)
+    async with providers_of(run, plan, hall) as providers:
+        for place, contestant in enumerate(plan.contestants):
+            missing = missing_of(run, plan, place, scenarios)
+            if missing and not gate.closed:
+                async with stages_of(run, hall, plan, contestant, providers) as stages:
+                    await attempt(run, plan, contestant, stages, missing, gate)
     if gate.closed:
         await run.say(RunStopped(step=STEP, reason="You stopped it."))
         return
@@ -107,19 +109,20 @@ def missing_of(
 
 async def attempt(
     run: Run,
-    hall: Hall,
     plan: EvaluationPlan,
     contestant: Contestant,
+    stages: dict[int, Stage | RemoteStage],
     tasks: list[Task],
     gate: Gate,
 ) -> None:
     """Make and store what one contestant has still to do."""
+    await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)
     progress.words = contestant.name
     room = asyncio.Semaphore(run.config.agent.concurrency)
 
-    async def one(stages: dict[int, Stage | RemoteStage], task: Task) -> None:
+    async def one(task: Task) -> None:
         async with room:
             if not await gate.passes():
                 return
@@ -128,31 +131,47 @@ async def attempt(
             await run.writer.add_trajectory(trajectory)
             progress.add(trajectory)
 
-    async with stages_of(run, hall, plan, contestant) as stages:
-        await run.enter(STEP, "validating")
-        async with asyncio.TaskGroup() as group:
-            for task in tasks:
-                group.create_task(one(stages, task))
+    async with asyncio.TaskGroup() as group:
+        for task in tasks:
+            group.create_task(one(task))
+
+
+@contextlib.asynccontextmanager
+async def providers_of(
+    run: Run, plan: EvaluationPlan, hall: Hall
+) -> AsyncIterator[Providers | None]:
+    """The process that speaks to providers, where one of them has a contestant. It comes first:
+    what cannot be paid is known before anybody tries. Raises ConfigError."""
+    models = [one.model for one in plan.contestants if one.kind == "provider"]
+    if not models:
+        yield None
+        return
+    providers = await Providers.start(run, models, hall.keys)
+    try:
+        yield providers
+    finally:
+        await asyncio.shield(providers.close())
 
 
 @contextlib.asynccontextmanager
 async def stages_of(
-    run: Run, hall: Hall, plan: EvaluationPlan, contestant: Contestant
+    run: Run,
+    hall: Hall,
+    plan: EvaluationPlan,
+    contestant: Contestant,
+    providers: Providers | None,
 ) -> AsyncIterator[dict[int, Stage | RemoteStage]]:
-    """What its attempts share, by entry; its process is gone when the block ends."""
+    """What its attempts share, by entry; its policy is gone when the block ends."""
     entries = {n: e for n, e in enumerate(plan.entries) if e.contestant == contestant}
     systems = {n: e.variant.text if e.variant else None for n, e in entries.items()}
     shared = (hall.gateway, hall.base_url, hall.pool)
     if contestant.kind == "provider":
-        providers = await Providers.start(run, [contestant.model], hall.keys)
-        try:
-            model = providers.model(contestant.model)
-            yield {
-                n: RemoteStage(run.config, model, *shared, entry.label, systems[n])
-                for n, entry in entries.items()
-            }
-        finally:
-            await asyncio.shield(providers.close())
+        assert providers is not None
+        model = providers.model(contestant.model)
+        yield {
+            n: RemoteStage(run.config, model, *shared, entry.label, systems[n])
+            for n, entry in entries.items()
+        }
         return
     async with policy_of(run, contestant) as policy:
         chat = await asyncio.to_thread(ChatFormat, Path(contestant.model_path))

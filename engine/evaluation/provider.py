@@ -17,8 +17,8 @@ from engine.judge.ledger import Account
 from engine.judge.provider import TOKEN_MARGIN, Price, price_of, start_worker
 from engine.protocol.config import ProjectConfig
 from engine.protocol.judging import Call, Usage, provider_of
-from engine.protocol.problems import Problem, RolloutError
-from engine.rollout.remote import Said
+from engine.protocol.problems import Problem
+from engine.rollout.remote import Said, Unanswered
 from engine.run import Run
 from engine.store.reader import ATTEMPT_KEY
 
@@ -88,23 +88,25 @@ class Providers:
         await self._child.close()
 
     async def say(self, model: str, attempt: str, call: str, asked: dict[str, Any]) -> Said:
-        """Tries until there is an answer, or none can be hoped for. Raises RolloutError."""
+        """Tries until there is an answer, or none can be hoped for. Raises Unanswered."""
         key = self._key(model, attempt, call, asked)
-        most, number = self._most_cost(model, asked), 0
+        most, spent, number = self._most_cost(model, asked), 0.0, 0
         while True:
             call_id = await self._account.open(key, model, most, attempt)
             if call_id is None:
-                raise RolloutError(self._too_dear(most))
+                raise Unanswered(self._too_dear(most), spent)
             begun = time.monotonic()
             answer = await self._ask(key, model, asked, number)
             seconds = time.monotonic() - begun
             done = self._call(key, model, asked, answer, most, seconds)
             await self._run.writer.close_call(call_id, done, attempt)
+            spent += done.usage.cost_usd
             if done.problem is None:
-                return Said(answer["message"], answer["finish"], done.usage)
+                usage = done.usage.model_copy(update={"cost_usd": spent})
+                return Said(answer["message"], answer["finish"], usage)
             wait_s = answer.get("wait_s")
             if wait_s is None or number == self._config.retries:
-                raise RolloutError(done.problem)
+                raise Unanswered(done.problem, spent)
             await asyncio.sleep(wait_s)
             number += 1
 

@@ -176,7 +176,8 @@ class Worker:
         }
 
     async def _chat(self, message: dict[str, Any]) -> dict[str, Any]:
-        reply = await self._call(message, **message["request"])
+        # its tools are the agent's own: litellm would load what looks for MCP servers
+        reply = await self._call(message, **message["request"], _skip_mcp_handler=True)
         choice = reply.choices[0] if reply.choices else None
         said = choice.message if choice else None
         calls = (said.tool_calls if said else None) or []

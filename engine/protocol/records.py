@@ -21,6 +21,8 @@ RunState = Literal[
     "finished",
 ]
 RunKind = Literal["train", "baseline", "imported", "evaluation", "arena"]
+TrainingKind = Literal["train", "baseline"]
+"""What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]

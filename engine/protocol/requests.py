@@ -9,9 +9,9 @@ from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
 from engine.protocol.records import (
     GroupSummary,
-    RunKind,
     Scenario,
     Split,
+    TrainingKind,
     Trajectory,
     TrajectorySummary,
 )
@@ -113,7 +113,7 @@ class WriteScenarios(Request):
 
 class StartRun(Request):
     project: str
-    kind: RunKind = "train"
+    kind: TrainingKind = "train"
     overrides: dict[str, Any] = Field(default_factory=dict)
     """Dotted keys of project.toml: {"train.lr": 2e-4}."""
     origin: str = ""
@@ -189,6 +189,8 @@ class TrajectoryQuery(Request):
     """With `step`: the range of steps, both ends included."""
     group: int | None = None
     scenario_id: str | None = None
+    contestant: str | None = None
+    """In an evaluation: only attempts of this one."""
     state: Literal["all", "scored", "unscored", "truncated", "marked"] = "all"
     signal: bool | None = None
     """Only trajectories of groups that did (or did not) give a signal."""

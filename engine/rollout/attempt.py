@@ -178,7 +178,8 @@ def _paid(session: Session | RemoteSession) -> dict[str, Any]:
     """Whom, and how much."""
     if not isinstance(session, RemoteSession):
         return {}
-    cost = math.fsum(usage.cost_usd for usage in session.conversation.turns)
+    answered = math.fsum(usage.cost_usd for usage in session.conversation.turns)
+    cost = answered + session.lost_usd
     return {"provider": session.remote.name, "cost_usd": cost}
 
 

@@ -31,6 +31,14 @@ class Said(NamedTuple):
     usage: Usage
 
 
+class Unanswered(RolloutError):
+    """There is no answer; `usd` may have been billed all the same."""
+
+    def __init__(self, problem: Problem, usd: float) -> None:
+        super().__init__(problem)
+        self.usd = usd
+
+
 class Remote(Protocol):
     """A model of a provider."""
 
@@ -38,8 +46,8 @@ class Remote(Protocol):
     max_tokens: int
 
     async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> Said:
-        """Answer one request of an attempt; `call` is its number and choice. Raises RolloutError
-        where there is no answer, ChildDied when the process that asks is gone."""
+        """Answer one request of an attempt; `call` is its number and choice. The usage has the
+        cost of all tries. Raises Unanswered, ChildDied when the process that asks is gone."""
         ...
 
 
@@ -71,6 +79,8 @@ class RemoteSession:
     calls: int = 0
     trouble: Problem | None = None
     """The first question without an answer: there is no reward."""
+    lost_usd: float = 0.0
+    """What questions without an answer may have cost."""
     failure: AtelierError | None = None
     """The first failure that is ours: the attempt does not count."""
 
@@ -84,14 +94,11 @@ class RemoteSession:
         call, request = self.calls, self._request(asked)
         self.conversation.tools = request.get("tools", self.conversation.tools)
         try:
-            choices = [
-                await self.remote.say(self.attempt, f"{call}.{n}", request) for n in range(asked.n)
-            ]
-        except RolloutError as error:
+            choices = [await self._say(asked, request, f"{call}.{n}") for n in range(asked.n)]
+        except Unanswered as error:
+            self.lost_usd += error.usd
             self.trouble = self.trouble or error.problem
             return error_answer(400, error.problem.code, str(error))
-        for said in choices:
-            self._record(asked, said)
         if asked.stream:
             return StreamingResponse(_chunks(choices), media_type="text/event-stream")
         return JSONResponse(_completion(choices))
@@ -110,12 +117,14 @@ class RemoteSession:
             del values["tool_choice"]
         return request | {name: value for name, value in values.items() if value is not None}
 
-    def _record(self, asked: ChatRequest, said: Said) -> None:
+    async def _say(self, asked: ChatRequest, request: dict[str, Any], call: str) -> Said:
+        said = await self.remote.say(self.attempt, call, request)
         exchange = self.conversation
         exchange.turns.append(said.usage)
         exchange.truncated |= said.finish == "length"
         if len(asked.messages) >= len(exchange.messages):
             exchange.messages = [*asked.messages, said.message]
+        return said
 
 
 def _completion(choices: list[Said]) -> dict[str, Any]:

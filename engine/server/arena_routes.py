@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from engine.arena.run import find_arena, make_arena, read_tally
-from engine.evaluation.contestants import Field
+from engine.evaluation.contestants import find_contestants
 from engine.project import load_config
 from engine.protocol.arena import AskArena
 from engine.protocol.problems import AtelierError
@@ -40,9 +40,9 @@ class ArenaRoutes:
         """A line of JSON for each word and attempt; hanging up cancels the rest."""
         asked = await body_of(request, AskArena)
         project = Path(asked.project).expanduser().resolve()
-        runs = self.library.runs(project)
-        field = Field(project, load_config(project), runs)
-        contestants = await asyncio.to_thread(field.contestants, asked.models)
+        contestants = await asyncio.to_thread(
+            find_contestants, project, load_config(project), asked.models
+        )
         folder = await asyncio.to_thread(find_arena, project) or await make_arena(project)
         run_id = read_spec(folder).id
         self.library.remember(run_id, folder)

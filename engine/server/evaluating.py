@@ -5,14 +5,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine.evaluation.contestants import Field
+from engine.evaluation.contestants import find_contestants
 from engine.evaluation.evaluate import Hall, evaluate
 from engine.identity import run_name, ulid
 from engine.project import load_config, load_scenarios, read_scenarios
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import EvaluationPlan, SystemPrompt
 from engine.protocol.problems import ConfigError
-from engine.protocol.records import RunSpec, RunSummary, Scenario
+from engine.protocol.records import RunSpec, Scenario
 from engine.protocol.requests import StartEvaluation
 from engine.rollout.agents import AgentPool
 from engine.rollout.gateway import Gateway
@@ -21,11 +21,8 @@ from engine.server.judging import judging
 from engine.server.spec import rubric_of, versions
 
 
-def plan(
-    project: Path, request: StartEvaluation, runs: Sequence[RunSummary]
-) -> tuple[RunSpec, list[Scenario]]:
-    """What is compared, and on what. `runs` are those of the project, newest first. Raises
-    ConfigError, ModelError."""
+def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenario]]:
+    """What is compared, and on what. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
@@ -33,7 +30,7 @@ def plan(
     _refuse_local_judge(config)
     _refuse_equal_names(request.systems)
     scenarios = _scenarios(project, config, request.scenarios)
-    contestants = Field(project, config, runs).contestants(request.models)
+    contestants = find_contestants(project, config, request.models)
     evaluation = EvaluationPlan(
         contestants=contestants,
         variants=request.systems,

@@ -76,8 +76,7 @@ class Supervisor:
             if not waits:
                 self._refuse_second()
             project = Path(request.project).expanduser().resolve()
-            runs = self._library.runs(project)
-            spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request, runs)
+            spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
             folder = make_folder(project, spec, scenarios)
             return await self._launch(folder, spec, request.key, waits)
 

@@ -268,6 +268,7 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
         ("split", query.split),
         ("grp", query.group),
         ("scenario_id", query.scenario_id),
+        ("json_extract(summary, '$.contestant')", query.contestant),
     ):
         if value is not None:
             tests.append(f"{column} = ?")

@@ -122,7 +122,7 @@ def test_an_adapter_made_elsewhere(engine: Engine, project: Path, tmp_path: Path
     ("origin", "more", "words"),
     [
         ("{run}@9", {}, "Kept of this run are steps: 1."),
-        ("nobody@1", {}, "no run called nobody"),
+        ("nobody@1", {}, "no trained run called nobody"),
         ("{run}@1", {}, "ask for more"),
         ("{run}@1", {"overrides": {"train.steps": 3, "model.rank": 2}}, "model.rank cannot change"),
         ("{run}@0", {"replay": True, "overrides": {"train.lr": 1}}, "no setting can change"),

@@ -391,6 +391,7 @@ def golden() -> dict[str, list[e.Event]]:
         "resumed": _resumed(),
         "baseline": _baseline(),
         "extended": _extended(),
+        "evaluation": _evaluation(),
     }
 
 
@@ -418,6 +419,12 @@ def _extended() -> list[e.Event]:
         run.extend(step)
         run.finish(step)
     return run.made.events
+
+
+def _evaluation() -> list[e.Event]:
+    from tests.studio.made_evaluation import made_evaluation
+
+    return made_evaluation(scenarios=6, attempts=1).events
 
 
 def _baseline() -> list[e.Event]:

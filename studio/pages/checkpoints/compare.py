@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from engine.protocol.comparison import EvaluationResult, Standing
 from engine.protocol.records import Interval as Measured
 from studio import figures
-from studio.models.checkpoints import Contender
 from studio.models.heads import head
 from studio.models.paged import ROOT, Index
+from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import scrolled
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card

@@ -11,11 +11,11 @@ from engine.protocol.records import LIVING, KeptCheckpoint
 from engine.protocol.requests import PinCheckpoint
 from studio import figures
 from studio.actions import Actions
-from studio.models.checkpoints import CheckpointModel, Contender
 from studio.notify import Choice, ask
 from studio.pages.checkpoints.arena import ArenaCard
 from studio.pages.checkpoints.compare import CompareCard
 from studio.pages.checkpoints.evaluating import EvaluationDesk
+from studio.pages.checkpoints.rows import CheckpointModel, Contender
 from studio.pages.page import Page
 from studio.session import Session
 from studio.store.contenders import baseline_of, best_of, marks_of, metric_at

@@ -143,7 +143,7 @@ def test_pinning_and_deleting(
                     "pinned" in (r.kept.kept_by if r.kept else ()) for r in page._model.rows
                 )
             )
-            client, run_id = page.session.client, page._run.run_id
+            rows, client, run_id = page._model, page.session.client, page._run.run_id
             page._change(client.delete_checkpoint(run_id, 4))
             await until(lambda: all(r.step != 4 for r in rows.rows))
 

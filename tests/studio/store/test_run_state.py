@@ -15,7 +15,7 @@ LOGS = {
     path.stem: [e.decode(line) for line in path.read_bytes().splitlines()]
     for path in sorted(GOLDEN.glob("*.jsonl"))
 }
-MINE = ("finished", "failed", "resumed", "baseline", "extended")
+MINE = ("finished", "failed", "resumed", "baseline", "extended", "evaluation")
 
 
 def folded(events: list) -> RunState:
@@ -171,3 +171,14 @@ def test_who_waits_for_a_judge_is_not_unscored_and_calls_are_counted() -> None:
     assert state.flight[0].rewards == {0: 0.7, 1: None}
     again = answered[1].model_copy(update={"seq": len(events) + 1})
     assert state.fold([again]).unscored == 1
+
+
+def test_an_evaluation_has_a_result_and_its_calls_are_no_judges() -> None:
+    state = folded(LOGS["evaluation"])
+    assert state.evaluation is not None
+    assert [one.name for one in state.evaluation.standings] == [
+        "base", "amber-kestrel@40", "openai/gpt-5.4",
+    ]  # fmt: skip
+    assert (state.judge_calls, state.judge_usd) == (0, 0.0)
+    assert state.attempts_usd == pytest.approx(6 * 0.0042)
+    assert (state.planned, state.trajectories, state.life) == (0, 18, "finished")

@@ -1,0 +1,89 @@
+"""A provider of a chat model on loopback, OpenAI-compatible, that uses tools and does as told."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PROMPT_TOKENS, COMPLETION_TOKENS = 100, 50
+
+
+@dataclass
+class ChatScript:
+    """What it does; `moods` are used up one per request, then it is `mood`."""
+
+    mood: str = "good"
+    moods: list[str] = field(default_factory=list)
+    says: str = "abcdefgh"
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+
+    def message(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A tool call first, where there are tools; then words."""
+        told = any(message["role"] == "tool" for message in asked["messages"])
+        if not asked.get("tools") or told:
+            return {"role": "assistant", "content": self.says}
+        name = asked["tools"][0]["function"]["name"]
+        call = {"name": name, "arguments": json.dumps({"word": "seven"})}
+        calls = [{"id": "call_1", "type": "function", "function": call}]
+        return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+class Handler(BaseHTTPRequestHandler):
+    script: ChatScript
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        script = self.script
+        script.asked.append(asked)
+        script.headers.append({name.lower(): value for name, value in self.headers.items()})
+        mood = script.moods.pop(0) if script.moods else script.mood
+        if mood != "good":
+            return self._send(int(mood), {"error": {"message": "no", "type": "x", "code": None}})
+        message = script.message(asked)
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        usage = {
+            "prompt_tokens": PROMPT_TOKENS,
+            "completion_tokens": COMPLETION_TOKENS,
+            "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
+        }
+        choice = {"index": 0, "finish_reason": finish, "message": message}
+        answer = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
+        return self._send(200, {**answer, "choices": [choice], "usage": usage})
+
+    def _send(self, status: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def chat_provider(script: ChatScript) -> Iterator[ChatScript]:
+    """Serve until the block ends."""
+
+    class Bound(Handler):
+        pass
+
+    Bound.script = script
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Bound)
+    server.daemon_threads = True
+    script.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,324 @@
+"""Models are compared over a real engine: checkpoints, the base model, models of a provider."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engine.protocol.comparison import EvaluationResult
+from engine.protocol.evaluation import SystemPrompt
+from engine.protocol.events import (
+    CallClosed,
+    EvaluationFinished,
+    Event,
+    RunFailed,
+    RunFinished,
+    TrajectoryRecorded,
+    UnknownEvent,
+)
+from engine.protocol.judging import PART
+from engine.protocol.problems import Refused
+from engine.protocol.records import RunSummary, TrajectorySummary
+from engine.protocol.requests import Command, StartEvaluation, TrajectoryQuery
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.chat_provider import ChatScript, chat_provider
+from tests.engine_http.conftest import AGENT, ROOT, Engine, make_project, start_engine, stop_engine
+
+CACHE = os.environ.get("XDG_CACHE_HOME")
+SECRET = "sk-planted-9876543210"
+TOOL_AGENT = """
+import openai
+
+TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+
+async def rollout(scenario, model):
+    messages = [{"role": "system", "content": "Be brief."}]
+    messages.append({"role": "user", "content": scenario["q"]})
+    async with openai.AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        async def ask():
+            answer = await client.chat.completions.create(
+                model=model.name, messages=messages, tools=[TOOL], tool_choice="auto",
+                temperature=0.5, stop=["END"])
+            return answer.choices[0].message
+        try:
+            said = await ask()
+            if said.tool_calls:
+                messages.append(said.model_dump(exclude_none=True))
+                name = said.tool_calls[0].id
+                messages.append({"role": "tool", "tool_call_id": name, "content": "7"})
+                said = await ask()
+        except openai.APIError:
+            return 0.0
+    return {"reward": sum(c.isalpha() for c in said.content or "") / 8}
+"""
+PROVIDER = """
+[evaluate]
+base_url = "{url}"
+price_prompt = 10
+price_completion = 20
+budget_usd = {budget}
+retries = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def real_cache(clean_home: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment that speaks to providers is installed once, where the person's own is."""
+    if CACHE is None:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """A project with one run of two steps, to be copied."""
+    home = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RUNTIME_DIR", "STATE_HOME"):
+            folder = home / name.lower()
+            folder.mkdir(mode=0o700)
+            patch.setenv(f"XDG_{name}", str(folder))
+        workspace = home / "workspace"
+        workspace.mkdir()
+        project = make_project(workspace / "letters", tiny_model, AGENT)
+        engine = start_engine(workspace)
+        try:
+            last = engine.wait(engine.train(project, **{"train.steps": 2}))[-1]
+        finally:
+            stop_engine(engine)
+        assert isinstance(last, RunFinished), last
+    return project
+
+
+@pytest.fixture
+def letters(trained: Path, workspace: Path) -> Path:
+    """Eight scenarios with tags to be tested on."""
+    project = shutil.copytree(trained, workspace / "letters")
+    lines = [
+        json.dumps({"id": f"v{n}", "q": f"Say {n}", "tag": "even" if n % 2 == 0 else "odd"})
+        for n in range(8)
+    ]
+    (project / "scenarios" / "validation.jsonl").write_text("\n".join(lines) + "\n")
+    return project
+
+
+@pytest.fixture
+def chat() -> Iterator[ChatScript]:
+    with chat_provider(ChatScript()) as script:
+        yield script
+
+
+def with_provider(project: Path, chat: ChatScript, budget: float = 5.0) -> Path:
+    (project / "agent.py").write_text(TOOL_AGENT)
+    with (project / "project.toml").open("a") as toml:
+        toml.write(PROVIDER.format(url=chat.url, budget=budget))
+    return project
+
+
+def begin(engine: Engine, project: Path, *models: str, **more: object) -> RunSummary:
+    request = StartEvaluation(project=str(project), models=list(models), **more)  # type: ignore[arg-type]
+    return engine.call(lambda client: client.start_evaluation(request))
+
+
+def rows(engine: Engine, run: RunSummary) -> list[TrajectorySummary]:
+    return engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(limit=1000))).items
+
+
+def result(events: list[Event | UnknownEvent]) -> EvaluationResult:
+    assert isinstance(events[-1], RunFinished), events[-1]
+    (found,) = [event for event in events if isinstance(event, EvaluationFinished)]
+    return found.result
+
+
+def test_the_same_checkpoint_twice_and_the_base_through_a_kill(
+    workspace: Path, letters: Path
+) -> None:
+    """The engine is killed while the second contestant tries; nothing is lost, nothing doubled."""
+    engine = start_engine(workspace)
+    engine.call(lambda client: client.project(str(letters)))
+    (training,) = engine.call(lambda client: client.runs(str(letters)))
+    name, again = f"{training.name}@2", f"{training.id[-6:].lower()}@best"
+    slowly = {"agent.concurrency": 1}
+    run = begin(engine, letters, name, again, "base", attempts=2, overrides=slowly)
+    while len(before := rows(engine, run)) < 20:
+        time.sleep(0.02)
+    engine.kill()
+    engine = start_engine(workspace)
+    try:
+        engine.call(lambda client: client.project(str(letters)))
+        shown = engine.call(lambda client: client.run(run.id))
+        assert (shown.state, shown.trajectories >= 20) == ("stopped", True)
+        partly = engine.call(lambda client: client.evaluation(run.id))
+        assert partly.done == shown.trajectories
+        engine.call(lambda client: client.command(run.id, Command(action="resume")))
+        with pytest.raises(Refused, match="evaluating on this machine"):
+            engine.train(letters)
+        events = engine.wait(run)
+        found = result(events)
+        recorded = [e.trajectory.id for e in events if isinstance(e, TrajectoryRecorded)]
+        assert len(recorded) == len(set(recorded)) == found.done == found.total == 48
+        assert {one.id for one in before} <= set(recorded)
+        assert engine.call(lambda client: client.evaluation(run.id)) == found
+        check_standings(found, name)
+        check_attempts(engine, run, name)
+        check_refusals(engine, letters, run, training)
+    finally:
+        stop_engine(engine)
+
+
+def check_standings(found: EvaluationResult, name: str) -> None:
+    tuned, again, base = found.standings
+    assert [tuned.name, again.name, base.name] == [name, f"{name} #2", "base"]
+    assert again.versus is not None
+    assert again.versus.difference is not None
+    assert again.versus.difference.model_dump() == {"mean": 0, "low": 0, "high": 0, "count": 8}
+    assert (again.versus.p, again.versus.word) == (1.0, "no difference shown")
+    assert base.versus is not None
+    assert base.versus.ties < 8  # other weights, other attempts
+    assert [tag.tag for tag in found.tags] == ["even", "odd"]
+
+
+def check_attempts(engine: Engine, run: RunSummary, name: str) -> None:
+    """Equal weights, seeds and scenarios make the very same tokens."""
+    by_who: dict[str, set[tuple[object, ...]]] = {}
+    seeds: dict[str, set[int]] = {}
+    for one in rows(engine, run):
+        whole = engine.call(lambda c, one=one: c.trajectory(run.id, one.id))
+        tokens = tuple(tuple(branch.tokens) for branch in whole.branches)
+        by_who.setdefault(one.contestant, set()).add((one.group, one.index % 2, tokens))
+        seeds.setdefault(one.contestant, set()).add(whole.seed)
+    assert by_who[name] == by_who[f"{name} #2"] != by_who["base"]
+    assert seeds[name] == seeds["base"]
+    assert len(seeds["base"]) == 16
+    group = engine.call(lambda client: client.siblings(run.id, "validation", 0, 3))
+    assert len(group.trajectories) == len(group.group.rewards) == 6
+    only = TrajectoryQuery(contestant="base")
+    assert engine.call(lambda client: client.trajectories(run.id, only)).total == 16
+
+
+def check_refusals(engine: Engine, project: Path, run: RunSummary, training: RunSummary) -> None:
+    shown = engine.call(lambda client: client.run(run.id))
+    assert (shown.kind, shown.state, shown.steps) == ("evaluation", "finished", 0)
+    assert (shown.trajectories, shown.attempts, len(shown.contestants)) == (48, 48, 3)
+    with pytest.raises(Refused, match="has finished"):
+        engine.call(lambda client: client.command(run.id, Command(action="resume")))
+    with pytest.raises(Refused, match="no steps"):
+        engine.call(lambda client: client.command(run.id, Command(action="extend", steps=9)))
+    with pytest.raises(Refused, match="is no evaluation"):
+        engine.call(lambda client: client.evaluation(training.id))
+    for wrong, said in {
+        "nobody": "no trained run called nobody.*PROVIDER/MODEL",
+        f"{training.name}@7": "no checkpoint .*@7",
+    }.items():
+        with pytest.raises(Refused, match=said):
+            begin(engine, project, wrong)
+
+
+def test_a_model_of_a_provider_uses_tools_and_is_paid(
+    engine: Engine, letters: Path, chat: ChatScript
+) -> None:
+    with_provider(letters, chat)
+    engine.call(lambda client: client.lend_keys({"openai": SECRET}))
+    chat.moods = ["500"]
+    systems = [SystemPrompt(name="curt", text="One word."), SystemPrompt(name="long", text="Tell.")]
+    run = begin(engine, letters, "openai/tool-model", systems=systems)
+    events = engine.wait(run)
+    found = result(events)
+    (remote,) = found.standings
+    assert remote.reward is not None
+    assert (remote.reward.mean, remote.reward.count, remote.unscored) == (1.0, 8, 0)
+    assert [one.variant for one in found.variants] == ["curt", "long"]
+    assert {row.provider for row in rows(engine, run)} == {"openai/tool-model"}
+    asked = chat.asked[-1]
+    assert asked["tools"][0]["function"]["name"] == "look_up"
+    assert (asked["tool_choice"], asked["temperature"], asked["stop"]) == ("auto", 0.5, ["END"])
+    assert asked["max_tokens"] == 8
+    assert {body["messages"][0]["content"] for body in chat.asked} == {"One word.", "Tell."}
+    one = min(rows(engine, run), key=lambda row: row.cost_usd or 0)
+    whole = engine.call(lambda client: client.trajectory(run.id, one.id))
+    assert whole.branches == []
+    assert [message.role for message in whole.messages] == [
+        "system", "user", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+    assert whole.messages[2].tool_calls[0]["function"]["name"] == "look_up"
+    assert (whole.turns, whole.sampled_tokens) == (2, 100)
+    assert whole.cost_usd == pytest.approx(2 * (100 * 10 + 50 * 20) / 1e6)
+    paid = [e for e in events if isinstance(e, CallClosed)]
+    assert len(paid) == len(chat.asked) == 33
+    assert {call.attempt for call in paid} == {row.id for row in rows(engine, run)}
+    spent = sum(call.usage.cost_usd for call in paid)
+    assert remote.usd_per_1000 == pytest.approx(1000 * spent / 16)
+    assert all(header["authorization"] == f"Bearer {SECRET}" for header in chat.headers)
+    for file in engine.workspace.rglob("*"):
+        if file.is_file():
+            assert SECRET.encode() not in file.read_bytes(), file
+
+
+def test_what_a_provider_does_not_answer_is_unscored_and_the_budget_holds(
+    engine: Engine, letters: Path, chat: ChatScript
+) -> None:
+    """Also where the agent makes a 0 of a failed question."""
+    budget = 0.02
+    with_provider(letters, chat, budget)
+    chat.moods = ["401"] * 3
+    run = begin(engine, letters, "openai/tool-model", attempts=3)
+    events = engine.wait(run)
+    found = result(events)
+    problems = Counter(row.problem.code if row.problem else "" for row in rows(engine, run))
+    assert problems["provider.key"] == 3
+    assert problems["evaluate.budget"] > 0
+    assert problems[""] > 0
+    assert found.standings[0].unscored == 24 - problems[""]
+    assert all((row.reward is None) == bool(row.problem) for row in rows(engine, run))
+    assert sum(e.usage.cost_usd for e in events if isinstance(e, CallClosed)) <= budget
+    db = apsw.Connection(str(Path(run.path) / "run.db"))
+    assert float(str(db.execute("SELECT total(cost) FROM calls").get)) <= budget
+    db.close()
+
+
+def test_a_price_that_nobody_knows_is_said_first(
+    engine: Engine, letters: Path, chat: ChatScript
+) -> None:
+    run = begin(engine, letters, "base", "nobody/unheard-of")
+    last = engine.wait(run)[-1]
+    assert isinstance(last, RunFailed)
+    assert "evaluate.price_prompt" in str(last.problem)
+    assert rows(engine, run) == []
+
+
+def test_a_judge_compares_the_contestants_with_each_other(
+    engine: Engine, letters: Path, chat: ChatScript
+) -> None:
+    with provider(Script(grade=lambda place, text: 0.25)) as script:
+        toml = f'\n[judge]\nmodels = ["openai/scripted"]\nbase_url = "{script.url}"\npasses = 1\n'
+        with (with_provider(letters, chat) / "project.toml").open("a") as file:
+            file.write(toml)
+        (letters / "rubric.md").write_text("More letters are better.\n")
+        run = begin(engine, letters, "openai/one", "openai/other", judge=True)
+        found = result(engine.wait(run))
+    assert found.judged
+    assert [one.unscored for one in found.standings] == [0, 0]
+    assert {row.parts[PART] for row in rows(engine, run)} == {0.25}
+    group = engine.call(lambda client: client.siblings(run.id, "validation", 0, 0))
+    assert [verdict.score for verdict in group.verdicts] == [0.25, 0.25]
+    assert len(script.asked) == 8  # one a group
+    assert "openai/" not in json.dumps(script.asked)  # blind
+
+
+def test_the_command_prints_one_object(letters: Path) -> None:
+    command = [sys.executable, "-m", "engine", "eval", str(letters), "--json", "--seed", "5"]
+    command += ["--workspace", str(letters.parent), "--no-judge", "--model", "base"]
+    command += ["--scenarios", str(letters / "scenarios/train.jsonl")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = EvaluationResult.model_validate_json(done.stdout)
+    assert (found.scenarios, found.seed, len(found.standings)) == (4, 5, 1)
