@@ -4,15 +4,17 @@ Raises `Refused` (the engine's own problem) for anything it declines, and `Launc
 `engine.unreachable` when nobody answers.
 """
 
+import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import httpx
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
 from engine.protocol.judging import (
     Call,
     Disagreement,
@@ -52,6 +54,10 @@ from engine.protocol.requests import (
 )
 
 T = TypeVar("T", bound=BaseModel)
+
+_EXPORT: TypeAdapter[ExportTicked | ExportReport] = TypeAdapter(
+    Annotated[ExportTicked | ExportReport, Field(discriminator="kind")]
+)
 
 STARTING_S = 300.0
 """The judge's environment may have to be installed first."""
@@ -210,21 +216,24 @@ class EngineClient:
 
     async def try_judge(self, run_id: str, request: TryJudge) -> AsyncIterator[Tried]:
         """Group by group as they are judged; leaving the loop cancels the rest."""
-        path, body = f"/runs/{run_id}/judge", request.model_dump(mode="json")
-        try:
-            async with self._http.stream("POST", path, json=body, timeout=None) as response:
-                if response.is_error:
-                    await response.aread()
-                    raise _refusal(response)
-                async for line in response.aiter_lines():
-                    yield _tried(line)
-        except httpx.TransportError as error:
-            raise _unreachable(error) from error
+        async with contextlib.aclosing(self._lines(f"/runs/{run_id}/judge", request)) as lines:
+            async for line in lines:
+                yield _tried(line)
 
     async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
         """What the judge would write instead, after its disagreements with the person."""
         path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
         return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
+
+    async def export(
+        self, run_id: str, step: int | None, request: ExportCheckpoint
+    ) -> AsyncGenerator[ExportTicked | ExportReport, None]:
+        """Signs of progress, then the report; None is the newest whole checkpoint. Leaving the loop
+        cancels it, and nothing is left behind. Raises Refused with what is wrong."""
+        path = f"/runs/{run_id}/checkpoints/{step or 0}/export"
+        async with contextlib.aclosing(self._lines(path, request)) as lines:
+            async for line in lines:
+                yield _exported(line)
 
     async def labels(self, run_id: str) -> list[Label]:
         """Oldest first, with those that were undone."""
@@ -285,6 +294,19 @@ class EngineClient:
         response = await self._send(method, path, json=json_body, params=params, **options)
         return answer.model_validate_json(response.content)
 
+    async def _lines(self, path: str, request: BaseModel) -> AsyncGenerator[str, None]:
+        """An answer that comes line by line, however long it takes."""
+        body = request.model_dump(mode="json")
+        try:
+            async with self._http.stream("POST", path, json=body, timeout=None) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise _refusal(response)
+                async for line in response.aiter_lines():
+                    yield line
+        except httpx.TransportError as error:
+            raise _unreachable(error) from error
+
     async def _list(
         self, path: str, item: type[T], params: dict[str, Any] | None = None
     ) -> list[T]:
@@ -305,6 +327,14 @@ def _tried(line: str) -> Tried:
     """A group; a line that is a problem instead is raised."""
     try:
         return Tried.model_validate_json(line)
+    except ValidationError:
+        raise Refused(Problem.model_validate_json(line)) from None
+
+
+def _exported(line: str) -> ExportTicked | ExportReport:
+    """Progress or the report; a line that is a problem instead is raised."""
+    try:
+        return _EXPORT.validate_json(line)
     except ValidationError:
         raise Refused(Problem.model_validate_json(line)) from None
 

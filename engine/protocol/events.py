@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from engine.protocol.exports import ExportDtype, ExportFormat, Parity
 from engine.protocol.judging import Usage
 from engine.protocol.labels import Label
 from engine.protocol.problems import Problem
@@ -227,6 +228,19 @@ class CheckpointSaved(BaseEvent):
     checkpoint: Checkpoint
 
 
+class CheckpointExported(BaseEvent):
+    """Somebody has files made of it: it is worth keeping."""
+
+    kind: Literal["checkpoint.exported"] = "checkpoint.exported"
+    step: int
+    format: ExportFormat
+    dtype: ExportDtype
+    path: str
+    """On the engine's machine."""
+    bytes: int
+    verdict: Parity
+
+
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
     worker: Literal["policy", "agent", "judge"]
@@ -318,6 +332,7 @@ Event = (
     | ValidationFinished
     | DiagnosisChanged
     | CheckpointSaved
+    | CheckpointExported
     | WorkerRestarted
     | LogWritten
     | RunPaused

@@ -43,6 +43,7 @@ from engine.rollout.attempt import Stage
 from engine.rollout.chat import ChatFormat
 from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec, write_spec
+from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
 from engine.server.lock import device_lock
@@ -80,6 +81,7 @@ class Supervisor:
         self.stop_reason = "The engine was stopped."
         self._open = OpenRuns(broadcast)
         self.desk = JudgeDesk(self.judge_keys)
+        self.exports = ExportDesk(self.opened)
 
     @property
     def living(self) -> int:
@@ -164,6 +166,7 @@ class Supervisor:
             task.cancel(self.stop_reason)
         if tasks:
             await asyncio.wait(tasks)
+        await self.exports.close()
         await self.desk.close()
         await self._open.close()
 
@@ -293,7 +296,8 @@ class Supervisor:
         finally:
             await asyncio.shield(asyncio.gather(pool.close(), policy.close()))
             # One run at a time: whatever child is left now was orphaned by a worker that died.
-            await asyncio.to_thread(reap_orphans, self.desk.pids)
+            spared = [*self.desk.pids, *self.exports.pids]
+            await asyncio.to_thread(reap_orphans, spared)
 
     @contextlib.asynccontextmanager
     async def _judging(self, run: Run, policy: TorchPolicy) -> AsyncIterator[Panel | None]:

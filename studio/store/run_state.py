@@ -51,6 +51,7 @@ class RunState:
     series: dict[str, Series] = field(default_factory=dict)
     validations: list[ValidationRecord] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    exports: list[e.CheckpointExported] = field(default_factory=list)
     flight: dict[int, FlightGroup] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -156,6 +157,8 @@ class RunState:
             case e.CheckpointSaved():
                 kept = [c for c in self.checkpoints if c.step < event.checkpoint.step]
                 self.checkpoints = [*kept, event.checkpoint]
+            case e.CheckpointExported():
+                self.exports.append(event)
             case e.DiagnosisChanged():
                 self.findings = list(event.findings)
             case e.RunStarted():

@@ -21,7 +21,7 @@ PATHS = (
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
-    "/docs", "/nope",
+    "/runs/x/checkpoints/1/export", "/docs", "/nope",
 )  # fmt: skip
 
 
