@@ -4,12 +4,12 @@ proven, how to use it. Pure text of facts; no path, host or user name of this ma
 import json
 import time
 from collections.abc import Sequence
+from hashlib import sha256
 
 from engine.export.source import Source
 from engine.judge.rubric import parse_rubric
 from engine.protocol.events import StepFinished, ValidationFinished
 from engine.protocol.exports import ExportDtype, ExportFormat, ParityReport
-from engine.protocol.judging import version_of
 from engine.protocol.records import Interval
 
 CURVE_ROWS = 20
@@ -62,7 +62,7 @@ def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype) -> str:
         "rank": spec.config.model.rank,
         "alpha": spec.config.model.alpha,
         "seed": spec.config.train.seed,
-        "rubric": version_of(spec.rubric) if spec.rubric else None,
+        "rubric_sha256": sha256(source.rubric.encode()).hexdigest() if source.rubric else None,
         "versions": spec.versions,
         "max_context": spec.config.model.max_context,
     }
@@ -85,7 +85,7 @@ def model_card(source: Source, parity: ParityReport) -> str:
         _curve(source.steps),
         _validation(source.validations),
         _parity(parity),
-        f"## Use\n\n{use}",
+        f"## Use\n\nPATH is this folder.\n\n{use}",
         _versions(spec.versions),
     ]
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
@@ -110,9 +110,9 @@ def _base(source: Source) -> str:
 def _training(source: Source) -> str:
     spec, train = source.spec, source.spec.config.train
     scenarios = spec.config.scenarios
-    data = f"the scenarios of `{scenarios.train}`"
+    data = f"the scenarios of `{_file(scenarios.train)}`"
     if scenarios.validation:
-        data += f", validated on `{scenarios.validation}`"
+        data += f", validated on `{_file(scenarios.validation)}`"
     seconds = time.gmtime(spec.started_at)
     rows = [
         ("data", f"{data}; {source.trajectories} attempts in all"),
@@ -125,7 +125,7 @@ def _training(source: Source) -> str:
         ("sha256 of the adapter", f"`{source.adapter_sha256}`"),
     ]
     if train.warmup:
-        rows.append(("warm-up", f"{train.warmup.epochs} epochs on `{train.warmup.file}`"))
+        rows.append(("warm-up", f"{train.warmup.epochs} epochs on `{_file(train.warmup.file)}`"))
     return f"## Training\n\n{_table(('what', 'value'), rows)}"
 
 
@@ -140,13 +140,14 @@ def _judging(source: Source) -> str:
     )
     text = f"## Reward\n\n{words}."
     if config.judge.enabled:
-        judges = ", ".join(f"`{model}`" for model in config.judge.models)
+        judges = ", ".join(f"`{_file(model)}`" for model in config.judge.models)
         local = "a local judge" if config.judge.local else ""
         text += f" Judged by {' and '.join(filter(None, (judges, local)))}."
-    if source.spec.rubric:
-        rubric = parse_rubric(source.spec.rubric)
+    if source.rubric:
+        rubric = parse_rubric(source.rubric)
         quoted = "\n".join(f"> {line}".rstrip() for line in rubric.source.strip().splitlines())
-        text += f"\n\nThe rubric (version {rubric.version}):\n\n{quoted}"
+        digest = sha256(source.rubric.encode()).hexdigest()
+        text += f"\n\nThe rubric (version {rubric.version}, sha256 `{digest}`):\n\n{quoted}"
     return text
 
 
@@ -203,7 +204,16 @@ def _versions(versions: dict[str, str]) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _file(name: str) -> str:
+    """Of a file that may lie anywhere, what may be said to everybody."""
+    return name.replace("\\", "/").rpartition("/")[2] if name.startswith(("/", "~")) else name
 
 
 def _interval(value: Interval | None) -> str:

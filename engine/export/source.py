@@ -12,7 +12,7 @@ import yaml
 from engine.checkpoint import MANIFEST, newest, verify
 from engine.machine.hardware import model_shape
 from engine.models import STARTERS, find_model, starter_called
-from engine.protocol.events import StepFinished, ValidationFinished
+from engine.protocol.events import RubricChanged, StepFinished, ValidationFinished
 from engine.protocol.exports import ExportCheckpoint, ExportDtype
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import Branch, Checkpoint, RunSpec, Split, Trajectory
@@ -65,6 +65,8 @@ class Source:
     steps: list[StepFinished]
     validations: list[ValidationFinished]
     trajectories: int
+    rubric: str
+    """Source of the one that the judge went by last; empty without a judge."""
 
     @property
     def adapter(self) -> Path:
@@ -98,6 +100,11 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
             if isinstance(e, ValidationFinished) and e.step <= checkpoint.step
         ]
         trajectories, _ = reader.counts()
+        rubrics = [
+            e.source
+            for e in reader.events_of("rubric.changed")
+            if isinstance(e, RubricChanged) and e.step <= checkpoint.step
+        ]
     finally:
         reader.close()
     if not sequences:
@@ -119,6 +126,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
         steps=[event for event in steps if event.step <= checkpoint.step],
         validations=validations,
         trajectories=trajectories,
+        rubric=rubrics[-1] if rubrics else spec.rubric,
     )
 
 

@@ -113,5 +113,9 @@ class TorchPolicy:
     async def restore(self, folder: Path) -> None:
         await self._child.ask("restore", folder=str(folder))
 
+    async def adopt(self, folder: Path) -> None:
+        """Take the adapter of a PEFT folder in place of the fresh one; it brings no optimizer."""
+        await self._child.ask("adopt", folder=str(folder))
+
     async def close(self) -> None:
         await self._child.close()

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -64,6 +65,8 @@ class Session:
     max_tokens: int
     max_context: int
     max_turns: int
+    name: str = MODEL_NAME
+    """What answers call the model."""
     conversation: Conversation = field(init=False)
     calls: int = 0
     failure: AtelierError | None = None
@@ -104,6 +107,10 @@ class Gateway:
     def knows(self, key: str) -> bool:
         return key in self._sessions
 
+    def session_of(self, request: Request) -> Session:
+        """Whose request it is; the guard has let it pass."""
+        return self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
+
     def routes(self) -> list[Route]:
         return [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
@@ -111,10 +118,11 @@ class Gateway:
         ]
 
     async def _models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [{"id": MODEL_NAME, "object": "model"}]})
+        name = self.session_of(request).name
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"}]})
 
     async def _complete(self, request: Request) -> Response:
-        session = self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
+        session = self.session_of(request)
         try:
             asked = ChatRequest.model_validate_json(await request.body())
             prompt = _admit(session, asked)
@@ -124,7 +132,7 @@ class Gateway:
             choices = await asyncio.gather(
                 *(_sample(session, asked, prompt, index) for index in range(asked.n))
             )
-            return JSONResponse(_answer(asked, prompt, choices))
+            return JSONResponse(_answer(session.name, asked, prompt, choices))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "body"
@@ -228,13 +236,15 @@ def _close(
     return Choice(index, sampled, raw, finish, message)
 
 
-def _answer(asked: ChatRequest, prompt: Prompt, choices: list[Choice]) -> dict[str, Any]:
+def _answer(
+    model: str, asked: ChatRequest, prompt: Prompt, choices: list[Choice]
+) -> dict[str, Any]:
     completion = sum(len(choice.sampled) for choice in choices)
     return {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": MODEL_NAME,
+        "model": model,
         "choices": [_choice(asked, choice) for choice in choices],
         "usage": {
             "prompt_tokens": len(prompt.tokens),
@@ -270,10 +280,10 @@ def _logprob(token: SampledToken) -> dict[str, Any]:
 
 async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
     """Server-sent chunks. Tool calls come whole in the last one: half a call helps nobody."""
-    name, tools = f"chatcmpl-{uuid.uuid4().hex}", bool(asked.tools)
+    chunk, tools = partial(_chunk, session.name, f"chatcmpl-{uuid.uuid4().hex}"), bool(asked.tools)
     try:
         for index in range(asked.n):
-            yield _chunk(name, index, {"role": "assistant", "content": ""})
+            yield chunk(index, {"role": "assistant", "content": ""})
             sampled: list[SampledToken] = []
             said, finish = "", "length"
             async for tokens, reason in _tokens(session, asked, prompt, index):
@@ -282,14 +292,14 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
                 ids = [t.token for t in sampled if not session.chat.is_special(t.token)]
                 text = _settled(session.chat.decode(ids), asked.stops)
                 if not tools and len(text) > len(said):
-                    yield _chunk(name, index, {"content": text[len(said) :]})
+                    yield chunk(index, {"content": text[len(said) :]})
                     said = text
             choice = _close(session, asked, prompt, index, sampled, finish)
             delta = {k: v for k, v in choice.message.items() if k != "role"}
             delta["content"] = delta["content"][len(said) :]
             for place, call in enumerate(delta.get("tool_calls", [])):
                 call["index"] = place
-            yield _chunk(name, index, delta, choice.finish)
+            yield chunk(index, delta, choice.finish)
     except AtelierError as error:
         session.failure = session.failure or error
         body = {"error": {"message": str(error), "type": error.problem.code}}
@@ -307,12 +317,14 @@ def _settled(text: str, stops: list[str]) -> str:
     return text[: len(text) - held] if held else text
 
 
-def _chunk(name: str, index: int, delta: dict[str, Any], finish: str | None = None) -> str:
+def _chunk(
+    model: str, name: str, index: int, delta: dict[str, Any], finish: str | None = None
+) -> str:
     body = {
         "id": name,
         "object": "chat.completion.chunk",
         "created": int(time.time()),
-        "model": MODEL_NAME,
+        "model": model,
         "choices": [{"index": index, "delta": delta, "finish_reason": finish}],
     }
     return f"data: {json.dumps(body)}\n\n"

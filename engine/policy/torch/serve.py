@@ -196,6 +196,11 @@ class PolicyServer:
             model.value_head.load(folder / "trainer")
         return {}
 
+    def _op_adopt(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        self._loaded().load_adapter(Path(message["folder"]))
+        self._sampler.forget()
+        return {}
+
     def _loaded(self) -> LoraModel:
         if self._model is None:
             raise PolicyError.of("policy.not_loaded", "The policy has no model yet.")
