@@ -177,14 +177,9 @@ def _add_shape(writer: GGUFWriter, config: PreTrainedConfig, dtype: str, title: 
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_dimension_count(head)
     writer.add_rope_freq_base(rope.get("rope_theta", 10_000.0))
-    match rope.get("rope_type", "default"):
-        case "default" | "llama3":
-            pass
-        case "linear":
-            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-            writer.add_rope_scaling_factor(rope["factor"])
-        case other:
-            raise _refusal(f"its positions are scaled by {other}")
+    scaling = rope.get("rope_type", "default")
+    if scaling not in ("default", "llama3"):
+        raise _refusal(f"its positions are scaled by {scaling}")
 
 
 def _head_size(config: PreTrainedConfig) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import psutil
 import torch
+from gguf import GGUFReader
 from peft import PeftModel
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
@@ -20,7 +21,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from engine.export.torch.gguf_file import FILE
+from engine.export.torch.gguf_file import FILE, ROPE_FACTORS
 from engine.export.torch.merge import BaseWeights
 from engine.export.torch.shards import Progress
 from engine.protocol.problems import ModelError
@@ -96,8 +97,19 @@ def load_exported(folder: Path, kind: str, base: Path, computing: Computing) -> 
         return load_trained(base, folder, computing)
     if kind == "gguf":
         quantization = GgufConfig(dequantize=True)
-        return _load(folder, computing, gguf_file=FILE, quantization_config=quantization)
+        model = _load(folder, computing, gguf_file=FILE, quantization_config=quantization)
+        _stretch(model, folder / FILE)
+        return model
     return _load(folder, computing)
+
+
+def _stretch(model: PreTrainedModel, file: Path) -> None:
+    """Take Llama 3.1's rotary factors from the file, as llama.cpp does: transformers' reader leaves
+    them out."""
+    factors = next((t.data for t in GGUFReader(file).tensors if t.name == ROPE_FACTORS), None)
+    if factors is not None:
+        rotary = model.get_decoder().rotary_emb
+        rotary.inv_freq /= torch.tensor(factors, device=rotary.inv_freq.device)
 
 
 def _load(folder: Path, computing: Computing, **options: Any) -> PreTrainedModel:

@@ -57,6 +57,8 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         kind = TokenType.CONTROL if added["special"] else TokenType.USER_DEFINED
         tokens[added["id"]], types[added["id"]] = added["content"], int(kind)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+    if not merges:
+        raise _unknown("its tokenizer merges nothing, and llama.cpp loads none like that")
     return Vocabulary(tokens, types, merges, _rule(about))
 
 
