@@ -4,6 +4,7 @@ Everything is written into a scratch folder beside the target, fsynced, listed w
 manifest, and renamed; a cancelled or failed export leaves nothing.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -31,6 +32,7 @@ class Place:
     def __init__(self, target: Path, scratch: Path) -> None:
         self.target = target
         self.scratch = scratch
+        self._made = [folder for folder in target.parents if not folder.exists()]
         self.out = scratch / "out"
         self.work = scratch / "work"
 
@@ -48,13 +50,12 @@ class Place:
                 where=str(target),
             )
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            check_room(target.parent, need_bytes)
+            check_room(next(p for p in target.parents if p.exists()), need_bytes)
             _sweep(target.parent)
             scratch = target.parent / f"{SCRATCH}{os.getpid()}-{secrets.token_hex(6)}"
             place = cls(target, scratch)
-            for folder in (scratch, place.out, place.work):
-                folder.mkdir()
+            for folder in (place.out, place.work):
+                folder.mkdir(parents=True)
         except OSError as error:
             raise ConfigError.of(
                 "export.not_writable",
@@ -76,8 +77,12 @@ class Place:
         return size
 
     def clear(self) -> None:
-        """Remove the scratch; what is published stays."""
+        """Remove the scratch, and the folders above that were made for it; what is published stays,
+        and what keeps it."""
         shutil.rmtree(self.scratch, ignore_errors=True)
+        for folder in self._made:
+            with contextlib.suppress(OSError):  # somebody has put something into it
+                folder.rmdir()
 
 
 def check_room(folder: Path, need_bytes: int) -> None:

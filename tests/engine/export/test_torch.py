@@ -31,12 +31,19 @@ MERGED = ("float32", "bfloat16", "float16")
 GGUF = (*MERGED, "q8_0")
 
 
-def write(base: Path, adapter: dict[str, Factors], out: Path, kind: str, dtype: str) -> Path:
+def write(
+    base: Path,
+    adapter: dict[str, Factors],
+    out: Path,
+    kind: str,
+    dtype: str,
+    shard_bytes: int = 50_000,
+) -> Path:
     out.mkdir()
     if kind == "gguf":
         write_gguf(BaseWeights(base), adapter, out, dtype, "t", beside.stop_tokens(base), QUIET)
     else:
-        write_merged(BaseWeights(base), adapter, out, getattr(torch, dtype), 50_000, QUIET)
+        write_merged(BaseWeights(base), adapter, out, getattr(torch, dtype), shard_bytes, QUIET)
         beside.write_tokenizer(base, out)
         beside.write_config(base, out, dtype)
     return out
