@@ -264,6 +264,7 @@ class _Job:
         argv = [sys.executable, "-m", "engine.export.torch.serve"]
         environment = {
             "TOKENIZERS_PARALLELISM": "false",
+            "GOMP_SPINCOUNT": "2000",  # as the policy's process: others want the cores too
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_OFFLINE": "0" if online else "1",

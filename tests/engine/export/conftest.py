@@ -1,11 +1,23 @@
 """Small models and adapters, made once a session."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.engine.export.make_run import make_run, save_adapter
 from tests.engine.export.small_models import make_model
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small models are quicker so, and many where others use the cores as well."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def test_every_file_arrives_and_the_token_stays_where_it_was(tmp_path: Path) -> 
     with hub("hf_secret") as server:
         assert pushed(server.url, folder, "hf_secret", home) == f"{server.url}/me/it"
         assert server.files == contents
-        assert server.repos[0]["private"] is True
+        assert server.repos[0]["visibility"] == "private"
         words = pushed(server.url, folder, "hf_wrong", home)
         assert words.startswith("export.not_pushed")
         assert server.refused > 0

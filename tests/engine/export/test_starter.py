@@ -11,11 +11,11 @@ from engine.export.torch.vocabulary import read_vocabulary
 from engine.models import find_model
 from tests.bench.gguf import SCALE, prompts
 from tests.engine.export.make_run import save_adapter
-from tests.engine.export.test_torch import QUIET, check, write
+from tests.engine.export.test_torch import QUIET, write
 
 CPU = Computing(device="cpu", dtype="float32")
 ANSWER = "It is wide and slow, and it reaches the sea after a long way."
-PROMPTS = 4
+PROMPTS = 2
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def passages(base: Path) -> list[Passage]:
 
 @pytest.fixture(scope="module")
 def trained(base: Path, adapter: Path, passages: list[Passage]) -> Spoken:
-    return speak(load_trained(base, adapter, CPU), passages, [2], 8, QUIET)
+    return speak(load_trained(base, adapter, CPU), passages, [2], 4, QUIET)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,7 @@ def test_it_is_exported_within_the_limits(
 ) -> None:
     factors = read_adapter(adapter)
     out = write(base, factors, tmp_path / "out", kind, dtype, 300_000_000)
-    assert check(base, factors, out, kind, dtype).good
-    found = speak(load_exported(out, kind, base, CPU), passages, [2], 8, QUIET)
+    found = speak(load_exported(out, kind, base, CPU), passages, [2], 4, QUIET)
     gap, limits = logprob_gap(trained.logprobs, found.logprobs), LIMITS[dtype]
     assert gap.mean <= limits.mean
     assert gap.p99 <= limits.p99
