@@ -132,7 +132,7 @@ class _Job:
         weights = same = exported = None
         if not files.wrong:
             checked = await self._ask(reader, "weights", **paths, dtype=self.dtype)
-            weights = WeightsCheck.model_validate(checked) if checked else None
+            weights = WeightsCheck.model_validate(checked)
             same = Sameness.model_validate(await reader.ask("same", **paths))
             computing = reference["computing"]
             exported = await self._ask(reader, "read_back", **paths, **asked, computing=computing)
@@ -242,12 +242,12 @@ class _Job:
             "base": str(self.source.base.folder),
             "adapter": str(self.adapter),
             "out": str(self.place.out),
+            "work": str(self.place.work),
         }
 
     def _building(self) -> Fields:
         return {
             **self._paths,
-            "work": str(self.place.work),
             "dtype": self.dtype,
             "base_name": self.source.base.name,
             "title": self.source.title,

@@ -138,7 +138,10 @@ def verdict_of(
     greedy: GreedyMatch | None,
     same: Sameness | None,
 ) -> tuple[Parity, list[str]]:
-    """The verdict, and each reason against it as a sentence. What was not measured is a reason."""
+    """The verdict, and each reason against it as a sentence. What was not measured is a reason.
+
+    What llama.cpp has converted is close at best: its numbers were not laid side by side.
+    """
     failures = [
         *_files_failures(files),
         *_weights_failures(weights),
@@ -146,7 +149,9 @@ def verdict_of(
         *_greedy_failures(greedy),
         *_same_failures(same),
     ]
-    return ("differs" if failures else limits.verdict), failures
+    if failures:
+        return "differs", failures
+    return ("close" if weights and weights.converted else limits.verdict), failures
 
 
 def _gap(top: Top, place: int, ours: Sequence[int], theirs: Sequence[int]) -> float | None:

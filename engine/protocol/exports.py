@@ -117,6 +117,8 @@ class WeightsCheck(Value):
     """The first tensor with such a number."""
     missing: list[str] = Field(default_factory=list)
     unexpected: list[str] = Field(default_factory=list)
+    converted: bool = False
+    """llama.cpp made the file: what was checked is the merged model that it was made of."""
 
     @property
     def good(self) -> bool:

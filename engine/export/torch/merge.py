@@ -4,6 +4,7 @@ One tensor is in memory at a time; names and shapes are those of the base model'
 """
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +50,10 @@ class BaseWeights:
         """As it is stored."""
         with safe_open(self._files[name], "pt") as file:
             return file.get_tensor(name)  # type: ignore[no-any-return]
+
+    def count(self) -> int:
+        """Numbers in all."""
+        return sum(math.prod(self.shape(name)) for name in self.names)
 
     def has(self, name: str) -> bool:
         return name in self._files

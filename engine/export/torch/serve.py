@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from engine.export.place import check_files, disk_problem, manifest_of
+from engine.export.place import check_files, check_room, disk_problem, manifest_of
 from engine.export.torch import beside
 from engine.export.torch.external import convert, find_converter
 from engine.export.torch.gguf_file import FILE, write_gguf
@@ -34,6 +34,9 @@ from engine.export.torch.weights import check_adapter, check_gguf, check_merged
 from engine.life import exit_with_engine
 from engine.protocol.exports import ExportPhase, WeightsCheck
 from engine.protocol.problems import AtelierError, ModelError, PolicyError, Problem
+
+MERGED = "merged"
+"""What llama.cpp's converter was given, kept until it has been checked."""
 
 Answer = dict[str, Any]
 
@@ -111,12 +114,12 @@ class ExportServer:
             script = find_converter()
             if script is None or not error.problem.code.startswith("export.gguf_"):
                 raise
-            merged = Path(message["work"]) / "merged"
+            merged = Path(message["work"]) / MERGED
+            check_room(merged.parent, 4 * weights.count())
             merged.mkdir()
             self._build_merged(base, adapter, merged, "float32", 2**62)
             (out / FILE).unlink(missing_ok=True)
             convert(script, merged, out / FILE, dtype)
-            shutil.rmtree(merged)
         beside.write_modelfile(base, out, f"./{FILE}")
         beside.write_licence(base, out)
 
@@ -134,13 +137,7 @@ class ExportServer:
         return check_files(Path(message["out"]), message["files"]).model_dump()
 
     def _op_weights(self, message: Answer) -> Answer:
-        """Empty where the file's architecture has no names here: llama.cpp converted it."""
-        try:
-            return self._weights(message).model_dump()
-        except ModelError as error:
-            if not error.problem.code.startswith("export.gguf_"):
-                raise
-            return {}
+        return self._weights(message).model_dump()
 
     def _weights(self, message: Answer) -> WeightsCheck:
         base, adapter = BaseWeights(Path(message["base"])), Path(message["adapter"])
@@ -150,6 +147,10 @@ class ExportServer:
                 return check_adapter(adapter, out)
             case "merged":
                 return check_merged(base, read_adapter(adapter), out, message["dtype"], progress)
+        merged = Path(message["work"]) / MERGED
+        if merged.is_dir():
+            checked = check_merged(base, read_adapter(adapter), merged, "float32", progress)
+            return checked.model_copy(update={"converted": True})
         return check_gguf(base, read_adapter(adapter), out / FILE, progress)
 
     def _op_same(self, message: Answer) -> Answer:

@@ -68,8 +68,7 @@ def pick_computing(base: Path) -> Computing:
 
     Raises ModelError where nothing has room for the model.
     """
-    weights = BaseWeights(base)
-    numbers = sum(torch.Size(weights.shape(name)).numel() for name in weights.names)
+    numbers = BaseWeights(base).count()
     free = {"cpu": psutil.virtual_memory().available}
     if torch.cuda.is_available():
         free = {"cuda": torch.cuda.mem_get_info()[0], **free}

@@ -59,6 +59,12 @@ def test_good_is_equal_or_close() -> None:
         assert found == (verdict, [])
 
 
+def test_what_llama_cpp_has_converted_is_close_at_best() -> None:
+    converted = GOOD_WEIGHTS.model_copy(update={"converted": True})
+    found = verdict_of(LIMITS["float16"], GOOD_FILES, converted, gap(1e-6), GREEDY, SAME)
+    assert found == ("close", [])
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -3,6 +3,7 @@ when it is not."""
 
 import json
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from engine.export.torch import beside
 from engine.export.torch.external import convert, find_converter
 from engine.export.torch.gguf_file import FILE, write_gguf
 from engine.export.torch.merge import BaseWeights, Factors, read_adapter
+from engine.export.torch.serve import ExportServer
 from engine.export.torch.shards import INDEX, write_merged
 from engine.export.torch.speak import Computing, Passage, Spoken, load_exported, load_trained, speak
 from engine.export.torch.vocabulary import read_vocabulary
@@ -211,22 +213,58 @@ def test_words_are_split_by_the_rule_that_the_tokenizer_states(model: Path, tmp_
         read_vocabulary(tmp_path, 300)
 
 
-def test_other_architectures_need_llama_cpps_converter(
+CONVERTER = """
+import json, sys
+from pathlib import Path
+_, merged, _, outfile, _, outtype = sys.argv
+if outtype == "q8_0":
+    sys.exit("Model StarfishForCausalLM is not supported")
+sys.path.insert(0, {root!r})
+from engine.export.torch.gguf_file import write_gguf
+from engine.export.torch.merge import BaseWeights
+config = Path(merged) / "config.json"
+about = json.loads(config.read_text()) | {{"architectures": ["LlamaForCausalLM"]}}
+config.write_text(json.dumps(about))
+out = Path(outfile).parent
+write_gguf(BaseWeights(Path(merged)), {{}}, out, "float16", "t", [2], lambda done, total: None)
+"""
+
+
+def test_other_architectures_go_through_llama_cpps_converter(
     model: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = Path(shutil.copytree(model, tmp_path / "copy"))
-    config = json.loads((copy / "config.json").read_text())
-    config["architectures"] = ["StarfishForCausalLM"]
-    (copy / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"StarfishForCausalLM is none of .*ATELIER_LLAMA_CPP"):
-        write(copy, read_adapter(adapter), tmp_path / "out", "gguf", "float16")
+    """A stand-in for its script, with its arguments; what it was given is checked as a merge."""
+    base, out = Path(shutil.copytree(model, tmp_path / "base")), tmp_path / "out"
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(
+        json.dumps(config | {"architectures": ["StarfishForCausalLM"]})
+    )
+    work, script = tmp_path / "work", tmp_path / "convert_hf_to_gguf.py"
+    out.mkdir()
+    work.mkdir()
+    message = {
+        "base": str(base), "adapter": str(adapter), "out": str(out), "work": str(work),
+        "dtype": "float16", "format": "gguf", "title": "t",
+    }  # fmt: skip
+    server, other = (ExportServer(end) for end in socket.socketpair())
+    server._number = other._number = 1
     monkeypatch.setenv("ATELIER_LLAMA_CPP", str(tmp_path))
     assert find_converter() is None
-    script = tmp_path / "convert_hf_to_gguf.py"
-    script.write_text("import sys; sys.exit('Model StarfishForCausalLM is not supported')")
+    with pytest.raises(ModelError, match=r"StarfishForCausalLM is none of .*ATELIER_LLAMA_CPP"):
+        server._op_build(message)
+    script.write_text(CONVERTER.format(root=str(Path(__file__).parents[3])))
     assert find_converter() == script
+    assert set(server._op_build(message)["files"]) == {FILE, "Modelfile"}
+    checked = WeightsCheck.model_validate(other._op_weights(message))
+    assert checked.good
+    assert checked.converted
+    wanted = said(base, load_trained(base, adapter, CPU))
+    found = said(base, load_exported(out, "gguf", base, CPU))
+    assert logprob_gap(wanted.logprobs, found.logprobs).mean <= LIMITS["float16"].mean
     with pytest.raises(ModelError, match=r"Starfish.* is not supported"):
-        convert(script, copy, tmp_path / "x.gguf", "q8_0")
+        convert(script, base, tmp_path / "x.gguf", "q8_0")
+    for one in (server, other):
+        one._line.close()
 
 
 def test_llama_3s_long_wavelengths_are_stretched_as_transformers_does() -> None:
