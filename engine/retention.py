@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine import checkpoint
-from engine.protocol.checkpoint_events import CheckpointBranched, CheckpointPinned
+from engine.protocol.checkpoint_events import (
+    CheckpointBranched,
+    CheckpointExported,
+    CheckpointPinned,
+)
 from engine.protocol.events import ValidationFinished
 from engine.protocol.problems import Refused
 from engine.protocol.records import Checkpoint, Interval, KeptBy, KeptCheckpoint, RunSpec
@@ -31,6 +35,8 @@ class Known:
                     self.pinned.pop(event.step, None)
                     if event.pinned:
                         self.pinned[event.step] = event.note
+                case CheckpointExported():
+                    self.exported.add(event.step)
                 case CheckpointBranched():
                     self.branches.setdefault(event.step, []).append(event.name)
                 case ValidationFinished() if event.reward:

@@ -50,7 +50,12 @@ WINDOW_LIBRARIES = [
 TEST_LIBRARIES = ["xvfb", "xauth", "xdotool"]
 
 
-BESIDE: dict[str, str | None] = {"bench": "engine-cpu", "judge": None, "parquet": None}
+BESIDE: dict[str, str | None] = {
+    "bench": "engine-cpu",
+    "judge": None,
+    "llamacpp": None,
+    "parquet": None,
+}
 """Environments in the user's cache: the set of .venv that one lies on top of, or None where it
 shares nothing with it."""
 

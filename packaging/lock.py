@@ -28,7 +28,11 @@ UNRESOLVED = {"bench": "openpipe-art==0.5.18"}
 """Taken without what they depend on: only single functions of theirs are called."""
 BESIDE = {"bench": "engine-cpu"}
 """Sets that lie on top of another one's environment, and bring only what is not there."""
-ALONE = {"judge": "litellm==1.106.2", "parquet": "pyarrow==26.0.1"}
+ALONE = {
+    "judge": "litellm==1.106.2",
+    "llamacpp": "xllamacpp==2026.10.11549",
+    "parquet": "pyarrow==26.0.1",
+}
 """Environments that share nothing with ours: what holds API keys imports nothing else, and what few
 ever need is installed by those alone."""
 LEFT_OUT = ("nvidia-", "cuda-", "triton==")

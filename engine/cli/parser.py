@@ -17,6 +17,8 @@ COMMANDS = {
     "label": "your labels of a run: export, import, undo, redo, or end a review",
     "agreement": "how far the judges of a run go along with you, and with themselves",
     "chat": "put a question or a scenario to models side by side",
+    "export": "write a checkpoint as files that other programs load, and prove them",
+    "serve-model": "serve an exported folder as an OpenAI-compatible endpoint on loopback",
     "models": "list, pull or find models",
     "new": "make a project, from a sample or empty",
     "doctor": "check this machine",
@@ -24,7 +26,7 @@ COMMANDS = {
 }
 
 
-MODULES = {"import": "imports", "eval": "evaluation"}
+MODULES = {"import": "imports", "eval": "evaluation", "serve-model": "serve_model"}
 """Of commands whose name cannot be that of a module."""
 
 
@@ -260,6 +262,48 @@ def _chat(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", metavar="RUN[@STEP]", help="run folder, and the step (default: the newest whole one)"
+    )
+    parser.add_argument("--format", choices=["adapter", "merged", "gguf"], required=True)
+    parser.add_argument("--out", required=True, help="folder that is made; never overwritten")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "float16", "bfloat16", "q8_0"],
+        help="precision (default: the base model's when merged, float16 as gguf)",
+    )
+    parser.add_argument(
+        "--prompts",
+        type=_positive,
+        default=32,
+        help="stored attempts to compare on (32, at most 100)",
+    )
+    parser.add_argument(
+        "--shard-mb", type=_positive, default=5000, help="largest file of weights (default 5000)"
+    )
+    parser.add_argument("--force", action="store_true", help="keep it even where it differs")
+    parser.add_argument(
+        "--push", default="", metavar="ORG/NAME", help="upload it to the Hugging Face hub, private"
+    )
+    parser.add_argument(
+        "--token-stdin", action="store_true", help="read the hub's token from stdin, not HF_TOKEN"
+    )
+    _workspace(parser)
+    _json(parser)
+
+
+def _serve_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="an export of ours, merged or adapter")
+    parser.add_argument("--port", type=int, default=8000, help="on loopback (default 8000)")
+    parser.add_argument("--base", help="folder of the adapter's base model, where it has no name")
+    parser.add_argument("--api-key", help="what callers must send as bearer token")
+    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
+    parser.add_argument(
+        "--context", type=_positive, help="longest prompt plus completion, in tokens"
+    )
+
+
 def _models(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
@@ -319,6 +363,8 @@ OPTIONS = {
     "label": _label,
     "agreement": _agreement,
     "chat": _chat,
+    "export": _export,
+    "serve-model": _serve_model,
     "models": _models,
     "new": _new,
     "doctor": _json,

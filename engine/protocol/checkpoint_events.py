@@ -3,6 +3,7 @@
 from typing import Literal
 
 from engine.protocol.event import BaseEvent
+from engine.protocol.exports import ExportDtype, ExportFormat, Parity
 from engine.protocol.records import Checkpoint
 
 
@@ -37,3 +38,16 @@ class CheckpointDropped(BaseEvent):
     step: int
     bytes: int
     by: Literal["rule", "person"] = "rule"
+
+
+class CheckpointExported(BaseEvent):
+    """Somebody has files made of it: it is worth keeping."""
+
+    kind: Literal["checkpoint.exported"] = "checkpoint.exported"
+    step: int
+    format: ExportFormat
+    dtype: ExportDtype
+    path: str
+    """On the engine's machine."""
+    bytes: int
+    verdict: Parity

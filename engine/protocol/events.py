@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from engine.protocol.checkpoint_events import (
     CheckpointBranched,
     CheckpointDropped,
+    CheckpointExported,
     CheckpointPinned,
     CheckpointSaved,
 )
@@ -335,6 +336,7 @@ Event = (
     | CheckpointPinned
     | CheckpointBranched
     | CheckpointDropped
+    | CheckpointExported
     | WorkerRestarted
     | LogWritten
     | RunPaused

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -50,6 +51,8 @@ class Session:
     max_turns: int
     system: str | None = None
     """Takes the place of the agent's system message."""
+    name: str = MODEL_NAME
+    """What answers call the model."""
     conversation: Conversation = field(init=False)
     calls: int = 0
     failure: AtelierError | None = None
@@ -90,6 +93,10 @@ class Gateway:
     def knows(self, key: str) -> bool:
         return key in self._sessions
 
+    def session_of(self, request: Request) -> Session | RemoteSession:
+        """Whose request it is; the guard has let it pass."""
+        return self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
+
     def routes(self) -> list[Route]:
         return [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
@@ -97,10 +104,12 @@ class Gateway:
         ]
 
     async def _models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [{"id": MODEL_NAME, "object": "model"}]})
+        session = self.session_of(request)
+        name = session.name if isinstance(session, Session) else MODEL_NAME
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"}]})
 
     async def _complete(self, request: Request) -> Response:
-        session = self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
+        session = self.session_of(request)
         try:
             asked = ChatRequest.model_validate_json(await request.body())
             asked = with_system(asked, session.system)
@@ -113,7 +122,7 @@ class Gateway:
             choices = await asyncio.gather(
                 *(_sample(session, asked, prompt, index) for index in range(asked.n))
             )
-            return JSONResponse(_answer(asked, prompt, choices))
+            return JSONResponse(_answer(session.name, asked, prompt, choices))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "body"
@@ -213,13 +222,15 @@ def _close(
     return Choice(index, sampled, raw, finish, message)
 
 
-def _answer(asked: ChatRequest, prompt: Prompt, choices: list[Choice]) -> dict[str, Any]:
+def _answer(
+    model: str, asked: ChatRequest, prompt: Prompt, choices: list[Choice]
+) -> dict[str, Any]:
     completion = sum(len(choice.sampled) for choice in choices)
     return {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": MODEL_NAME,
+        "model": model,
         "choices": [_choice(asked, choice) for choice in choices],
         "usage": {
             "prompt_tokens": len(prompt.tokens),
@@ -255,10 +266,11 @@ def _logprob(token: SampledToken) -> dict[str, Any]:
 
 async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
     """Server-sent chunks. Tool calls come whole in the last one: half a call helps nobody."""
-    name, tools = f"chatcmpl-{uuid.uuid4().hex}", bool(asked.tools)
+    say = partial(chunk, session.name, f"chatcmpl-{uuid.uuid4().hex}")
+    tools = bool(asked.tools)
     try:
         for index in range(asked.n):
-            yield chunk(name, index, {"role": "assistant", "content": ""})
+            yield say(index, {"role": "assistant", "content": ""})
             sampled: list[SampledToken] = []
             said, finish = "", "length"
             async for tokens, reason in _tokens(session, asked, prompt, index):
@@ -267,14 +279,14 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
                 ids = [t.token for t in sampled if not session.chat.is_special(t.token)]
                 text = _settled(session.chat.decode(ids), asked.stops)
                 if not tools and len(text) > len(said):
-                    yield chunk(name, index, {"content": text[len(said) :]})
+                    yield say(index, {"content": text[len(said) :]})
                     said = text
             choice = _close(session, asked, prompt, index, sampled, finish)
             delta = {k: v for k, v in choice.message.items() if k != "role"}
             delta["content"] = delta["content"][len(said) :]
             for place, call in enumerate(delta.get("tool_calls", [])):
                 call["index"] = place
-            yield chunk(name, index, delta, choice.finish)
+            yield say(index, delta, choice.finish)
     except AtelierError as error:
         session.failure = session.failure or error
         body = {"error": {"message": str(error), "type": error.problem.code}}

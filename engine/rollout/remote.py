@@ -154,5 +154,5 @@ async def _chunks(choices: list[Said]) -> AsyncIterator[str]:
         delta = json.loads(json.dumps(said.message))
         for place, call in enumerate(delta.get("tool_calls", [])):
             call["index"] = place
-        yield chunk(name, index, delta, said.finish)
+        yield chunk(MODEL_NAME, name, index, delta, said.finish)
     yield "data: [DONE]\n\n"

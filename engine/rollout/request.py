@@ -50,13 +50,15 @@ def with_system(asked: ChatRequest, system: str | None) -> ChatRequest:
     return asked.model_copy(update={"messages": messages})
 
 
-def chunk(name: str, index: int, delta: dict[str, Any], finish: str | None = None) -> str:
+def chunk(
+    model: str, name: str, index: int, delta: dict[str, Any], finish: str | None = None
+) -> str:
     """One server-sent event of a streamed answer."""
     body = {
         "id": name,
         "object": "chat.completion.chunk",
         "created": int(time.time()),
-        "model": MODEL_NAME,
+        "model": model,
         "choices": [{"index": index, "delta": delta, "finish_reason": finish}],
     }
     return f"data: {json.dumps(body)}\n\n"

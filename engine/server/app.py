@@ -240,7 +240,8 @@ class Application:
 
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S
-        return idle and not self.supervisor.living and not self.broadcast.listeners
+        busy = self.supervisor.living or self.supervisor.exports.busy
+        return idle and not busy and not self.broadcast.listeners
 
     def _counted(self, handler: Handler) -> Handler:
         async def counted(request: Request) -> Response:

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from engine.evaluation.stored import read_result
 from engine.judge.measure import Place, agreements, disagreements
 from engine.judge.trial import Trial, places_for
+from engine.protocol.exports import ExportCheckpoint
 from engine.protocol.labels import Label
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
@@ -70,6 +71,7 @@ class RunRoutes:
             ("POST", "/runs/{run}/judge", self.judge),
             ("POST", "/runs/{run}/judge/price", self.price),
             ("POST", "/runs/{run}/judge/suggest", self.suggest),
+            ("POST", "/runs/{run}/checkpoints/{step:int}/export", self.export),
             ("GET", "/runs/{run}/labels", self.labels),
             ("POST", "/runs/{run}/labels", self.add_label),
             ("POST", "/runs/{run}/labels/preview", self.preview_label),
@@ -191,6 +193,22 @@ class RunRoutes:
             places = await asyncio.to_thread(places_for, opened.run.reader, asked)
             async with self.supervisor.desk.trial(opened.run, asked) as trial:
                 yield trial, places
+
+    async def export(self, request: Request) -> Response:
+        """A line of JSON for each sign of progress, then the report or a problem; hanging up
+        cancels, and leaves nothing behind. Step 0 is the newest whole checkpoint."""
+        asked = await body_of(request, ExportCheckpoint)
+        p = request.path_params
+        folder = self.library.folder(p["run"])
+
+        async def lines() -> AsyncIterator[bytes]:
+            found = self.supervisor.exports.lines(p["run"], folder, p["step"] or None, asked)
+            async with contextlib.aclosing(found) as ones:
+                async for line in ones:
+                    self.touch()
+                    yield line.encode() + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     async def labels(self, request: Request) -> Response:
         return json_list(await self._read(request, lambda reader: reader.labels()))

@@ -18,6 +18,7 @@ from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
+from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
 from engine.server.open_runs import Opened, OpenRuns
@@ -44,8 +45,14 @@ class Supervisor:
         self.stop_reason = STOPPED
         self._open = OpenRuns(broadcast)
         self.desk = JudgeDesk(self.judge_keys)
-        self.house = House(gateway, self.judge_keys, lambda: [*self.desk.pids, *self.arena.pids])
+        self.house = House(gateway, self.judge_keys, lambda: self.spared)
         self.arena = ArenaDesk(self.house)
+        self.exports = ExportDesk(self.opened)
+
+    @property
+    def spared(self) -> list[int]:
+        """Children that are no run's."""
+        return [*self.desk.pids, *self.arena.pids, *self.exports.pids]
 
     @property
     def living(self) -> int:
@@ -142,6 +149,7 @@ class Supervisor:
             task.cancel(self.stop_reason)
         if tasks:
             await asyncio.wait(tasks)
+        await self.exports.close()
         await self.desk.close()
         await self.arena.close()
         await self._open.close()

@@ -9,6 +9,7 @@ from engine.protocol import events as e
 from engine.protocol.checkpoint_events import (
     CheckpointBranched,
     CheckpointDropped,
+    CheckpointExported,
     CheckpointPinned,
     CheckpointSaved,
 )
@@ -62,6 +63,7 @@ class RunState:
     """By step, names of the runs that began there."""
     spoken: int = 0
     """Times that something was said about a checkpoint: their list is to be asked again."""
+    exports: list[CheckpointExported] = field(default_factory=list)
     flight: dict[int, FlightGroup] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -182,6 +184,9 @@ class RunState:
             case CheckpointBranched():
                 self.spoken += 1
                 self.branches.setdefault(event.step, []).append(event.name)
+            case CheckpointExported():
+                self.spoken += 1
+                self.exports.append(event)
             case e.DiagnosisChanged():
                 self.findings = list(event.findings)
             case e.RunQueued():

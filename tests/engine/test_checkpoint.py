@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import is_complete, newest, save, sha256, sweep, verify
+from engine.checkpoint import is_complete, newest, save, sha256_of, sweep, verify
 from engine.protocol.problems import StoreError
 from engine.protocol.records import Checkpoint
 
@@ -66,7 +66,7 @@ def test_what_an_interrupted_save_left_is_swept(tmp_path: Path) -> None:
 
 def test_its_record_names_the_weights(tmp_path: Path) -> None:
     file = tmp_path / saved(tmp_path, 3).path / "adapter" / "adapter_model.safetensors"
-    assert saved(tmp_path, 3).adapter == sha256(file)
+    assert saved(tmp_path, 3).adapter == sha256_of(file)
     file.write_bytes(b"short")
     assert not is_complete(file.parents[1])
 

@@ -24,7 +24,7 @@ PATHS = (
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
-    "/docs", "/nope",
+    "/runs/x/checkpoints/1/export", "/docs", "/nope",
 )  # fmt: skip
 
 

@@ -1,0 +1,76 @@
+"""Command lines that serve an export in other programs."""
+
+import shlex
+from pathlib import Path
+
+from engine.protocol.exports import ExportDtype, ExportFormat, ServeCommand
+
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM's --max-lora-rank takes."""
+
+
+def commands_for(
+    folder: Path, kind: ExportFormat, dtype: ExportDtype, base: str, name: str, rank: int
+) -> list[ServeCommand]:
+    """`base` is a hub id or name, `name` what the server shall call the model."""
+    at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
+    ours = ServeCommand(tool="Atelier", command=f"python -m engine serve-model {at}")
+    if kind == "adapter":
+        return [ours, *_of_adapter(at, base, name, rank)]
+    if kind == "merged":
+        return [ours, *_of_merged(at, name, dtype)]
+    return _of_gguf(at, base, name)
+
+
+def _of_adapter(at: str, base: str, name: str, rank: int) -> list[ServeCommand]:
+    most = next((size for size in LORA_RANKS if size >= rank), rank)
+    lora = f"--enable-lora --max-lora-rank {most} --lora-modules {name}={at}"
+    return [
+        ServeCommand(tool="vLLM", command=f"vllm serve {base} {lora}"),
+        ServeCommand(
+            tool="llama.cpp",
+            command=f"python convert_lora_to_gguf.py {at} --outfile {name}.gguf && "
+            f"llama-server -m base.gguf --lora {name}.gguf --jinja",
+            note="base.gguf is the base model as GGUF.",
+        ),
+        ServeCommand(
+            tool="Ollama",
+            command=f"printf 'FROM base\\nADAPTER %s\\n' {at} > Modelfile && "
+            f"ollama create {name} -f Modelfile && ollama run {name}",
+            note="Name the base model as Ollama calls it, behind FROM. It takes adapters of Llama, "
+            "Mistral and Gemma.",
+        ),
+    ]
+
+
+def _of_merged(at: str, name: str, dtype: str) -> list[ServeCommand]:
+    return [
+        ServeCommand(
+            tool="vLLM", command=f"vllm serve {at} --served-model-name {name} --dtype {dtype}"
+        ),
+        ServeCommand(
+            tool="Ollama",
+            command=f"ollama create {name} -f {at}/Modelfile && ollama run {name}",
+            note="Ollama converts Llama, Mistral, Gemma and Phi 3 by itself; else export as GGUF.",
+        ),
+        ServeCommand(
+            tool="llama.cpp",
+            command=f"python convert_hf_to_gguf.py {at} --outfile {name}.gguf && "
+            f"llama-server -m {name}.gguf --jinja",
+            note="An export as GGUF spares the conversion, and proves it.",
+        ),
+    ]
+
+
+def _of_gguf(at: str, base: str, name: str) -> list[ServeCommand]:
+    return [
+        ServeCommand(tool="llama.cpp", command=f"llama-server -m {at}/model.gguf --jinja"),
+        ServeCommand(
+            tool="Ollama", command=f"ollama create {name} -f {at}/Modelfile && ollama run {name}"
+        ),
+        ServeCommand(
+            tool="vLLM",
+            command=f"vllm serve {at}/model.gguf --tokenizer {base} --served-model-name {name}",
+            note="vLLM calls its GGUF support experimental; a merged export is the better way.",
+        ),
+    ]

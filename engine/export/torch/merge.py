@@ -1,0 +1,130 @@
+"""Base weights and an adapter, tensor by tensor: W + s·B·A in float32 (LoRA, arXiv 2106.09685).
+
+One tensor is in memory at a time; names and shapes are those of the base model's files.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from engine.protocol.problems import ModelError
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "base_model.model."
+
+
+class Factors(NamedTuple):
+    """Of one weight [O, I]: A [r, I] and B [O, r], and s."""
+
+    down: Tensor
+    up: Tensor
+    scale: float
+
+
+class BaseWeights:
+    """The safetensors files of a model folder, read tensor by tensor."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files: dict[str, Path] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            with safe_open(path, "pt") as file:
+                self._files |= dict.fromkeys(file.keys(), path)
+        self.folder = folder
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        with safe_open(self._files[name], "pt") as file:
+            return tuple(file.get_slice(name).get_shape())
+
+    def tensor(self, name: str) -> Tensor:
+        """As it is stored."""
+        with safe_open(self._files[name], "pt") as file:
+            return file.get_tensor(name)  # type: ignore[no-any-return]
+
+    def count(self) -> int:
+        """Numbers in all."""
+        return sum(math.prod(self.shape(name)) for name in self.names)
+
+    def has(self, name: str) -> bool:
+        return name in self._files
+
+
+def read_adapter(folder: Path) -> dict[str, Factors]:
+    """Factors by the name of the base weight they change.
+
+    Raises ModelError for kinds of adapters other than plain LoRA.
+    """
+    config = json.loads((folder / CONFIG).read_text())
+    _refuse_unusual(config, folder)
+    scale = config["lora_alpha"] / config["r"]
+    tensors = load_file(folder / WEIGHTS)
+    found = {}
+    for name, down in tensors.items():
+        if name.endswith(".lora_A.weight"):
+            layer = name.removesuffix(".lora_A.weight")
+            up = tensors[f"{layer}.lora_B.weight"]
+            found[f"{layer.removeprefix(PREFIX)}.weight"] = Factors(down, up, scale)
+    if 2 * len(found) != len(tensors):
+        raise _unusual("it holds weights besides A and B", folder)
+    return found
+
+
+def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str, Tensor]]:
+    """Every weight of the base model in float32, with the adapter in it.
+
+    Raises ModelError where the adapter changes a weight that the files do not name.
+    """
+    if strange := sorted(name for name in adapter if not base.has(name)):
+        raise ModelError.of(
+            "export.names",
+            f"The adapter changes {strange[0]}, which the base model's files name otherwise.",
+            "Export it as an adapter; merging is not known for this architecture.",
+            where=base.folder.name,
+        )
+    for name in base.names:
+        weight = base.tensor(name).float()
+        if factors := adapter.get(name):
+            weight = weight + factors.scale * (factors.up.float() @ factors.down.float())
+        yield name, weight
+
+
+def _refuse_unusual(config: dict[str, object], folder: Path) -> None:
+    if config.get("peft_type") != "LORA":
+        raise _unusual(f"its type is {config.get('peft_type')}", folder)
+    for key in ("use_dora", "use_rslora", "fan_in_fan_out", "alpha_pattern", "rank_pattern"):
+        if config.get(key):
+            raise _unusual(f"it uses {key}", folder)
+    if config.get("bias", "none") != "none" or config.get("modules_to_save"):
+        raise _unusual("it changes more than linear layers", folder)
+
+
+def _unusual(what: str, folder: Path) -> ModelError:
+    return ModelError.of(
+        "export.unusual_adapter",
+        f"This adapter is no plain LoRA: {what}.",
+        "Merge it with the program that made it.",
+        where=str(folder),
+    )
+
+
+def cast(weight: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """Round once. Raises ModelError where a number does not fit."""
+    rounded = weight.to(dtype)
+    if not torch.isfinite(rounded).all():
+        words = str(dtype).removeprefix("torch.")
+        raise ModelError.of(
+            "export.overflow",
+            f"{name} holds a number that does not fit into {words}.",
+            "Take bfloat16 or float32.",
+        )
+    return rounded

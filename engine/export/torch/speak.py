@@ -1,0 +1,234 @@
+"""What a model says, by plain transformers and peft: the log-prob of every token of given
+sequences, and the likeliest continuation of given prompts. Both sides of a comparison are computed
+here, each in a process of its own, from files alone.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+import torch
+from gguf import GGUFReader
+from peft import PeftModel
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    GgufConfig,
+    PreTrainedModel,
+)
+from transformers.utils import logging
+
+from engine.export.torch.gguf_file import FILE, ROPE_FACTORS
+from engine.export.torch.merge import BaseWeights
+from engine.export.torch.shards import Progress
+from engine.protocol.problems import ModelError
+
+TOP = 5
+"""Likeliest tokens that are kept of each greedy position."""
+BATCH_TOKENS = 4096
+ROOM = 1.25
+"""What computing takes beside the weights, as a factor."""
+
+
+class Passage(BaseModel):
+    """A stored sequence to compare on."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tokens: list[int]
+    prompt: int
+    """Tokens before the first that was sampled; 0 where there is nothing to continue from."""
+
+
+class Spoken(BaseModel):
+    """Of P passages: one list each."""
+
+    logprobs: list[list[float]]
+    """Natural log-probability of every token but the first."""
+    greedy: list[list[int]]
+    """The continuation, its stop token included; empty where the prompt is 0."""
+    top: list[list[list[tuple[int, float]]]]
+    """Of each greedy position, the likeliest tokens and their log-probs."""
+
+
+class Computing(BaseModel):
+    """Where and how precisely; the same for both sides."""
+
+    model_config = ConfigDict(frozen=True)
+
+    device: str
+    dtype: Literal["float32", "bfloat16"]
+
+
+def pick_computing(base: Path) -> Computing:
+    """float32 where memory allows, else bfloat16; on a graphics card where it has the room.
+
+    Raises ModelError where nothing has room for the model.
+    """
+    numbers = BaseWeights(base).count()
+    free = {"cpu": psutil.virtual_memory().available}
+    if torch.cuda.is_available():
+        free = {"cuda": torch.cuda.mem_get_info()[0], **free}
+    for dtype, width in (("float32", 4), ("bfloat16", 2)):
+        for device, room in free.items():
+            if numbers * width * ROOM < room:
+                return Computing(device=device, dtype=dtype)  # type: ignore[arg-type]
+    most = max(free.values())
+    raise ModelError.of(
+        "export.no_memory",
+        f"Proving this export takes {numbers * 2 * ROOM / 1e9:.1f} GB of memory; "
+        f"{most / 1e9:.1f} GB are free.",
+        "End what uses memory (a run that trains, say) and export again.",
+    )
+
+
+def load_trained(base: Path, adapter: Path, computing: Computing) -> PreTrainedModel:
+    """The base model with the adapter beside it, not merged."""
+    return PeftModel.from_pretrained(_load(base, computing), adapter).eval()  # type: ignore[return-value]
+
+
+def load_exported(folder: Path, kind: str, base: Path, computing: Computing) -> PreTrainedModel:
+    """What somebody else would load; `base` matters for an adapter alone."""
+    if kind == "adapter":
+        return load_trained(base, folder, computing)
+    if kind == "gguf":
+        quantization = GgufConfig(dequantize=True)
+        model = _load(folder, computing, gguf_file=FILE, quantization_config=quantization)
+        _stretch(model, folder / FILE)
+        return model
+    return _load(folder, computing)
+
+
+def _stretch(model: PreTrainedModel, file: Path) -> None:
+    """Take Llama 3.1's rotary factors from the file, as llama.cpp does: transformers' reader leaves
+    them out."""
+    factors = next((t.data for t in GGUFReader(file).tensors if t.name == ROPE_FACTORS), None)
+    if factors is not None:
+        rotary = model.get_decoder().rotary_emb
+        rotary.inv_freq /= torch.tensor(factors, device=rotary.inv_freq.device)
+
+
+def _load(folder: Path, computing: Computing, **options: Any) -> PreTrainedModel:
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=getattr(torch, computing.dtype),
+            trust_remote_code=False,
+            local_files_only=True,
+            **options,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError.of(
+            "export.not_loadable",
+            f"transformers cannot load what was exported: {str(error).splitlines()[0][:300]}",
+            "Try another format; please report this one.",
+            detail=str(error)[:4000],
+        ) from error
+    return model.eval().to(computing.device)  # type: ignore[no-any-return]
+
+
+@torch.inference_mode()
+def speak(
+    model: PreTrainedModel,
+    passages: list[Passage],
+    stops: list[int],
+    most_new: int,
+    progress: Progress,
+) -> Spoken:
+    """`most_new` tokens of continuation at most, fewer where a stop token comes."""
+    total = 2 * len(passages)
+    logprobs: list[list[float]] = [[] for _ in passages]
+    done = 0
+    for rows in _batches([len(one.tokens) for one in passages], 0):
+        found = _logprobs(model, [passages[row].tokens for row in rows])
+        for row, values in zip(rows, found, strict=True):
+            logprobs[row] = values
+        done += len(rows)
+        progress(done, total)
+    greedy: list[list[int]] = [[] for _ in passages]
+    top: list[list[list[tuple[int, float]]]] = [[] for _ in passages]
+    for rows in _batches([one.prompt for one in passages], most_new):
+        prompts = [passages[row].tokens[: passages[row].prompt] for row in rows]
+        if prompts[0]:
+            continued = _continue(model, prompts, stops, most_new)
+            for row, (tokens, likeliest) in zip(rows, continued, strict=True):
+                greedy[row], top[row] = tokens, likeliest
+        done += len(rows)
+        progress(done, total)
+    return Spoken(logprobs=logprobs, greedy=greedy, top=top)
+
+
+def _batches(lengths: list[int], more: int) -> Iterator[list[int]]:
+    """Rows of like length together, shortest first, within BATCH_TOKENS; empty ones apart."""
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
+        full = (lengths[row] + more) * (len(batch) + 1) > BATCH_TOKENS
+        if batch and (full or not lengths[batch[0]]):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _padded(rows: list[list[int]], left: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Tokens and mask [B, T]."""
+    longest = max(map(len, rows))
+    tokens_BT = torch.zeros(len(rows), longest, dtype=torch.long)
+    mask_BT = torch.zeros_like(tokens_BT)
+    for row, tokens in enumerate(rows):
+        place = slice(longest - len(tokens), longest) if left else slice(len(tokens))
+        tokens_BT[row, place] = torch.tensor(tokens)
+        mask_BT[row, place] = 1
+    return tokens_BT.to(device), mask_BT.to(device)
+
+
+def _logprobs(model: PreTrainedModel, rows: list[list[int]]) -> list[list[float]]:
+    tokens_BT, mask_BT = _padded(rows, left=False, device=model.device)
+    logits_BTV = model(input_ids=tokens_BT, attention_mask=mask_BT, use_cache=False).logits
+    found = []
+    for row, tokens in enumerate(rows):
+        length = len(tokens)
+        logits_TV = logits_BTV[row, : length - 1].float()
+        chosen_T = logits_TV.gather(1, tokens_BT[row, 1:length, None])[:, 0]
+        found.append((chosen_T - logits_TV.logsumexp(dim=-1)).tolist())
+    return found
+
+
+def _continue(
+    model: PreTrainedModel, prompts: list[list[int]], stops: list[int], most_new: int
+) -> list[tuple[list[int], list[list[tuple[int, float]]]]]:
+    tokens_BT, mask_BT = _padded(prompts, left=True, device=model.device)
+    # the model's own would add its repetition penalty and the like
+    model.generation_config = GenerationConfig(
+        do_sample=False,
+        max_new_tokens=most_new,
+        eos_token_id=stops or None,
+        pad_token_id=stops[0] if stops else 0,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    said = model.generate(input_ids=tokens_BT, attention_mask=mask_BT)
+    new_BT = said.sequences[:, tokens_BT.shape[1] :].tolist()
+    scores_TBV = [logits_BV.float().log_softmax(-1) for logits_BV in said.logits]
+    return [
+        _until_stop(tokens, [scores_BV[row] for scores_BV in scores_TBV], stops)
+        for row, tokens in enumerate(new_BT)
+    ]
+
+
+def _until_stop(
+    tokens: list[int], scores_TV: list[Tensor], stops: list[int]
+) -> tuple[list[int], list[list[tuple[int, float]]]]:
+    ends = [place for place, token in enumerate(tokens) if token in stops]
+    tokens = tokens[: ends[0] + 1] if ends else tokens
+    top = []
+    for scores_V in scores_TV[: len(tokens)]:
+        values, ids = scores_V.topk(min(TOP, len(scores_V)))
+        top.append(list(zip(ids.tolist(), values.tolist(), strict=True)))
+    return tokens, top

@@ -1,0 +1,111 @@
+"""An export as GGUF beside the trained model: `python -m tests.bench.gguf [--prompts 100]`.
+
+The starter with a sizeable random adapter: greedy text of the adapter (transformers and peft, not
+merged) against that of the GGUF file, read by transformers and by real llama.cpp (an environment of
+its own). Prints how many of the prompts are answered alike by each, and whether llama.cpp splits
+text into the same tokens.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+from engine.environments import python_of
+from engine.export.torch import beside
+from engine.export.torch.gguf_file import FILE, write_gguf
+from engine.export.torch.merge import BaseWeights, read_adapter
+from engine.export.torch.speak import (
+    Passage,
+    load_exported,
+    load_trained,
+    pick_computing,
+    speak,
+)
+from engine.models import find_model
+from engine.rollout.chat import ChatFormat
+from tests.engine.export.make_run import save_adapter
+
+WORKER = Path(__file__).with_name("llamacpp_worker.py")
+SUBJECTS = ["a river", "an engine", "the sea", "a violin", "copper", "the moon", "a bridge"]
+TASKS = ["Write one line about", "Name a property of", "Ask about", "Explain", "Rhyme on"]
+TEXTS = [
+    *beside.PROBES,
+    "3.14 12345  12   7\n\n\t8",
+    "I'll say: \"it's 100% don't\" — naïve café №5",
+    "<|im_start|>user\nhi<|im_end|>\n",
+    "def f(x):\n    return x**2  # ²",
+]
+SCALE = 0.02
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--prompts", type=int, default=100)
+    parser.add_argument("--new", type=int, default=24, help="tokens of each answer at most")
+    parser.add_argument("--dtype", default="float16")
+    arguments = parser.parse_args()
+    base = find_model("smollm2-135m-instruct")
+    with tempfile.TemporaryDirectory() as scratch:
+        compare(base, Path(scratch), arguments)
+
+
+def compare(base: Path, folder: Path, arguments: argparse.Namespace) -> None:
+    adapter, out = folder / "adapter", folder / "out"
+    out.mkdir()
+    save_adapter(base, adapter, SCALE)
+    passages, chat = prompts(base, arguments.prompts)
+    stops, computing = beside.stop_tokens(base), pick_computing(base)
+    write_gguf(
+        BaseWeights(base), read_adapter(adapter), out, arguments.dtype, "bench", stops, quiet
+    )
+    beside.write_tokenizer(base, out)
+    most = arguments.new
+    trained = load_trained(base, adapter, computing)
+    wanted = speak(trained, passages, stops, most, quiet).greedy
+    exported = load_exported(out, "gguf", base, computing)
+    report("transformers", wanted, speak(exported, passages, stops, most, quiet).greedy)
+    asked = {"prompts": [p.tokens for p in passages], "texts": TEXTS, "most_new": most}
+    done = subprocess.run(
+        [str(python_of("llamacpp")), "-I", str(WORKER), str(out / FILE)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = json.loads(done.stdout)
+    report(
+        "llama.cpp", [cut(one, stops) for one in wanted], [cut(a, stops) for a in said["answers"]]
+    )
+    ours = [chat.encode(text) for text in TEXTS]
+    equal = sum(a == b for a, b in zip(ours, said["tokens"], strict=True))
+    print(f"llama.cpp splits {equal} of {len(TEXTS)} texts into the same tokens")
+
+
+def prompts(base: Path, count: int) -> tuple[list[Passage], ChatFormat]:
+    chat = ChatFormat(base)
+    found = []
+    for n in range(count):
+        words = f"{TASKS[n % 5]} {SUBJECTS[n % 7]} ({n})."
+        tokens = chat.encode(chat.render([{"role": "user", "content": words}], []))
+        found.append(Passage(tokens=tokens, prompt=len(tokens)))
+    return found, chat
+
+
+def report(who: str, wanted: list[list[int]], said: list[list[int]]) -> None:
+    same = sum(a == b for a, b in zip(wanted, said, strict=True))
+    print(f"{who}: {same} of {len(wanted)} prompts answered alike ({same / len(wanted):.0%})")
+
+
+def cut(tokens: list[int], stops: list[int]) -> list[int]:
+    """llama.cpp does not give back the token that ended an answer."""
+    return tokens[:-1] if tokens and tokens[-1] in stops else tokens
+
+
+def quiet(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+if __name__ == "__main__":
+    main()

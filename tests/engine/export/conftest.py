@@ -1,0 +1,48 @@
+"""Small models and adapters, made once a session."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.export.make_run import make_run, save_adapter
+from tests.engine.export.small_models import make_model
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small models are quicker so, and many where others use the cores as well."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama."""
+    return make_model(tmp_path_factory.mktemp("small") / "small-llama")
+
+
+@pytest.fixture(scope="session")
+def adapter(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a B that shows in every answer."""
+    folder = tmp_path_factory.mktemp("adapter") / "adapter"
+    save_adapter(model, folder, scale=0.1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def faint(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a B that no log-prob shows: a merge of it, done twice, looks the same."""
+    folder = tmp_path_factory.mktemp("faint") / "adapter"
+    save_adapter(model, folder, scale=3e-6)
+    return folder
+
+
+@pytest.fixture
+def run(model: Path, tmp_path: Path) -> Path:
+    """A run folder of the small model with a checkpoint of step 3."""
+    return make_run(tmp_path / "project", model)

@@ -1,0 +1,116 @@
+"""A run folder with one checkpoint, made by hand: a real store, real PEFT files, no training."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from engine import checkpoint
+from engine.protocol.config import JudgeConfig, ModelConfig, ProjectConfig, TrainConfig
+from engine.protocol.events import StepFinished, ValidationFinished
+from engine.protocol.records import Branch, Interval, Message, RunSpec, Split, Trajectory
+from engine.rollout.chat import ChatFormat
+from engine.run import DATABASE, write_spec
+from engine.store.writer import RunWriter
+
+RUBRIC = "Short answers are better.\n"
+RUN_ID = "01JTESTEXPORT0000000000000"
+ANSWER = "This is what a sampled answer could look like, about whatever it was that was asked."
+
+
+def make_run(
+    folder: Path, model: Path, name: str = "", scale: float = 0.02, count: int = 8, step: int = 3
+) -> Path:
+    """A run of `model` whose adapter has normal B of deviation `scale`; `count` stored attempts."""
+    run = folder / "runs" / RUN_ID
+    run.mkdir(parents=True)
+    spec = RunSpec(
+        id=RUN_ID,
+        name="amber-crane",
+        project="letters",
+        started_at=time.time(),
+        model_path=str(model),
+        rubric=RUBRIC,
+        versions={"atelier": "0.1.0"},
+        config=ProjectConfig(
+            name="letters",
+            model=ModelConfig(name=name or str(model), dtype="float32", rank=4, alpha=8),
+            train=TrainConfig(max_tokens=16, seed=7),
+            judge=JudgeConfig(enabled=True, models=("openai/gpt-5.4",)),
+        ),
+    )
+    write_spec(run, spec)
+    asyncio.run(_fill(run, ChatFormat(model), _Trained(model, scale), count, step))
+    return run
+
+
+class _Trained:
+    """A policy that knows how to save one adapter."""
+
+    def __init__(self, model: Path, scale: float) -> None:
+        self.model, self.scale = model, scale
+
+    async def save(self, folder: Path) -> None:
+        save_adapter(self.model, folder / "adapter", self.scale)
+        (folder / "trainer").mkdir()
+
+
+def save_adapter(model: Path, folder: Path, scale: float) -> None:
+    """LoRA of rank 4, α 8, on all linear layers; the same for the same scale."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = get_peft_model(base, config)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=scale)
+    adapted.save_pretrained(folder, save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)
+
+
+async def _fill(run: Path, chat: ChatFormat, policy: _Trained, count: int, step: int) -> None:
+    writer = RunWriter(run / DATABASE, RUN_ID)
+    try:
+        for number in range(count):
+            await writer.add_trajectory(_attempt(chat, number))
+        for place in range(1, step + 1):
+            await writer.say(StepFinished(step=place, metrics={"reward/mean": place / 10}))
+        for place, mean in ((0, 0.2), (step, 0.5)):
+            reward = Interval(mean=mean, low=mean - 0.1, high=mean + 0.1, count=4)
+            await writer.say(
+                ValidationFinished(step=place, reward=reward, scenarios={}, unscored=0, seconds=1)
+            )
+        saved = await checkpoint.save(run, step, policy, {}, {})  # type: ignore[arg-type]
+        await writer.add_checkpoint(saved)
+    finally:
+        writer.close()
+
+
+def _attempt(chat: ChatFormat, number: int) -> Trajectory:
+    split: Split = "validation" if number % 2 else "train"
+    asked = f"Say something about the number {number}, please."
+    prompt = chat.encode(chat.render([{"role": "user", "content": asked}], []))
+    said = chat.encode(ANSWER[number % 7 :])
+    return Trajectory(
+        id=f"t{number:04d}",
+        split=split,
+        step=1,
+        group=number,
+        index=0,
+        scenario_id=f"s{number}",
+        title=f"Number {number}",
+        reward=0.5,
+        messages=[Message(role="user", content=asked)],
+        branches=[
+            Branch(
+                tokens=prompt + said,
+                spans=[(len(prompt), len(prompt) + len(said))],
+                logprobs=[-1.0] * len(said),
+            )
+        ],
+    )

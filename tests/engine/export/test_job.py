@@ -1,0 +1,191 @@
+"""An export from start to end in its own processes: refused, cancelled, damaged, or whole."""
+
+import asyncio
+import getpass
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.checkpoint import MANIFEST, verify
+from engine.export import place
+from engine.export.card import model_card
+from engine.export.job import _Job, export_checkpoint
+from engine.export.source import licence_of, read_source
+from engine.protocol.checkpoint_events import CheckpointExported
+from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.protocol.problems import AtelierError, Refused, StoreError
+from tests.engine.export.make_run import RUBRIC, RUN_ID
+from tests.engine_http.conftest import until
+
+ROOT = Path(__file__).parents[3]
+
+
+class Listener:
+    """What an export said and stored."""
+
+    def __init__(self) -> None:
+        self.ticks: list[ExportTicked] = []
+        self.events: list[CheckpointExported] = []
+
+    async def record(self, event: CheckpointExported) -> None:
+        self.events.append(event)
+
+    async def export(self, run: Path, step: int | None = None, **asked: Any) -> ExportReport:
+        request = ExportCheckpoint(**asked)
+        return await export_checkpoint(run, step, request, self.ticks.append, self.record)
+
+
+def export(run: Path, step: int | None = None, **asked: Any) -> tuple[ExportReport, Listener]:
+    listener = Listener()
+    return asyncio.run(listener.export(run, step, **asked)), listener
+
+
+def test_what_cannot_be_exported_is_said_at_once(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def code(step: int | None = None, **asked: Any) -> str:
+        with pytest.raises(AtelierError) as raised:
+            export(run, step, **{"format": "merged", "out": str(out), **asked})
+        assert list(tmp_path.iterdir()) == before
+        return raised.value.problem.code
+
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("kept")
+    before = list(tmp_path.iterdir())
+    assert code(step=9) == "export.no_step"
+    assert code(out=str(full)) == "export.not_empty"
+    assert code(out="relative/path") == "export.relative"
+    monkeypatch.setattr(place.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    with pytest.raises(Refused, match=r"takes \d+ MB and the disk has 0 MB free"):
+        export(run, format="gguf", out=str(out))
+    monkeypatch.undo()
+    (run / "checkpoints" / "step-000003" / "adapter" / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(StoreError, match="is damaged"):
+        export(run, 3, format="merged", out=str(out))
+    assert code() == "export.no_checkpoint"
+
+
+def test_a_flipped_byte_is_found_and_only_force_keeps_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare = _Job._compare
+
+    async def harm(self: _Job, *arguments: Any) -> Any:
+        shard = next(self.place.out.glob("*.safetensors"))
+        data = bytearray(shard.read_bytes())
+        data[-5] ^= 1
+        shard.write_bytes(data)
+        return await compare(self, *arguments)
+
+    monkeypatch.setattr(_Job, "_compare", harm)
+    out = tmp_path / "made" / "out"
+    report, listener = export(run, format="merged", out=str(out), force=True, prompts=2)
+    assert report.parity.verdict == "differs"
+    assert report.parity.forced
+    assert "1 files are not as they were written: model.safetensors" in report.parity.failures[0]
+    assert (listener.events[0].verdict, listener.events[0].step) == ("differs", 3)
+    assert "It was kept although it differs" in (out / "README.md").read_text()
+    report, listener = export(run, format="adapter", out=str(tmp_path / "other"), prompts=2)
+    assert (report.parity.verdict, report.path, listener.events) == ("differs", "", [])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["made", "project"]
+    assert [p.name for p in out.parent.iterdir()] == ["out"]
+
+
+def test_cancelling_leaves_nothing(run: Path, tmp_path: Path) -> None:
+    """At two moments: while the processes start, and while the trained model speaks."""
+
+    async def cancel_at(phase: str) -> None:
+        listener = Listener()
+        out = str(tmp_path / "made" / "out")
+        job = asyncio.create_task(listener.export(run, format="merged", out=out))
+        await asyncio.to_thread(until, lambda: any(t.phase == phase for t in listener.ticks))
+        if phase == "checking":
+            await asyncio.sleep(0.3)
+        job.cancel()
+        begun = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+        assert time.monotonic() - begun < 5
+        assert not (tmp_path / "made").exists()
+        assert listener.events == []
+
+    asyncio.run(cancel_at("checking"))
+    asyncio.run(cancel_at("writing"))
+
+
+def test_a_disk_that_fills_up_leaves_nothing(run: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["unshare", "-Urm", sys.executable, "-m", "tests.engine.export.full_disk"]
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-Urm", "true"]).returncode:
+        pytest.skip("this machine lets nobody mount a small disk")
+    done = subprocess.run(
+        [*command, str(run), str(disk)], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.split() == ["export.disk_full", "[]"], done.stderr
+
+
+def test_scratches_of_the_dead_are_swept(tmp_path: Path) -> None:
+    gone = tmp_path / f"{place.SCRATCH}4194303-abc"
+    ours = tmp_path / f"{place.SCRATCH}1-abc"
+    gone.mkdir()
+    ours.mkdir()
+    found = place.Place.claim(str(tmp_path / "out"), 0)
+    assert not gone.exists()
+    assert ours.exists()
+    (found.out / "a").write_text("a")
+    assert found.publish(place.manifest_of(found.out)) > 0
+    found.clear()
+    assert verify(tmp_path / "out")
+    assert place.check_files(tmp_path / "out", place.read_manifest(tmp_path / "out")).wrong == []
+    assert list(json.loads((tmp_path / "out" / MANIFEST).read_text())["files"]) == ["a"]
+
+
+def test_the_source_is_validation_first_and_has_no_places(run: Path, model: Path) -> None:
+    source = read_source(run, None, 5)
+    prompts = [source.sequences[n].tokens[: source.sequences[n].prompt] for n in range(5)]
+    assert len({tuple(prompt) for prompt in prompts}) == 5
+    assert source.base.name == model.name
+    assert source.most_new == 16
+    assert source.rubric == RUBRIC
+
+
+def test_the_card_says_what_it_is_and_nothing_of_this_machine(run: Path, tmp_path: Path) -> None:
+    from engine.export.parity import LIMITS
+    from engine.protocol.exports import FilesCheck, ParityReport
+
+    source = read_source(run, 3, 4)
+    parity = ParityReport(
+        verdict="equal", format="gguf", dtype="q8_0", computed_in="float32", device="cpu",
+        limits=LIMITS["q8_0"], files=FilesCheck(files=1, bytes=1), weights=None, logprobs=None,
+        greedy=None, same=None, seconds=1.0,
+    )  # fmt: skip
+    card = model_card(source, parity)
+    for words in (
+        RUN_ID, "amber-crane", "not known: look it up", "Short answers are better.",
+        "| 3 | 0.300 |", "0.200 [0.100, 0.300]", "0.500 [0.400, 0.600]", "openai/gpt-5.4",
+        source.adapter_sha256, "| seed | 7 |", "Every part of the reward weighs 1", "llama-server",
+    ):  # fmt: skip
+        assert words in card, words
+    home = str(Path.home())
+    for secret in (str(tmp_path), home, f"{getpass.getuser()}@", socket.gethostname() + "."):
+        assert secret not in card
+
+
+def test_licences_are_read_where_they_are_said(tmp_path: Path) -> None:
+    assert licence_of(tmp_path) == ""
+    (tmp_path / "LICENSE").write_text("\n   MIT License\n\nCopyright")
+    assert licence_of(tmp_path) == "MIT License"
+    (tmp_path / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Model")
+    assert licence_of(tmp_path) == "apache-2.0"

@@ -1,0 +1,178 @@
+"""Exports over a real engine: a trained run, its newest checkpoint, a report that proves it, and
+what is left when somebody hangs up."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from engine.checkpoint import verify
+from engine.cli.export import run_and_step
+from engine.client import EngineClient
+from engine.protocol.checkpoint_events import CheckpointExported
+from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.protocol.problems import Refused
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command
+from tests.engine.export.make_run import make_run
+from tests.engine_http.conftest import ROOT, Engine, make_project, until
+
+
+@pytest.fixture
+def trained(engine: Engine, tiny_model: Path) -> RunSummary:
+    project = make_project(engine.workspace / "letters", tiny_model)
+    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(run)
+    return run
+
+
+def exported(
+    engine: Engine, run: RunSummary, request: ExportCheckpoint, step: int | None = None
+) -> list[ExportTicked | ExportReport]:
+    async def work(client: EngineClient) -> list[ExportTicked | ExportReport]:
+        return [one async for one in client.export(run.id, step, request)]
+
+    return engine.call(work)
+
+
+def test_an_export_is_proven_stored_and_served(
+    engine: Engine, trained: RunSummary, tiny_model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    request = ExportCheckpoint(format="merged", out=str(out), prompts=4)
+    *ticks, report = exported(engine, trained, request)
+    assert isinstance(report, ExportReport)
+    assert report.parity.verdict == "equal", report.parity.failures
+    assert report.step == 1
+    assert [one.tool for one in report.commands] == ["Atelier", "vLLM", "Ollama", "llama.cpp"]
+    shares = [tick.share for tick in ticks if isinstance(tick, ExportTicked)]
+    assert shares == sorted(shares)
+    assert {tick.phase for tick in ticks if isinstance(tick, ExportTicked)} >= {
+        "checking", "writing", "reference", "weights", "reading_back", "publishing",
+    }  # fmt: skip
+    assert verify(out)
+    assert json.loads((out / "parity.json").read_text()) == report.parity.model_dump(mode="json")
+    event = engine.wait_for(trained, "checkpoint.exported")
+    assert isinstance(event, CheckpointExported)
+    assert (event.path, event.verdict, event.bytes) == (str(out), "equal", report.bytes)
+    with pytest.raises(Refused, match="exists and is not empty"):
+        exported(engine, trained, request)
+    other = request.model_copy(update={"out": str(tmp_path / "other")})
+    with pytest.raises(Refused, match="no checkpoint of step 7"):
+        exported(engine, trained, other, step=7)
+    engine.call(lambda client: client.shut_down())
+    engine.process.wait(30)  # its memory is free for the model's server
+    for address in serving(out):
+        ask(address)
+
+
+def serving(folder: Path) -> Iterator[str]:
+    """`engine serve-model` of a folder, until the loop goes on."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine", "serve-model", str(folder), "--port", "0",
+         "--api-key", "sk-mine", "--dtype", "float32"],
+        stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout as lines:
+        assert "Loading" in lines.readline()
+        ready = lines.readline()
+        yield ready.split(" at ")[1].split(";")[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def ask(address: str) -> None:
+    """Whole and streamed give the same; a second caller sees nothing of the first; keys count."""
+    with openai.OpenAI(base_url=address, api_key="sk-mine", max_retries=0) as client:
+        (model,) = client.models.list().data
+        assert model.id.startswith("letters-")
+
+        def said(stream: bool) -> str:
+            options = {"max_tokens": 6, "temperature": 0, "stream": stream}
+            messages = [{"role": "user", "content": "Say 1"}]
+            answer = client.chat.completions.create(model=model.id, messages=messages, **options)  # type: ignore[call-overload]
+            if not stream:
+                return answer.choices[0].message.content  # type: ignore[no-any-return]
+            return "".join(part.choices[0].delta.content or "" for part in answer)
+
+        assert said(stream=False) == said(stream=True) == said(stream=False) != ""
+    with openai.OpenAI(base_url=address, api_key="wrong", max_retries=0) as client:
+        with pytest.raises(openai.AuthenticationError):
+            client.models.list()
+
+
+def test_hanging_up_leaves_nothing_and_the_run_can_go_on(
+    engine: Engine, trained: RunSummary, tmp_path: Path
+) -> None:
+    out = tmp_path / "made" / "out"
+    request = ExportCheckpoint(format="merged", out=str(out))
+
+    async def hang_up(client: EngineClient) -> None:
+        async for tick in client.export(trained.id, None, request):
+            assert isinstance(tick, ExportTicked)
+            if tick.phase == "writing":
+                return
+
+    async def both(client: EngineClient) -> None:
+        job = asyncio.create_task(hang_up(client))
+        await asyncio.to_thread(until, lambda: bool(engine.children("engine.export.torch")))
+        other = request.model_copy(update={"out": str(tmp_path / "b")})
+        with pytest.raises(Refused, match="Another export"):
+            _ = [one async for one in client.export(trained.id, None, other)]
+        await job
+
+    engine.call(both)
+    until(lambda: not out.parent.exists())
+    until(lambda: not engine.children("engine.export.torch"))
+    assert engine.call(lambda client: client.run(trained.id)).state == "finished"
+    order = Command(action="resume", steps=2)
+    resumed = engine.call(lambda client: client.command(trained.id, order))
+    assert any(event.kind == "run.finished" for event in engine.wait(resumed))
+    assert not [p for p in tmp_path.iterdir() if "export" in p.name]
+
+
+def test_the_command_line_names_run_and_step(tmp_path: Path) -> None:
+    at = tmp_path / "a@3"
+    at.mkdir()
+    assert run_and_step(str(at)) == (at, None)
+    assert run_and_step(f"{tmp_path}@12") == (tmp_path, 12)
+    assert run_and_step(str(tmp_path)) == (tmp_path, None)
+
+
+def command_line(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "engine", "export", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        env={k: v for k, v in os.environ.items() if k != "HF_TOKEN"},
+    )  # fmt: skip
+
+
+def test_the_command_line_exports_without_an_engine(tiny_model: Path, tmp_path: Path) -> None:
+    run = str(make_run(tmp_path / "elsewhere", tiny_model))
+    out = str(tmp_path / "out")
+    asked = ("--format", "adapter", "--out", out)
+    for wrong, words in (
+        (("--format", "merged", "--dtype", "q8_0", "--out", out), "q8_0 is a precision of gguf"),
+        (("--push", "me/it", *asked), "needs a token"),
+    ):
+        done = command_line(run, *wrong)
+        assert done.returncode == 2
+        assert words in done.stderr
+    done = command_line(f"{run}@3", *asked, "--json", "--prompts", "2")
+    assert done.returncode == 0, done.stderr
+    *_, last = done.stdout.splitlines()
+    report = ExportReport.model_validate_json(last)
+    assert (report.parity.verdict, report.path) == ("equal", out)
+    about = json.loads((Path(out) / "adapter_config.json").read_text())
+    assert about["base_model_name_or_path"] == tiny_model.name
+    everything = b"".join(p.read_bytes() for p in Path(out).iterdir())
+    assert str(tmp_path).encode() not in everything
+    assert str(tiny_model.parent).encode() not in everything
