@@ -138,7 +138,7 @@ def report(result: EvaluationResult) -> str:
     """The tables: all scenarios, variants where there are some, tags where there are some."""
     scored = ", the judge among those who score" if result.judged else ""
     parts = [
-        f"{result.scenarios} scenarios, {result.attempts} attempts each, seed {result.seed}"
+        f"{result.scenarios} scenarios, {_attempts(result.attempts)} each, seed {result.seed}"
         f"{scored}; intervals of 95 %",
         table(HEAD, [_row(one) for one in result.standings]),
     ]
@@ -187,6 +187,10 @@ class EvaluationWatch(Watch):
         return f"\nGo on with: python -m engine eval {project} --resume {self._summary.name}"
 
 
+def _attempts(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"
+
+
 def _system(file: Path) -> SystemPrompt:
     try:
         return SystemPrompt(name=file.stem, text=file.read_text(encoding="utf-8").strip())
@@ -207,12 +211,18 @@ def _row(one: Standing) -> Sequence[str]:
         f"{one.name} · {one.variant}" if one.variant else one.name,
         *_interval(one.reward),
         *_difference(versus),
-        "" if versus is None or versus.p is None else f"{versus.p:.3f}",
+        _chance(versus),
         f"{versus.wins}/{versus.ties}/{versus.losses}" if versus else "",
         "–" if seconds is None else f"{seconds:.1f} s" if seconds < 10 else duration(seconds),
         "–" if one.usd_per_1000 is None else f"{one.usd_per_1000:.2f}",
         str(one.unscored),
     )
+
+
+def _chance(versus: Comparison | None) -> str:
+    if versus is None or versus.p is None:
+        return ""
+    return "<0.001" if versus.p < 0.001 else f"{versus.p:.3f}"
 
 
 def _interval(value: Interval | None) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from engine.protocol.judging import PART
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary, TrajectorySummary
 from engine.protocol.requests import Command, StartEvaluation, TrajectoryQuery
+from engine.store.reader import RunReader
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.chat_provider import ChatScript, chat_provider
 from tests.engine_http.conftest import AGENT, ROOT, Engine, make_project, start_engine, stop_engine
@@ -147,7 +148,7 @@ def test_the_same_checkpoint_twice_and_the_base_through_a_kill(
     engine.call(lambda client: client.project(str(letters)))
     (training,) = engine.call(lambda client: client.runs(str(letters)))
     name, again = f"{training.name}@2", f"{training.id[-6:].lower()}@best"
-    slowly = {"agent.concurrency": 1}
+    slowly = {"agent.concurrency": 2}
     run = begin(engine, letters, name, again, "base", attempts=2, overrides=slowly)
     while len(before := rows(engine, run)) < 20:
         time.sleep(0.02)
@@ -191,11 +192,12 @@ def check_attempts(engine: Engine, run: RunSummary, name: str) -> None:
     """Equal weights, seeds and scenarios make the very same tokens."""
     by_who: dict[str, set[tuple[object, ...]]] = {}
     seeds: dict[str, set[int]] = {}
-    for one in rows(engine, run):
-        whole = engine.call(lambda c, one=one: c.trajectory(run.id, one.id))
-        tokens = tuple(tuple(branch.tokens) for branch in whole.branches)
+    reader = RunReader(Path(run.path) / "run.db")
+    for one in reader.stored("validation", 0):
+        tokens = tuple(tuple(branch.tokens) for branch in one.branches)
         by_who.setdefault(one.contestant, set()).add((one.group, one.index % 2, tokens))
-        seeds.setdefault(one.contestant, set()).add(whole.seed)
+        seeds.setdefault(one.contestant, set()).add(one.seed)
+    reader.close()
     assert by_who[name] == by_who[f"{name} #2"] != by_who["base"]
     assert seeds[name] == seeds["base"]
     assert len(seeds["base"]) == 16
