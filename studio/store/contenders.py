@@ -33,5 +33,15 @@ def baseline_of(state: RunState) -> Interval | None:
     return next((record.reward for record in state.validations if record.step == 0), None)
 
 
+def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, float]:
+    """Bytes by format, as far as they are known before: two a parameter, four in an adapter, whose
+    checkpoint holds two moments beside it."""
+    sizes = {"adapter": kept.checkpoint.bytes / 3} if kept else {}
+    if state.parameters:
+        whole = 2.0 * (state.parameters - state.trainable)
+        sizes |= {"merged": whole, "gguf": whole}
+    return sizes
+
+
 def _mean(one: KeptCheckpoint) -> float:
     return one.validation.mean if one.validation else float("-inf")

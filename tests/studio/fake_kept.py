@@ -10,6 +10,22 @@ from starlette.responses import Response, StreamingResponse
 
 from engine.protocol.arena import ArenaTold, AskArena, Duel, Tally
 from engine.protocol.comparison import Comparison, EvaluationResult, Standing, TagStandings
+from engine.protocol.exports import (
+    ExportCheckpoint,
+    ExportReport,
+    ExportTicked,
+    FilesCheck,
+    FirstDifference,
+    GreedyMatch,
+    Histogram,
+    Limits,
+    LogprobGap,
+    Parity,
+    ParityReport,
+    Sameness,
+    ServeCommand,
+    WeightsCheck,
+)
 from engine.protocol.records import (
     GroupSummary,
     Interval,
@@ -43,6 +59,9 @@ class FakeKept:
         self.dropped: set[int] = set()
         self.asked: list[AskArena] = []
         self.votes = 0
+        self.exports: list[ExportCheckpoint] = []
+        self.export_s = 0.1
+        self.verdict: Parity = "equal"
         self.done = 192
 
     def routes(self) -> list[tuple[str, Callable[..., Any], str]]:
@@ -50,6 +69,7 @@ class FakeKept:
             ("/runs/{run}/checkpoints", self._checkpoints, "GET"),
             ("/runs/{run}/checkpoints/{step:int}/pin", self._pin, "POST"),
             ("/runs/{run}/checkpoints/{step:int}", self._delete, "DELETE"),
+            ("/runs/{run}/checkpoints/{step:int}/export", self._export, "POST"),
             ("/runs/{run}/evaluation", self._evaluation, "GET"),
             ("/evaluations", self._evaluate, "POST"),
             ("/arena", self._tally, "GET"),
@@ -96,6 +116,19 @@ class FakeKept:
         share = Interval(mean=0.75, low=0.51, high=0.9, count=self.votes)
         pair = Duel(name="amber-kestrel@40", against="base", wins=12, ties=6, losses=2, share=share)
         return Tally(run_id="01JD5ARENA", votes=self.votes, pairs=[pair] if self.votes else [])
+
+    async def _export(self, request: Request) -> Response:
+        asked = ExportCheckpoint.model_validate(await request.json())
+        self.exports.append(asked)
+        step = request.path_params["step"]
+        return StreamingResponse(self._exporting(asked, step), media_type="application/x-ndjson")
+
+    async def _exporting(self, asked: ExportCheckpoint, step: int) -> AsyncIterator[bytes]:
+        for place, phase in enumerate(("checking", "reference", "writing", "reading_back")):
+            tick = ExportTicked(phase=phase, words="", done=place, total=4, share=place / 4)  # type: ignore[arg-type]
+            yield tick.model_dump_json().encode() + b"\n"
+            await asyncio.sleep(self.export_s / 4)
+        yield export_report(asked, step, self.verdict).model_dump_json().encode() + b"\n"
 
     async def _ask(self, request: Request) -> Response:
         asked = AskArena.model_validate(await request.json())
@@ -175,6 +208,40 @@ def _standing(name: str, mean: float, count: int, gain: float | None = None) -> 
         reward=Interval(mean=mean, low=mean - half, high=mean + half, count=count),
         latency_median_s=2.4, latency_p90_s=4.1, tokens_mean=311, usd_per_1000=None, versus=versus,
     )  # fmt: skip
+
+
+def export_report(asked: ExportCheckpoint, step: int, verdict: Parity) -> ExportReport:
+    edges = [n * 0.001 for n in range(21)]
+    counts = [6, 22, 44, 90, 150, 170, 130, 92, 66, 44, 30, 20, 14, 9, 6, 4, 2, 1, 1, 0]
+    differs = verdict == "differs"
+    first = FirstDifference(
+        prompt="Until when?", reference="30 September", exported="31 March", position=0, gap=2.1
+    )
+    parity = ParityReport(
+        verdict=verdict,
+        failures=["1,204 weights are not base + adapter: the adapter seems merged twice."]
+        if differs else [],
+        forced=differs,
+        format=asked.format, dtype=asked.dtype or "bfloat16", computed_in="float32", device="CPU",
+        limits=Limits(largest=0.02, mean=0.01, p99=0.02, tie=0.05, verdict="equal", reason=""),
+        files=FilesCheck(files=5, bytes=269_000_000),
+        weights=WeightsCheck(tensors=272, adapted=210, numbers=134_515_008,
+                             outside=1204 if differs else 0),
+        logprobs=LogprobGap(sequences=32, tokens=4096, mean=0.0041, p99=0.012, largest=0.0163,
+                            histogram=Histogram(edges=edges, counts=counts)),
+        greedy=GreedyMatch(prompts=32, same=29 if differs else 32, ties=0,
+                           first=first if differs else None),
+        same=Sameness(chat_template=True, tokenizer=True, stop_tokens=True, config=True),
+        seconds=42.0,
+    )  # fmt: skip
+    commands = [
+        ServeCommand(tool="vLLM", command=f"vllm serve {asked.out} --dtype bfloat16"),
+        ServeCommand(tool="Atelier", command=f"python -m engine serve-model {asked.out}",
+                     note="For a quick try: an OpenAI-compatible endpoint on this machine."),
+    ]  # fmt: skip
+    path = "" if differs and not asked.force else asked.out
+    return ExportReport(run_id="x", step=step, path=path, bytes=269_000_000, parity=parity,
+                        commands=commands)  # fmt: skip
 
 
 def evaluation_run(asked: StartEvaluation, number: int) -> RunSummary:

@@ -15,10 +15,17 @@ from studio.notify import Choice, ask
 from studio.pages.checkpoints.arena import ArenaCard
 from studio.pages.checkpoints.compare import CompareCard
 from studio.pages.checkpoints.evaluating import EvaluationDesk
+from studio.pages.checkpoints.export import ExportSheet
 from studio.pages.checkpoints.rows import CheckpointModel, Contender
 from studio.pages.page import Page
 from studio.session import Session
-from studio.store.contenders import baseline_of, best_of, marks_of, metric_at
+from studio.store.contenders import (
+    baseline_of,
+    best_of,
+    export_sizes,
+    marks_of,
+    metric_at,
+)
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card
 from studio.widgets.empty_page import EmptyPage
@@ -51,6 +58,7 @@ class CheckpointsPage(Page):
         self._card = Card("Checkpoints", " ", padding=0)
         self._compare, self._arena = CompareCard(), ArenaCard(session)
         self._evaluate = Button("Evaluate", "outlined", icon="flask-conical", height=28)
+        self._export = ExportSheet(session, self)
         self._empty = EmptyPage("No checkpoint yet", "", drawing="rows")
         self._stack = QStackedWidget()
         self._top = QSplitter(Qt.Orientation.Horizontal)
@@ -65,6 +73,7 @@ class CheckpointsPage(Page):
 
     async def close_tasks(self) -> None:
         await self._arena.close_tasks()
+        await self._export.close_tasks()
         await super().close_tasks()
 
     # What is there
@@ -232,6 +241,7 @@ class CheckpointsPage(Page):
         )
         if one.kept is not None and one.step is not None:
             step, pinned = one.step, "pinned" in one.kept.kept_by
+            menu.addAction("Export…").triggered.connect(lambda: self._open_export(row))
             words = "Unpin" if pinned else "Pin: keep it whatever the rules say"
             menu.addAction(words).triggered.connect(lambda: self._pin(step, not pinned))
             menu.addAction("Branch here…").triggered.connect(lambda: self.branch_wanted.emit(step))
@@ -241,6 +251,17 @@ class CheckpointsPage(Page):
         elif not one.is_base:
             menu.addAction("Take it off the list").triggered.connect(lambda: self._forget(one.name))
         menu.popup(self._table.viewport().mapToGlobal(place))
+
+    def _open_export(self, row: int) -> None:
+        """Of a row; of the best checkpoint where the row is none."""
+        summary, rows = self._run.summary, self._model.rows
+        if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
+            row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)
+        step = rows[row].step if rows else None
+        if summary is not None and step is not None and rows[row].is_checkpoint:
+            sizes = export_sizes(self._run.state, rows[row].kept)
+            self._export.show_checkpoint(summary.id, summary.name, step, sizes)
+            self._export.open()
 
     def _pin(self, step: int, pinned: bool) -> None:
         run_id = self._run.run_id
@@ -302,7 +323,9 @@ class CheckpointsPage(Page):
         self._table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._add = Button("Add a model", "quiet", icon="plus", height=28)
         assert self._card.header is not None
+        self._save = Button("Export", "outlined", icon="package-check", height=28)
         self._card.header.add_right(self._add)
+        self._card.header.add_right(self._save)
         self._card.header.add_right(self._evaluate)
         self._card.body.addWidget(self._table)
         self._top.addWidget(self._card)
@@ -336,6 +359,8 @@ class CheckpointsPage(Page):
         self._run.selected.connect(self._selected)
         self.session.runs_changed.connect(self._refresh)
         self._table.row_marked.connect(self._toggle)
+        self._table.row_opened.connect(self._open_export)
+        self._save.clicked.connect(lambda: self._open_export(self._table.currentIndex().row()))
         self._table.clicked.connect(self._clicked)
         self._table.customContextMenuRequested.connect(self._row_menu)
         self._model.chosen_changed.connect(self._chosen_changed)

@@ -150,6 +150,53 @@ def test_pinning_and_deleting(
     run(job())
 
 
+def test_an_export_that_differs_is_not_kept_unless_somebody_insists(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            page._table.setFocus()
+            page._table.selectRow(0)
+            QTest.keyClick(page._table, Qt.Key.Key_Return)
+            sheet = page._export
+            assert sheet.is_open()
+            assert sheet._go.words() == "Export merged"
+            sheet._choose("gguf")
+            sheet._dtype.set_value("q8_0")
+            kept.kept.verdict = "differs"
+            QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
+            await until(lambda: sheet._go.words() == "Export it anyway")
+            assert sheet._proof._chip.words() == "differs"
+            assert "Exported: 31 March" in sheet._proof._difference.words()
+            assert not sheet._commands.isVisible()
+            QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
+            await until(lambda: sheet._go.words() == "Open the folder")
+            asked = [(one.format, one.dtype, one.force) for one in kept.kept.exports]
+            assert asked == [("gguf", "q8_0", False), ("gguf", "q8_0", True)]
+
+    run(job())
+
+
+def test_a_stopped_export_can_be_made_again(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            kept.kept.export_s = 20.0
+            page._open_export(0)
+            sheet = page._export
+            QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
+            await until(lambda: sheet._cancel.words() == "Stop" and bool(kept.kept.exports))
+            QTest.mouseClick(sheet._cancel, Qt.MouseButton.LeftButton)
+            assert "Nothing was left behind" in sheet._words.words()
+            assert sheet._go.isEnabled()
+            kept.kept.export_s = 0.0
+            QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
+            await until(lambda: sheet._go.words() == "Open the folder")
+
+    run(job())
+
+
 def test_the_branch_sheet_asks_for_what_it_shows(
     kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:

@@ -1,0 +1,367 @@
+"""Export: a checkpoint as files for other programs, and the proof that they are what was
+trained.
+"""
+
+from contextlib import aclosing
+from pathlib import Path
+
+from PySide6.QtCore import QUrl, Signal
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QVBoxLayout,
+    QWidget,
+)
+
+from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked, ParityReport
+from engine.protocol.problems import Problem
+from studio import figures
+from studio.session import Session
+from studio.tasks import TaskScope
+from studio.widgets.buttons import Button
+from studio.widgets.card import ChoiceCard
+from studio.widgets.check_line import CheckLine
+from studio.widgets.chip import Chip
+from studio.widgets.form_fields import ChoiceField, PathField
+from studio.widgets.gap_histogram import GapHistogram
+from studio.widgets.meter import MeterRow
+from studio.widgets.sheet import Sheet
+from studio.widgets.text import Text
+
+FORMATS = {
+    "adapter": ("Adapter", "PEFT, for vLLM and transformers"),
+    "merged": ("Merged", "safetensors, one whole model"),
+    "gguf": ("GGUF", "llama.cpp, Ollama, LM Studio"),
+}
+DTYPES: dict[str, list[tuple[str | None, str]]] = {
+    "adapter": [(None, "float32, as trained")],
+    "merged": [
+        (None, "as the base model"),
+        ("bfloat16", "bfloat16"),
+        ("float16", "float16"),
+        ("float32", "float32"),
+    ],
+    "gguf": [
+        (None, "float16"),
+        ("q8_0", "q8_0, half the size"),
+        ("bfloat16", "bfloat16"),
+        ("float32", "float32"),
+    ],
+}
+TONES = {"equal": ("good", "shield-check"), "close": ("warn", "shield-check"),
+         "differs": ("bad", "octagon-alert")}  # fmt: skip
+PHASES = {
+    "checking": "Checking the checkpoint",
+    "reference": "Asking what was trained",
+    "writing": "Writing the files",
+    "weights": "Comparing every weight",
+    "reading_back": "Reading the files back",
+    "publishing": "Putting it in place",
+    "pushing": "Uploading",
+}
+
+
+class ExportSheet(Sheet):
+    """`show_checkpoint(run_id, name, step)`, then `open()`. `exported()` when files were made."""
+
+    exported = Signal()
+
+    def __init__(self, session: Session, host: QWidget) -> None:
+        super().__init__("Export", host)
+        self._session, self._tasks = session, TaskScope(self)
+        self._run_id, self._name, self._step, self._format = "", "", 0, "merged"
+        self._folder_edited = False
+        self._sizes: dict[str, float] = {}
+        self._report: ExportReport | None = None
+        self._cards = {key: ChoiceCard(title) for key, (title, _) in FORMATS.items()}
+        self._about = Text("", "caption", 400, "muted", wrap=True)
+        self._folder, self._dtype = PathField("Folder"), ChoiceField("Precision")
+        self._phase = Text("", "label", 500)
+        self._progress = MeterRow("", words_px=0, figure_px=48)
+        self._proof = Proof()
+        self._commands = Commands()
+        self._words = Text("", "caption", 400, "muted", wrap=True)
+        self._cancel = Button("Cancel", "quiet", height=32)
+        self._go = Button("Export", "primary", icon="package-check", height=32)
+        self._build()
+        for key, card in self._cards.items():
+            card.pressed.connect(lambda key=key: self._choose(key))
+        self._folder.browse_requested.connect(self._browse)
+        self._folder.edited.connect(self._edited)
+        self._cancel.clicked.connect(self._leave)
+        self._go.clicked.connect(self._press)
+
+    async def close_tasks(self) -> None:
+        await self._tasks.close()
+
+    def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
+        """Another checkpoint, with bytes by format as far as they are known; one that is being
+        exported stays."""
+        if self._tasks.busy("export"):
+            return
+        self._run_id, self._step, self._name = run_id, step, name
+        self._folder_edited, self._report = False, None
+        self._sizes = sizes
+        for key, card in self._cards.items():
+            card.set_values("", figures.size(sizes.get(key)) if key in sizes else "")
+        self.set_title(f"Export step {step}")
+        self._choose(self._format)
+        self._show("ready")
+
+    def _choose(self, key: str) -> None:
+        if self._tasks.busy("export"):
+            return
+        self._format = key
+        for other, card in self._cards.items():
+            card.set_chosen(other == key)
+        self._about.set_words(FORMATS[key][1])
+        self._dtype.set_choices(DTYPES[key])
+        self._dtype.set_value(None)
+        if not self._folder_edited:
+            folder = Path.home() / "models" / f"{self._name}-{self._step}-{key}"
+            self._folder.set_value(str(folder))
+        self._show("ready")
+
+    def _press(self) -> None:
+        if self._report is not None and self._report.path:
+            QDesktopServices.openUrl(QUrl.fromLocalFile(self._report.path))
+            return
+        force = self._report is not None
+        self._report = None
+        request = ExportCheckpoint(
+            format=self._format,  # type: ignore[arg-type]
+            out=str(Path(self._folder.value()).expanduser()),
+            dtype=self._dtype.value(),
+            force=force,
+        )
+        self._tasks.run("export", self._export(request), failed=self._failed)
+        self._show("running")
+
+    async def _export(self, request: ExportCheckpoint) -> None:
+        client = self._session.client
+        async with aclosing(client.export(self._run_id, self._step, request)) as told:
+            async for one in told:
+                if isinstance(one, ExportTicked):
+                    self._tick(one)
+                else:
+                    self._take(one)
+
+    def _tick(self, tick: ExportTicked) -> None:
+        self._phase.set_words(PHASES.get(tick.phase, tick.words))
+        self._progress.set_value(tick.share, figures.percent(tick.share))
+
+    def _take(self, report: ExportReport) -> None:
+        self._report = report
+        self._proof.show_report(report.parity)
+        self._commands.show_report(report)
+        self._show("done" if report.path else "refused")
+        if report.path:
+            self.exported.emit()
+
+    def _failed(self, problem: Problem) -> None:
+        self._show("failed")
+        self._words.set_words(f"{problem.message} {problem.hint}".strip())
+        self._words.set_tone("bad")
+
+    def _leave(self) -> None:
+        """A running export ends, and leaves nothing; else the sheet goes."""
+        if self._tasks.busy("export"):
+            self._tasks.cancel("export")
+            self._show("stopped")
+        else:
+            self.close_sheet()
+
+    def _edited(self) -> None:
+        self._folder_edited = True
+
+    def _browse(self) -> None:
+        dialog = QFileDialog(self.window(), "Where the export goes", str(Path.home()))
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.fileSelected.connect(self._browsed)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _browsed(self, folder: str) -> None:
+        self._folder_edited = True
+        self._folder.set_value(str(Path(folder) / f"{self._name}-{self._step}-{self._format}"))
+
+    def _show(self, state: str) -> None:
+        running, done = state == "running", state in ("done", "refused")
+        for part in (*self._cards.values(), self._folder, self._dtype):
+            part.setEnabled(not (running or done))
+        self._phase.setVisible(running)
+        self._progress.setVisible(running)
+        self._proof.setVisible(done)
+        self._commands.setVisible(state == "done")
+        self._words.set_tone("muted")
+        self._words.set_words(WORDS[state])
+        self._cancel.set_words("Stop" if running else "Close" if done else "Cancel")
+        title = FORMATS[self._format][0].lower() if self._format != "gguf" else "GGUF"
+        size = self._sizes.get(self._format)
+        price = figures.size(size) if size else ""
+        self._go.set_kind("danger" if state == "refused" else "primary")
+        if state == "refused":
+            self._go.set_words("Export it anyway", "")
+        elif done:
+            self._go.set_words("Open the folder", "")
+        else:
+            self._go.set_words(f"Export {title}", price)
+        self._go.setEnabled(not running)
+        if running:
+            self._phase.set_words("Starting")
+            self._progress.set_value(0.0, "")
+
+    def _build(self) -> None:
+        choices = QHBoxLayout()
+        choices.setSpacing(8)
+        for card in self._cards.values():
+            choices.addWidget(card, 1)
+        self.body.addWidget(Text("Format", "label", 500, "muted"))
+        self.body.addLayout(choices)
+        self.body.addWidget(self._about)
+        form = QGridLayout()
+        form.setVerticalSpacing(8)
+        form.addWidget(Text("Precision", "label", 400, "muted"), 0, 0)
+        form.addWidget(self._dtype, 0, 1)
+        form.addWidget(Text("Folder", "label", 400, "muted"), 1, 0)
+        form.addWidget(self._folder, 1, 1)
+        form.setColumnStretch(1, 1)
+        self.body.addLayout(form)
+        for part in (self._phase, self._progress, self._proof, self._commands):
+            self.body.addWidget(part)
+        self.body.addStretch(1)
+        self.body.addWidget(self._words)
+        self.foot.addStretch(1)
+        self.foot.addWidget(self._cancel)
+        self.foot.addWidget(self._go)
+
+
+WORDS = {
+    "ready": "The files are read back in a fresh process and compared with what was trained. "
+    "The report is written beside them as parity.json. An export that differs is not kept.",
+    "running": "Stop leaves nothing behind.",
+    "stopped": "Stopped. Nothing was left behind.",
+    "failed": "",
+    "refused": "It is not what was trained, so nothing was kept. An export made anyway says so in "
+    "its report and its card.",
+    "done": "parity.json and a model card are beside the files.",
+}
+
+
+class Proof(QWidget):
+    """The parity report."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._chip, self._facts = Chip("equal", "good"), Text("", "caption", 400, "faint")
+        self._chart = GapHistogram()
+        self._about = Text("", "caption", 400, "muted", wrap=True)
+        self._lines = [CheckLine() for _ in range(6)]
+        self._difference = Text("", "caption", 400, "bad", wrap=True, selectable=True)
+        head = QHBoxLayout()
+        head.addWidget(Text("Parity report", "label", 600))
+        head.addWidget(self._chip)
+        head.addStretch(1)
+        head.addWidget(self._facts)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 8, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(head)
+        column.addWidget(self._chart)
+        column.addWidget(self._about)
+        for line in self._lines:
+            column.addWidget(line)
+        column.addWidget(self._difference)
+
+    def show_report(self, report: ParityReport) -> None:
+        tone, icon = TONES[report.verdict]
+        self._chip.set_state(report.verdict, tone, icon)
+        gap = report.logprobs
+        self._chart.setVisible(gap is not None)
+        self._facts.set_words("")
+        if gap is not None:
+            self._facts.set_words(f"{gap.sequences} attempts, {gap.tokens:,} tokens")
+            limit = report.limits.largest or report.limits.p99
+            words = f"Log-probability gaps, mean {gap.mean:.2g}, largest {gap.largest:.2g}"
+            self._chart.set_counts(gap.histogram.edges, gap.histogram.counts, limit, words)
+        self._about.set_words("Log-probability gap per token, exported against trained, in nats")
+        for line, (state, words, figure) in zip(self._lines, checks_of(report), strict=True):
+            line.set_check(state, words, figure)
+        self._difference.set_words(_difference(report))
+        self._difference.setVisible(bool(self._difference.words()))
+
+
+def checks_of(report: ParityReport) -> list[tuple[str, str, str]]:
+    """(state, words, figure) of the six checks."""
+    gap, greedy, same, weights = report.logprobs, report.greedy, report.same, report.weights
+    limits = report.limits
+    whole = weights.numbers if weights else 0
+    return [
+        _check("Every weight", weights and weights.good, f"{whole:,}" if weights else "–"),
+        _check("Largest gap", gap and (limits.largest is None or gap.largest <= limits.largest),
+               _gap(gap.largest if gap else None)),
+        _check("Mean gap", gap and gap.mean <= limits.mean, _gap(gap.mean if gap else None)),
+        _check("Same greedy text", greedy and greedy.same + greedy.ties == greedy.prompts,
+               f"{greedy.same} of {greedy.prompts}" if greedy else "–"),
+        _check("Template, tokens and stops", same and all(same.model_dump().values()),
+               "same" if same and all(same.model_dump().values()) else "differ"),
+        _check("Files", not report.files.wrong, f"{report.files.files}, hashes match"
+               if not report.files.wrong else f"{len(report.files.wrong)} are wrong"),
+    ]  # fmt: skip
+
+
+def _check(words: str, good: object, figure: str) -> tuple[str, str, str]:
+    state = "open" if good is None else "good" if good else "bad"
+    return state, words, figure
+
+
+def _gap(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}"
+
+
+def _difference(report: ParityReport) -> str:
+    """Why it differs, and the first prompt that is answered in other words."""
+    told = list(report.failures)
+    if report.greedy and report.greedy.first and report.verdict == "differs":
+        first = report.greedy.first
+        told.append(f"Trained: {first.reference}\nExported: {first.exported}")
+    return "\n".join(told)
+
+
+class Commands(QWidget):
+    """How to serve it: a line for each program."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rows: list[QWidget] = []
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 8, 0, 0)
+        self._column.setSpacing(6)
+        self._column.addWidget(Text("Serve it", "label", 600))
+
+    def show_report(self, report: ExportReport) -> None:
+        for row in self._rows:
+            row.deleteLater()
+        self._rows = [self._row(one.tool, one.command, one.note) for one in report.commands]
+        for row in self._rows:
+            self._column.addWidget(row)
+
+    def _row(self, tool: str, command: str, note: str) -> QWidget:
+        row = QWidget()
+        column = QVBoxLayout(row)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        head = QHBoxLayout()
+        head.addWidget(Text(tool, "caption", 500, "muted"))
+        head.addStretch(1)
+        copy = Button("Copy", "quiet", icon="copy", height=24)
+        copy.clicked.connect(lambda: QApplication.clipboard().setText(command))
+        head.addWidget(copy)
+        column.addLayout(head)
+        column.addWidget(Text(command, "mono-small", 400, "text", wrap=True, selectable=True))
+        if note:
+            column.addWidget(Text(note, "caption", 400, "faint", wrap=True))
+        return row
