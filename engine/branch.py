@@ -48,8 +48,8 @@ class Origin(NamedTuple):
 def find_origin(project: Path, request: StartRun) -> Origin:
     """Reads; changes nothing. Raises ConfigError, ModelError, Refused."""
     folder = Path(request.origin).expanduser()
-    if (folder / ADAPTER_CONFIG).is_file():
-        return _of_adapter(folder.resolve(), load_config(project, request.overrides), request)
+    if adapter := _adapter_in(folder):
+        return _of_adapter(adapter.resolve(), load_config(project, request.overrides), request)
     if not request.origin.partition("@")[0] or folder.is_dir() or "/" in request.origin:
         raise ConfigError.of(
             "branch.no_origin",
@@ -57,6 +57,15 @@ def find_origin(project: Path, request: StartRun) -> Origin:
             "Name a run of this project and a step, or a LoRA adapter in the PEFT layout.",
         )
     return _of_checkpoint(find_checkpoint(project, request.origin), request)
+
+
+def _adapter_in(folder: Path) -> Path | None:
+    """The folder itself, or the newest of a model folder of ART (`checkpoints/0007`)."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        return folder
+    numbered = [one for one in folder.glob("checkpoints/*") if one.name.isdigit()]
+    newest = max(numbered, key=lambda one: int(one.name), default=None)
+    return newest if newest and (newest / ADAPTER_CONFIG).is_file() else None
 
 
 def _of_checkpoint(found: Found, request: StartRun) -> Origin:

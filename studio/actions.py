@@ -62,6 +62,9 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "run.stop_now", "Stop now, keep the last checkpoint", "square", "", "stoppable", "Run"
     ),
     ActionSpec("run.keep", "Keep a checkpoint after this step", "layers", "", "living", "Run"),
+    ActionSpec(
+        "run.adapter", "Train on from an adapter made elsewhere…", "import", "", "trainable", "Run"
+    ),
     ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
     ActionSpec("run.extend", "Train more steps", "plus", "", "run", "Run"),

@@ -14,6 +14,7 @@ import qasync
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from engine.launch import local
+from engine.protocol.requests import StartRun
 from studio import commands
 from studio.actions import Actions
 from studio.collector import GuiCollector
@@ -113,6 +114,7 @@ class Studio:
             run_pause=self._pause,
             run_stop_after=lambda: session.command("stop_after_step"),
             run_stop_now=lambda: session.command("stop_now"),
+            run_adapter=self._choose_adapter,
             run_keep=lambda: session.command("keep"),
             run_resume=self._resume,
             run_extend=lambda: session.tasks.run("extend", self._extend()),
@@ -147,6 +149,19 @@ class Studio:
         dialog.fileSelected.connect(self.session.open_project)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
+
+    def _choose_adapter(self) -> None:
+        """A run that begins with a LoRA adapter in the PEFT layout, ART's among them."""
+        title = "Choose an adapter: a folder with adapter_config.json"
+        dialog = QFileDialog(self.window, title, str(self.workspace))
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.fileSelected.connect(self._train_from)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _train_from(self, folder: str) -> None:
+        project = self.session.project.path
+        self.session.start_run(StartRun(project=project, origin=folder, queue=True))
 
     async def _new_project(self) -> None:
         """A folder with a small project to fill in, shown in Setup."""

@@ -1,6 +1,7 @@
 """What this machine has, and what a run will need of it. Sizes come from file headers."""
 
 import json
+import math
 import os
 import shutil
 import struct
@@ -28,6 +29,8 @@ FLOPS_PER_CORE = {"float32": 210e9, "bfloat16": 420e9}
 """Matrix work of one server core with AVX-512 in a second; a run's log says what this one does."""
 BYTES_PER_CORE = 25e9
 SHORT_PROMPT = 48
+CHECKPOINT_BYTES = 12
+"""A parameter of the adapter: its weight and AdamW's two moments, in float32."""
 
 
 @cache
@@ -50,11 +53,20 @@ def free_disk(folder: Path) -> int:
 
 def step_disk_need(config: ProjectConfig, model: Path) -> int:
     """Two checkpoints and a reserve: no step is begun that could not be kept."""
-    return 2 * 12 * adapter_parameters(config, model) + RESERVE_BYTES // 5
+    return 2 * CHECKPOINT_BYTES * adapter_parameters(config, model) + RESERVE_BYTES // 5
 
 
-def forecast(config: ProjectConfig, model: Path, step_times_s: list[float]) -> Forecast:
-    """Memory and time before the first step; `step_times_s` are of an earlier run, newest last."""
+def kept_checkpoints(train: TrainConfig) -> int:
+    """How many a whole run leaves: the newest and the best, which may be others."""
+    saved = math.ceil(train.steps / train.checkpoint_every)
+    return saved if train.keep_last is None else min(saved, train.keep_last + train.keep_best)
+
+
+def forecast(
+    config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
+) -> Forecast:
+    """Memory, disk and time before the first step; `step_times_s` are of an earlier run, newest
+    last, `place` is where its run folders are."""
     precision = config.model.dtype
     if precision == "auto":
         precision = "bfloat16" if has_native_bfloat16() else "float32"
@@ -74,6 +86,9 @@ def forecast(config: ProjectConfig, model: Path, step_times_s: list[float]) -> F
         step_low_s=low,
         step_high_s=high,
         steps=train.steps,
+        disk_bytes=kept_checkpoints(train) * CHECKPOINT_BYTES * shape.adapter,
+        disk_free_bytes=free_disk(place),
+        kept=kept_checkpoints(train),
         measured=bool(step_times_s),
     )
 

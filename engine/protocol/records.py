@@ -322,6 +322,11 @@ class Forecast(Record):
     step_low_s: float
     step_high_s: float
     steps: int
+    disk_bytes: int = 0
+    """Of all checkpoints that the rules keep at the end."""
+    disk_free_bytes: int = 0
+    kept: int = 0
+    """How many those are."""
     measured: bool
     """True where step times come from an earlier run of this project on this machine."""
 

@@ -218,7 +218,7 @@ class Application:
         config = load_config(path)
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
-        return json_of(await asyncio.to_thread(forecast, config, model, times))
+        return json_of(await asyncio.to_thread(forecast, config, model, times, path))
 
     async def rubric(self, request: Request) -> Response:
         path = _path(request)

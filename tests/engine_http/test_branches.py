@@ -110,7 +110,10 @@ def test_an_adapter_made_elsewhere(engine: Engine, project: Path, tmp_path: Path
     engine.wait(run)
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(folder_of(Path(run.path), 1) / "adapter", elsewhere)
-    child = branch(engine, project, str(elsewhere), overrides={"train.steps": 1})
+    art = tmp_path / ".art" / "letters" / "models" / "agent"
+    shutil.copytree(elsewhere, art / "checkpoints" / "0012")
+    (art / "checkpoints" / "0003").mkdir()
+    child = branch(engine, project, str(art), overrides={"train.steps": 1})
     assert isinstance(engine.wait(child)[-1], RunFinished)
     spec = read_spec(Path(child.path))
     assert (spec.config.model.rank, spec.config.model.alpha) == (8, 8)

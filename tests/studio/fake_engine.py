@@ -403,6 +403,9 @@ class FakeEngine:
             step_low_s=7,
             step_high_s=9,
             steps=steps,
+            disk_bytes=8 * 59_000_000,
+            disk_free_bytes=41_000_000_000,
+            kept=8,
             measured=False,
         )
 

@@ -217,14 +217,19 @@ class SetupPage(Page):
         project, view = self.session.project, self.session.project.view
         if view is None:
             return
-        self._preflight.show_checks(_checks(project.problems, view.config is not None))
-        living = bool(self.session.runs.living())
-        ready = project.trainable and self.session.connected and not living
-        why = "A run is living: this machine trains one at a time." if living else ""
+        checks = _checks(project.problems, view.config is not None)
+        self._preflight.show_checks(checks + _disk(self._forecast))
+        living = self.session.runs.living()
+        ready = project.trainable and self.session.connected
+        why = (
+            f"This machine trains one at a time: it starts after {living[0].name}."
+            if living
+            else ""
+        )
         if not project.trainable:
             why = "Mend what is marked first."
         self._form.set_locked("A change starts with the next run." if living else "")
-        self._preflight.set_train("Train", self._price(), ready, why)
+        self._preflight.set_train("Queue" if living else "Train", self._price(), ready, why)
 
     def _price(self) -> str:
         view = self.session.project.view
@@ -249,6 +254,16 @@ def _checks(problems: list[Problem], readable: bool) -> list[tuple[str, str]]:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios read well")] if readable else []
     return [*lines, ("open", "The agent is tried with the first attempt")]
+
+
+def _disk(forecast: Forecast | None) -> list[tuple[str, str]]:
+    """What the checkpoints take that the rules keep."""
+    if forecast is None or not forecast.kept:
+        return []
+    need, free = forecast.disk_bytes, forecast.disk_free_bytes
+    kept = figures.plural(forecast.kept, "checkpoint")
+    words = f"{kept} take {figures.size(need)} of {figures.size(free)} free"
+    return [("good" if need < free else "bad", words)]
 
 
 def _within(path: str, root: str) -> str:
