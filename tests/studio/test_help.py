@@ -39,5 +39,5 @@ def test_every_metric_is_explained(dialog: HelpDialog) -> None:
 
 
 def test_every_method_is_explained() -> None:
-    text = (resource("help") / "5-methods.md").read_text()
+    text = (resource("help") / "05-methods.md").read_text()
     assert all(f"| {name} | {preset.when} |" in text for name, preset in PRESETS.items())
