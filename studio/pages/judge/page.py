@@ -55,7 +55,6 @@ class JudgePage(Page):
         self._rows: list[Agreement] = []
         self._labels: list[Label] = []
         self._cases: list[Disagreement] = []
-        self._tried: list[Tried] = []
         self._groups = 0
         self._placed = False
         self.editor, self.choice = RubricEditor(), JudgeChoice()
@@ -162,7 +161,6 @@ class JudgePage(Page):
         if not self.isVisible() or self._run == self.session.run.run_id:
             return
         self._run = self.session.run.run_id
-        self._tried = []
         self.trial.show_tried([], "", "")
         self.tasks.run("labels", self._look(), self._show_trust)
 
