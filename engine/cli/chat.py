@@ -2,20 +2,18 @@
 
 import argparse
 import asyncio
-import contextlib
 import os
 import sys
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from engine.cli.reach import engine_for
 from engine.cli.terminal import complain, figure, say, say_json
-from engine.cli.train import leave
 from engine.client import EngineClient
-from engine.launch.local import default_workspace, find, start
 from engine.protocol.arena import ArenaTold, AskArena
 from engine.protocol.judging import keys_in
-from engine.protocol.problems import AtelierError, LaunchError
+from engine.protocol.problems import AtelierError
 from engine.protocol.records import Trajectory
 
 
@@ -28,22 +26,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def chat(arguments: argparse.Namespace) -> int:
-    workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
-    endpoint = await find(workspace)
-    ours = endpoint is None
-    endpoint = endpoint or await start(workspace)
-    async with EngineClient(endpoint.port, endpoint.token) as client:
-        try:
-            if keys := keys_in(os.environ, [name for name in arguments.model if "/" in name]):
-                await client.lend_keys(keys)
-            if arguments.scenario or arguments.question:
-                await ask(client, arguments, [])
-            else:
-                await talk(client, arguments)
-        finally:
-            if ours:
-                with contextlib.suppress(LaunchError):
-                    await leave(client)
+    async with engine_for(arguments.workspace) as client:
+        if keys := keys_in(os.environ, [name for name in arguments.model if "/" in name]):
+            await client.lend_keys(keys)
+        if arguments.scenario or arguments.question:
+            await ask(client, arguments, [])
+        else:
+            await talk(client, arguments)
     return 0
 
 

@@ -7,16 +7,15 @@ once; `--resume NAME` goes on with what is missing.
 
 import argparse
 import asyncio
-import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.cli.reach import engine_for
 from engine.cli.terminal import complain, duration, say, say_json, signed, table
 from engine.cli.train import FAILED, FINISHED, USAGE, Watch, lend_keys, read_overrides, resume
 from engine.client import EngineClient
-from engine.launch.local import default_workspace, find, start
 from engine.protocol.comparison import Comparison, EvaluationResult, Standing
 from engine.protocol.evaluation import SystemPrompt
 from engine.protocol.events import (
@@ -30,7 +29,7 @@ from engine.protocol.events import (
     UnknownEvent,
     WorkerRestarted,
 )
-from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
+from engine.protocol.problems import AtelierError, ConfigError, Problem
 from engine.protocol.records import Interval, RunSummary
 from engine.protocol.requests import StartEvaluation
 
@@ -64,32 +63,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
-    workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
     project = Path(arguments.project).expanduser().resolve()
     overrides.pop("train.seed", None)  # --seed is the evaluation's own
     request = request_of(arguments, project, overrides)
-    endpoint = await find(workspace)
-    ours = endpoint is None
-    endpoint = endpoint or await start(workspace)
-    async with EngineClient(endpoint.port, endpoint.token) as client:
-        try:
-            providers = await providers_of(client, project, arguments)
-            await lend_keys(client, project, overrides, providers)
-            if arguments.resume:
-                summary = await resume(client, project, arguments.resume)
-            else:
-                summary = await client.start_evaluation(request)
-            code = await EvaluationWatch(client, summary, arguments.json).until_end()
-            if code != FINISHED:
-                problem = (await client.run(summary.id)).problem
-                if problem and arguments.json:
-                    complain(problem, as_json=True)
-                return code
-            return tell(await client.evaluation(summary.id), summary, arguments.json)
-        finally:
-            if ours:
-                with contextlib.suppress(LaunchError):
-                    await client.shut_down()
+    async with engine_for(arguments.workspace) as client:
+        providers = await providers_of(client, project, arguments)
+        await lend_keys(client, project, overrides, providers)
+        if arguments.resume:
+            summary = await resume(client, project, arguments.resume)
+        else:
+            summary = await client.start_evaluation(request)
+        code = await EvaluationWatch(client, summary, arguments.json).until_end()
+        if code != FINISHED:
+            problem = (await client.run(summary.id)).problem
+            if problem and arguments.json:
+                complain(problem, as_json=True)
+            return code
+        return tell(await client.evaluation(summary.id), summary, arguments.json)
 
 
 async def providers_of(

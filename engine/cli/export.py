@@ -13,14 +13,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from engine.cli.reach import engine_of
 from engine.cli.terminal import Progress, complain, say, say_json, table
-from engine.client import EngineClient
 from engine.export.job import export_checkpoint
-from engine.launch.local import default_workspace, find
 from engine.protocol.checkpoint_events import CheckpointExported
 from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked, ParityReport
 from engine.protocol.problems import AtelierError, ConfigError, Refused
-from engine.run import Run, is_locked, read_spec
+from engine.run import Run, read_spec
 
 BAR = 40
 
@@ -66,18 +65,9 @@ async def _export(
         finally:
             opened.close()
 
-    if not await asyncio.to_thread(is_locked, folder):
-        return await export_checkpoint(folder, step, request, shown.tick, record)
-    workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
-    endpoint = await find(workspace) or await find(folder.parents[2])
-    if endpoint is None:
-        raise Refused.of(
-            "run.locked",
-            "An engine that cannot be found works on this run.",
-            "Name its workspace with --workspace.",
-        )
-    async with EngineClient(endpoint.port, endpoint.token) as client:
-        await client.project(str(folder.parents[1]))  # an engine knows what it was shown
+    async with engine_of(folder, arguments.workspace) as client:
+        if client is None:
+            return await export_checkpoint(folder, step, request, shown.tick, record)
         async with contextlib.aclosing(client.export(spec.id, step, request)) as answers:
             async for answer in answers:
                 if isinstance(answer, ExportReport):

@@ -1,20 +1,39 @@
-"""The engine that works on a run, where one does."""
+"""The engine of a workspace, or the one that works on a run."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from engine.client import EngineClient
-from engine.launch.local import default_workspace, find
-from engine.protocol.problems import Refused
+from engine.launch.local import default_workspace, find, start
+from engine.protocol.problems import LaunchError, Refused
 from engine.run import is_locked
 
 
 @asynccontextmanager
+async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
+    """That of a workspace, started where there is none; ours ends with the block, unless others
+    have work for it by now: then it ends by itself when it is idle."""
+    place = Path(workspace) if workspace else default_workspace()
+    endpoint = await find(place)
+    ours = endpoint is None
+    endpoint = endpoint or await start(place)
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        try:
+            yield client
+        finally:
+            if ours:
+                with contextlib.suppress(LaunchError):
+                    if not (await client.info()).living_runs:
+                        await client.shut_down()
+
+
+@asynccontextmanager
 async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[EngineClient | None]:
-    """Of this run folder; None while nobody has it open. Raises Refused where it cannot be
-    found."""
+    """That which works on this run folder; None while nobody has it open. Raises Refused where it
+    cannot be found."""
     if not await asyncio.to_thread(is_locked, folder):
         yield None
         return

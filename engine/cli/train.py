@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.cli.reach import engine_for
 from engine.cli.terminal import (
     Progress,
     complain,
@@ -26,7 +27,6 @@ from engine.cli.terminal import (
     sparkline,
 )
 from engine.client import EngineClient
-from engine.launch.local import default_workspace, find, start
 from engine.project import load_config
 from engine.protocol.checkpoint_events import CheckpointSaved
 from engine.protocol.events import (
@@ -81,27 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
-    workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
     project = Path(arguments.project).expanduser().resolve()
-    endpoint = await find(workspace)
-    ours = endpoint is None
-    endpoint = endpoint or await start(workspace)
-    async with EngineClient(endpoint.port, endpoint.token) as client:
-        try:
-            await lend_keys(client, project, overrides)
-            summary = await begin(client, arguments, project, overrides)
-            return await Watch(client, summary, arguments.json).until_end()
-        finally:
-            if ours:
-                with contextlib.suppress(LaunchError):
-                    await leave(client)
-
-
-async def leave(client: EngineClient) -> None:
-    """End the engine that we have started, unless others have work for it by now; then it ends
-    by itself when it is idle."""
-    if not (await client.info()).living_runs:
-        await client.shut_down()
+    async with engine_for(arguments.workspace) as client:
+        await lend_keys(client, project, overrides)
+        summary = await begin(client, arguments, project, overrides)
+        return await Watch(client, summary, arguments.json).until_end()
 
 
 async def begin(

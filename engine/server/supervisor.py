@@ -62,36 +62,38 @@ class Supervisor:
         """Check what can be checked, then begin, or wait in the queue where that is asked. Raises
         ConfigError, ModelError, Refused."""
         async with self._beginning:
-            if request.key and (known := self._keys.get(request.key)):
-                return self.summary(known)
-            await self._settle()
-            waits = request.queue and bool(self._living)
-            if not waits:
-                self._refuse_second()
+            if known := await self._admit(request.key, request.queue):
+                return known
             project = Path(request.project).expanduser().resolve()
             folder, spec = await make_run(project, request)
             await self._tell_parent(spec)
-            return await self._launch(folder, spec, request.key, waits)
+            return await self._launch(folder, spec, request.key)
 
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
         """Likewise. Raises ConfigError, ModelError, Refused."""
         async with self._beginning:
-            if request.key and (known := self._keys.get(request.key)):
-                return self.summary(known)
-            await self._settle()
-            waits = request.queue and bool(self._living)
-            if not waits:
-                self._refuse_second()
+            if known := await self._admit(request.key, request.queue):
+                return known
             project = Path(request.project).expanduser().resolve()
             spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
             folder = make_folder(project, spec, scenarios)
-            return await self._launch(folder, spec, request.key, waits)
+            return await self._launch(folder, spec, request.key)
 
-    async def _launch(self, folder: Path, spec: RunSpec, key: str, waits: bool) -> RunSummary:
+    async def _admit(self, key: str, queue: bool) -> RunSummary | None:
+        """What was started with this key already. Raises Refused where the device is busy, and
+        nobody wants to wait for it."""
+        if key and (known := self._keys.get(key)):
+            return self.summary(known)
+        await self._settle()
+        if not (queue and self._living):
+            self._refuse_second()
+        return None
+
+    async def _launch(self, folder: Path, spec: RunSpec, key: str) -> RunSummary:
         """Begin, or wait; a repeated request with the same key finds it."""
         self._library.remember(spec.id, folder)
         self._keys[key or spec.id] = spec.id
-        if waits:
+        if self._living:
             return await self._wait_in_queue(folder, spec)
         return await self._begin(folder, resumed=spec.parent is not None)
 

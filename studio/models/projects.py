@@ -1,17 +1,17 @@
 """The projects of the workspace with their newest run, and the runs of a project, as lists."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from PySide6.QtCore import QAbstractListModel, QAbstractTableModel, QObject, Qt
+from PySide6.QtCore import QAbstractListModel, QObject, Qt
 
 from engine.protocol.records import ProjectView, RunSummary
 from studio import figures
-from studio.models.heads import head
 from studio.models.paged import ROOT, Index
+from studio.models.rows import RowsModel
 from studio.roles import BELOW_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
 from studio.words import StateWords, run_words
 
@@ -52,20 +52,23 @@ def _row(view: ProjectView, run: RunSummary | None) -> ProjectRow:
     return ProjectRow(view.path, view.name, words, run, broken=bool(view.problems))
 
 
-class ProjectListModel(QAbstractTableModel):
-    """`UserRole` is the ProjectRow; a search over a handful of names happens here."""
+class ProjectListModel(RowsModel[ProjectRow]):
+    """A search over a handful of names happens here."""
+
+    columns = COLUMNS
+    right = RIGHT
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._all: list[ProjectRow] = []
-        self.rows: list[ProjectRow] = []
         self._search = ""
 
-    def set_rows(self, rows: list[ProjectRow]) -> None:
+    def set_rows(self, rows: Sequence[ProjectRow]) -> None:
+        """In place where the projects are the same, so that a selection stays."""
         same = [row.path for row in rows] == [row.path for row in self._all]
-        self._all = rows
+        self._all = list(rows)
         if same and not self._search:
-            self.rows = rows
+            self.rows = list(rows)
             if rows:
                 right = len(COLUMNS) - 1
                 self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, right))
@@ -85,41 +88,22 @@ class ProjectListModel(QAbstractTableModel):
         """No project at all, whatever the search."""
         return not self._all
 
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
-    ) -> Any:
-        return head(COLUMNS, RIGHT, section, orientation, role)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.rows):
-            return None
-        row = self.rows[index.row()]
+    def cell(self, row: ProjectRow, column: int, role: int) -> Any:
         match role:
-            case Qt.ItemDataRole.UserRole:
-                return row
             case Qt.ItemDataRole.DisplayRole:
-                return _cell_words(row, index.column())
+                return _cell_words(row, column)
             case Qt.ItemDataRole.AccessibleTextRole:
                 return f"{row.name}, {state_of(row).text}"
             case Qt.ItemDataRole.ToolTipRole:
                 return row.path
         state = state_of(row)
-        if index.column() == 0:
+        if column == 0:
             return row.words if role == BELOW_ROLE else None
-        if index.column() == 1:
+        if column == 1:
             return {TONE_ROLE: state.tone, ICON_ROLE: state.icon}.get(role)
-        if index.column() == 4 and role == TONE_ROLE:
+        if column == 4 and role == TONE_ROLE:
             return "muted"
-        if index.column() == 2 and role == VALUE_ROLE:
+        if column == 2 and role == VALUE_ROLE:
             return _sparkline(row)
         return None
 

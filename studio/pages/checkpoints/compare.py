@@ -4,14 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from engine.protocol.comparison import EvaluationResult, Standing
 from engine.protocol.records import Interval as Measured
 from studio import figures
-from studio.models.heads import head
-from studio.models.paged import ROOT, Index
+from studio.models.rows import RowsModel
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import scrolled
 from studio.widgets.buttons import Button
@@ -23,42 +22,19 @@ from studio.widgets.tag_chart import TagChart, TagRow
 from studio.widgets.text import Text
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
-COLUMNS = ("", "Mean", "Median", "Tokens", "Per 1 000", "Unscored")
 MOST_TAGS = 6
 ROW_PX = 28
 
 
-class FiguresModel(QAbstractTableModel):
+class FiguresModel(RowsModel[Standing]):
     """Quality, speed and cost of each contender."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._rows: list[Standing] = []
+    columns = ("", "Mean", "Median", "Tokens", "Per 1 000", "Unscored")
+    right = range(1, 6)
 
-    def show_rows(self, rows: Sequence[Standing]) -> None:
-        self.beginResetModel()
-        self._rows = list(rows)
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self._rows)
-
-    def columnCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
-    ) -> Any:
-        return head(COLUMNS, range(1, len(COLUMNS)), section, orientation, role)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole)
-        if not (index.isValid() and shown and index.row() < len(self._rows)):
+    def cell(self, row: Standing, column: int, role: int) -> Any:
+        if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             return None
-        row = self._rows[index.row()]
         dollars = "–" if row.usd_per_1000 is None else f"${row.usd_per_1000:,.2f}"
         return (
             row.name,
@@ -67,7 +43,7 @@ class FiguresModel(QAbstractTableModel):
             figures.number(row.tokens_mean, 0),
             dollars,
             figures.count(row.unscored) if row.unscored else "",
-        )[index.column()]
+        )[column]
 
 
 class CompareCard(Card):
@@ -117,7 +93,7 @@ class CompareCard(Card):
         if result.done < result.total:
             told.insert(0, (f"{result.done} of {result.total} attempts so far", "muted"))
         self._say(told)
-        self._model.show_rows(result.standings)
+        self._model.set_rows(result.standings)
         self._fit_table(len(result.standings))
         self._open.show()
 

@@ -4,19 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 
 from engine.protocol.records import Interval as Measured
 from engine.protocol.records import KeptCheckpoint
 from studio import figures
-from studio.models.heads import head
-from studio.models.paged import ROOT, Index
 from studio.models.projects import ago
+from studio.models.rows import RowsModel
 from studio.roles import CHIPS_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
 from studio.widgets.interval_axis import Interval
 
-COLUMNS = ("", "Name", "Mean", "Validation, 95 %", "KL", "Size", "Age")
-RIGHT = (2, 4, 5, 6)
 MOST_CHOSEN = 4
 WHY = {
     "pinned": "pinned",
@@ -52,15 +49,16 @@ class Contender:
         return self.kept is not None
 
 
-class CheckpointModel(QAbstractTableModel):
+class CheckpointModel(RowsModel[Contender]):
     """Newest first, then the base and providers. `chosen()` in the order they were chosen: the
     first is what the others are compared with."""
 
     chosen_changed = Signal()
+    columns = ("", "Name", "Mean", "Validation, 95 %", "KL", "Size", "Age")
+    right = (2, 4, 5, 6)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.rows: list[Contender] = []
         self._chosen: list[str] = []
         self._now = 0.0
         self._base: float | None = None
@@ -114,27 +112,8 @@ class CheckpointModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 1))
         self.chosen_changed.emit()
 
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
-    ) -> Any:
-        return head(COLUMNS, RIGHT, section, orientation, role)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self.rows):
-            return None
-        row, column = self.rows[index.row()], index.column()
+    def cell(self, row: Contender, column: int, role: int) -> Any:
         match role:
-            case Qt.ItemDataRole.UserRole:
-                return row
             case Qt.ItemDataRole.DisplayRole:
                 return self._words(row)[column]
             case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.AccessibleDescriptionRole:

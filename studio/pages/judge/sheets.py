@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from engine.protocol.judging import Disagreement, Suggestion
 from engine.protocol.labels import Agreement
 from studio import figures
-from studio.models.heads import head
-from studio.models.paged import ROOT, Index
+from studio.models.rows import RowsModel
 from studio.store import rubric
 from studio.theme import theme
 from studio.widgets.buttons import Button
@@ -19,7 +18,6 @@ from studio.widgets.sheet import Sheet
 from studio.widgets.table import Table
 from studio.widgets.text import Text
 
-COLUMNS = ("Judge", "Rubric", "τ", "Flips", "Cost")
 MOST_SHOWN = 30
 
 
@@ -62,41 +60,23 @@ class DisagreementSheet(Sheet):
         return card
 
 
-class JudgeTableModel(QAbstractTableModel):
+class JudgeTableModel(RowsModel[Agreement]):
     """One row per judge and rubric."""
+
+    columns = ("Judge", "Rubric", "τ", "Flips", "Cost")
+    right = (2, 3, 4)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._rows: list[Agreement] = []
         self._words_of: Callable[[str], str] = str
 
     def show_rows(self, rows: Sequence[Agreement], words_of: Callable[[str], str]) -> None:
-        self.beginResetModel()
-        self._rows, self._words_of = list(rows), words_of
-        self.endResetModel()
+        self._words_of = words_of
+        self.set_rows(rows)
 
-    def rowCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self._rows)
-
-    def columnCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
-    ) -> Any:
-        return head(COLUMNS, (2, 3, 4), section, orientation, role)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid() or index.row() >= len(self._rows):
-            return None
-        row = self._rows[index.row()]
-        if role == Qt.ItemDataRole.UserRole:
-            return row
+    def cell(self, row: Agreement, column: int, role: int) -> Any:
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            return self._words(row)[index.column()]
+            return self._words(row)[column]
         return None
 
     def _words(self, row: Agreement) -> tuple[str, ...]:

@@ -1,0 +1,55 @@
+"""The base of our small tables: rows that are all in memory, columns by name."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from PySide6.QtCore import QAbstractTableModel, QObject, Qt
+
+from studio.models.heads import head
+from studio.models.paged import ROOT, Index
+
+R = TypeVar("R")
+
+
+class RowsModel(QAbstractTableModel, Generic[R]):
+    """Subclasses name their `columns`, those in `right` being figures, and answer `cell`.
+    `UserRole` is the row."""
+
+    columns: ClassVar[Sequence[str]] = ()
+    right: ClassVar[Collection[int]] = ()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.rows: list[R] = []
+
+    def set_rows(self, rows: Sequence[R]) -> None:
+        """Other rows in their place."""
+        self.beginResetModel()
+        self.rows = list(rows)
+        self.endResetModel()
+
+    def cell(self, row: R, column: int, role: int) -> Any:
+        """What a role of a cell is; None for nothing."""
+        raise NotImplementedError
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(self.columns)
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        return head(self.columns, self.right, section, orientation, role)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self.rows):
+            return None
+        row = self.rows[index.row()]
+        if role == Qt.ItemDataRole.UserRole:
+            return row
+        return self.cell(row, index.column(), role)
