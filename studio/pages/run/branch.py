@@ -45,6 +45,7 @@ class BranchSheet(Sheet):
         self._steps = SpinField("Steps in all", 1, 1_000_000, step=10)
         self._lr = NumberField("Learning rate", 0.0, 1.0)
         self._seed = SpinField("Seed", 0, 2**31 - 1)
+        self._line = FormRow("from", "After", self._from, label_px=LABEL_PX)
         self._rows = [
             FormRow("steps", "Steps in all", self._steps, label_px=LABEL_PX),
             FormRow("lr", "Learning rate", self._lr, label_px=LABEL_PX),
@@ -68,7 +69,9 @@ class BranchSheet(Sheet):
         self._from.set_choices(_choices(state.checkpoints, state))
         self._from.set_value(_nearest(state.checkpoints, step))
         train = spec.config.train
-        self._steps.set_value(max(train.steps, state.planned))
+        planned = max(train.steps, state.planned)
+        more = planned if planned > self._from.value() else planned + max(10, planned // 4)
+        self._steps.set_value(more)
         self._lr.set_value(train.lr)
         self._seed.set_value(train.seed)
         self._refresh()
@@ -96,10 +99,9 @@ class BranchSheet(Sheet):
         )
 
     def _build(self) -> None:
-        line = FormRow("from", "After", self._from, label_px=LABEL_PX)
         self.body.addWidget(self._way)
         self.body.addWidget(self._words)
-        self.body.addWidget(line)
+        self.body.addWidget(self._line)
         for row in self._rows:
             self.body.addWidget(row)
         self.body.addStretch(1)
@@ -117,6 +119,8 @@ class BranchSheet(Sheet):
         for row in self._rows:
             row.setVisible(not replay)
         left = max(0, (self._finished if replay else self._steps.value()) - step)
+        behind = f"Nothing is stored behind step {step}: choose an earlier one"
+        self._line.set_problem(behind if replay and not left else "")
         self._rows[0].set_problem("" if replay or left else f"More than {step}, the branch's start")
         self._rows[1].set_problem("" if replay else self._lr.problem())
         self._go.setEnabled(left > 0 and (replay or not self._lr.problem()))

@@ -40,7 +40,7 @@ class Overlay:
         steps, values = run.parent_series(self._metric)
         if self._line is None and len(steps):
             self._line = self._card.add_line(
-                run.parent_name, "faint", pane=self._pane, dashed=True, ghost=False, width_px=1.5
+                run.parent_name, "faint", pane=self._pane, dashed=True, behind=True, width_px=1.5
             )
         if self._line is not None:
             self._line.set_data(steps, values)
@@ -68,9 +68,20 @@ def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
         good = None if change is None or abs(change) < 0.005 else change > 0
         last = last_of(run, "reward/mean")
         card.set_last(figures.number(last) if last is not None else "", words, good)
-        card.set_events([EventTag(step, "resumed", "accent") for step in run.state.resumes if step])
+        card.set_events(_events(run))
 
     return card, fill
+
+
+def _events(run: RunModel) -> list[EventTag]:
+    """Where it began as a branch, and where it was resumed."""
+    parent = run.summary.parent if run.summary else None
+    resumes = [step for step in run.state.resumes if step]
+    if parent is None or parent.step not in resumes:
+        return [EventTag(step, "resumed", "accent") for step in resumes]
+    resumes.remove(parent.step)
+    tags = [EventTag(parent.step, "branched", "accent")]
+    return tags + [EventTag(step, "resumed", "accent") for step in resumes]
 
 
 def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:

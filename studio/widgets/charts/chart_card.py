@@ -82,17 +82,20 @@ class ChartCard(QWidget):
         ghost: bool = True,
         dashed: bool = False,
         filled: bool = False,
+        behind: bool = False,
         width_px: float = 2.25,
         in_legend: bool = True,
         form: Callable[[float], str] = figures.number,
     ) -> LineSeries:
-        """A smoothed line with its raw ghost (none with `ghost=False`)."""
+        """A smoothed line with its raw ghost (with `ghost=False` the raw one alone, `behind` the
+        smoothed one alone)."""
         line = LineSeries(
             name,
             token,
             ghost=ghost,
             dashed=dashed,
             filled=filled,
+            behind=behind,
             width_px=width_px,
             form=form,
         )

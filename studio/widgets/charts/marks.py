@@ -92,7 +92,7 @@ def draw(painter: QPainter, plot: Plot, series: Series, link: ChartLink) -> None
 
 def draw_ghost(painter: QPainter, plot: Plot, series: LineSeries, link: ChartLink) -> None:
     """The raw values, behind all lines; nothing when smoothing is 0."""
-    if not series.ghost or link.smoothing <= 0 or len(series.steps) == 0:
+    if not series.ghost or series.behind or link.smoothing <= 0 or len(series.steps) == 0:
         return
     xs, ys = _visible(plot, link.to_x(series.steps), series.values)
     color = theme().color(series.token, GHOST_ALPHA)

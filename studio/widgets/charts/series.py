@@ -43,7 +43,7 @@ class Series:
 
 
 class LineSeries(Series):
-    """A smoothed line with its raw ghost behind it."""
+    """A smoothed line with its raw ghost behind it; one that stands `behind` others has none."""
 
     def __init__(
         self,
@@ -53,10 +53,12 @@ class LineSeries(Series):
         ghost: bool = True,
         dashed: bool = False,
         filled: bool = False,
+        behind: bool = False,
         width_px: float = 2.25,
         form: Callable[[float], str] = figures.number,
     ) -> None:
         super().__init__(name, token)
+        self.behind = behind
         self.ghost, self.dashed, self.filled, self.width_px = (
             ghost,
             dashed,
