@@ -60,7 +60,9 @@ class CompareCard(Card):
         self._model = FiguresModel(self)
         self._table = Table("Figures", row_px=ROW_PX)
         self._table.setModel(self._model)
-        for column, width in enumerate((None, 64, 74, 76, 88, 92)):
+        self._table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._table.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        for column, width in enumerate((None, 60, 70, 70, 84, 86)):
             self._table.set_column(column, width, "text" if column == 0 else "figure")
         self._open = Button("Open its attempts", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
@@ -94,7 +96,7 @@ class CompareCard(Card):
             told.insert(0, (f"{result.done} of {result.total} attempts so far", "muted"))
         self._say(told)
         self._model.set_rows(result.standings)
-        self._fit_table(len(result.standings))
+        self._fit_table(result.standings)
         self._open.show()
 
     def show_tested(self, chosen: Sequence[Contender]) -> None:
@@ -114,7 +116,7 @@ class CompareCard(Card):
             "with."
         )
         self._say([(words, "muted")])
-        self._fit_table(0)
+        self._fit_table([])
         self._open.hide()
 
     def _title(self, names: Sequence[str]) -> None:
@@ -133,9 +135,12 @@ class CompareCard(Card):
         for line in self._lines:
             self._words.addWidget(line)
 
-    def _fit_table(self, rows: int) -> None:
-        self._table.setVisible(rows > 0)
-        self._table.setFixedHeight(28 + ROW_PX * rows + 2)
+    def _fit_table(self, rows: Sequence[Standing]) -> None:
+        """As high as its rows, without the columns that say nothing."""
+        self._table.setVisible(bool(rows))
+        self._table.setFixedHeight(28 + ROW_PX * len(rows) + 2)
+        self._table.setColumnHidden(4, all(one.usd_per_1000 is None for one in rows))
+        self._table.setColumnHidden(5, not any(one.unscored for one in rows))
 
 
 def _intervals(standings: Sequence[Standing]) -> tuple[Interval | None, ...]:

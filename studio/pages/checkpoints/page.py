@@ -33,8 +33,10 @@ from studio.widgets.form_fields import TextField
 from studio.widgets.table import Table
 
 GAP_PX = 12
-SIZE_COLUMN, ROOMY_PX = 5, 700
-FIRST_SIZES = [336, 520]
+LOADING_S = 10.0
+"""About what it takes until a model answers."""
+KL_COLUMN, SIZE_COLUMN, ROOMY_PX = 4, 5, 700
+FIRST_SIZES, FIRST_WIDTHS = [336, 520], [700, 480]
 NARROW_PX = 880
 """Below, the comparison stands under the table."""
 WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 64, "mono"), (3, 170, "interval"),
@@ -124,6 +126,7 @@ class CheckpointsPage(Page):
         rows.append(Contender("base", "base", 0, validation=baseline_of(state)))
         rows += [Contender(name, name) for name in self._providers()]
         self._model.show_rows(rows, state.at)
+        self._table.setColumnHidden(KL_COLUMN, all(row.kl is None for row in rows))
         total = sum(one.checkpoint.bytes for one in self._kept)
         assert self._card.header is not None
         self._card.header.set_words(f"{len(self._kept)} · {figures.size(total)}")
@@ -192,7 +195,8 @@ class CheckpointsPage(Page):
         if not tests or config is None:
             return each * contenders, None
         made = len(tests[-1].scenarios) * config.train.validation_attempts
-        return each * contenders, tests[-1].seconds / max(1, made) * each * contenders
+        one = tests[-1].seconds / max(1, made)
+        return each * contenders, (one * each + LOADING_S) * contenders
 
     def _show_evaluation(self) -> None:
         self._show_evaluate()
@@ -332,8 +336,9 @@ class CheckpointsPage(Page):
         self._top.addWidget(self._compare)
         self._top.setProperty("gap", True)
         self._top.setHandleWidth(GAP_PX)
-        self._top.setStretchFactor(0, 3)
-        self._top.setStretchFactor(1, 2)
+        self._top.setStretchFactor(0, 5)
+        self._top.setStretchFactor(1, 4)
+        self._top.setSizes(FIRST_WIDTHS)
         self.remember_splitter("checkpoints/top", self._top)
         whole = QSplitter(Qt.Orientation.Vertical)
         whole.setProperty("gap", True)
