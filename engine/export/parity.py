@@ -56,7 +56,8 @@ LIMITS: dict[str, Limits] = {
 """By precision of the exported weights, or of the computation where that is coarser."""
 
 ORDER = ("float32", "float16", "bfloat16", "q8_0")
-EDGES = [0.0, *(m * 10.0**e for e in range(-7, 1) for m in (1, 3)), 10.0, 1000.0]
+EDGES = [0.0, *(10.0 ** (n / 6) for n in range(-42, 7)), 1000.0]
+"""Nats; six bins a decade."""
 
 Top = Sequence[Sequence[tuple[int, float]]]
 

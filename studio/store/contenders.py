@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from engine.protocol.records import Interval, KeptCheckpoint
 from studio.store.run_state import RunState
 
+WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
+"""Bytes a parameter; a block of q8_0 is 32 bytes and a scale."""
+
 
 def best_of(kept: Sequence[KeptCheckpoint]) -> int | None:
     """The step with the highest validation mean, the earlier of equals; None without a test."""
@@ -34,12 +37,14 @@ def baseline_of(state: RunState) -> Interval | None:
 
 
 def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, float]:
-    """Bytes by format, as far as they are known before: two a parameter, four in an adapter, whose
-    checkpoint holds two moments beside it."""
+    """Bytes by format and precision ("gguf q8_0"), as far as they are known before; a checkpoint
+    holds two moments beside the adapter."""
     sizes = {"adapter": kept.checkpoint.bytes / 3} if kept else {}
-    if state.parameters:
-        whole = 2.0 * (state.parameters - state.trainable)
-        sizes |= {"merged": whole, "gguf": whole}
+    if whole := float(state.parameters - state.trainable):
+        for format_name in ("merged", "gguf"):
+            for dtype, width in WIDTHS.items():
+                sizes[f"{format_name} {dtype}"] = whole * width
+        sizes["gguf"] = whole * 2
     return sizes
 
 

@@ -211,8 +211,9 @@ def _standing(name: str, mean: float, count: int, gain: float | None = None) -> 
 
 
 def export_report(asked: ExportCheckpoint, step: int, verdict: Parity) -> ExportReport:
-    edges = [n * 0.001 for n in range(21)]
-    counts = [6, 22, 44, 90, 150, 170, 130, 92, 66, 44, 30, 20, 14, 9, 6, 4, 2, 1, 1, 0]
+    edges = [0.0, *(10.0 ** (n / 6) for n in range(-42, 7)), 1000.0]
+    bell = [4, 9, 22, 44, 90, 150, 230, 310, 370, 330, 260, 150, 70, 22, 6, 1]
+    counts = [12, *[0] * 16, *bell, *[0] * (len(edges) - 18 - len(bell))]
     differs = verdict == "differs"
     first = FirstDifference(
         prompt="Until when?", reference="30 September", exported="31 March", position=0, gap=2.1

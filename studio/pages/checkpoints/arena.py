@@ -68,10 +68,11 @@ class SideColumn(QWidget):
             with paint.painting(self) as painter:
                 painter.fillRect(0, 0, 1, self.height(), theme().color("border"))
 
-    def show_side(self, side: Side, name: str, tone: str, nameless: bool) -> None:
+    def show_side(self, side: Side, name: str, tone: str, nameless: bool, waits: bool) -> None:
         self._name.set_words(name)
         self._name.set_tone("text" if tone == "muted" else "accent")
-        self._facts.set_words("" if nameless else facts_of(side))
+        facts = ("answers…" if side.text else "waits…") if waits else facts_of(side)
+        self._facts.set_words("" if nameless and not waits else facts)
         self._talk.set_items(rows_of(side, nameless), keep_place=True)
         if side.text:
             self._talk.verticalScrollBar().setValue(self._talk.verticalScrollBar().maximum())
@@ -237,7 +238,8 @@ class ArenaCard(Card):
             letter = f"Model {LETTERS[talk.order.index(place)]}"
             name = letter if self._nameless else self._words.get(side.name, side.name)
             tone = "muted" if self._nameless or place == 0 else TOKENS[place]
-            column.show_side(side, name, tone, self._nameless)
+            waits = talk.asking and side.attempt is None
+            column.show_side(side, name, tone, self._nameless, waits)
         empty = not any(side.shown for side in talk.sides) and not talk.asking
         self._nothing.setVisible(empty)
         self._nothing.set_words(_empty_words(len(talk.sides)))
@@ -266,9 +268,11 @@ class ArenaCard(Card):
         if first is None:
             return figures.plural(tally.votes, "vote")
         one, other = (self._words.get(name, name) for name in (first.name, first.against))
-        span = f"{figures.percent(first.share.low)} to {figures.percent(first.share.high)}"
-        share = f"{figures.percent(first.share.mean)} ({span})"
-        return f"{one} preferred to {other} in {share} of {first.share.count} votes"
+        mean, low, high = first.share.mean, first.share.low, first.share.high
+        if mean < 0.5:  # said of the one that is ahead
+            one, other, mean, low, high = other, one, 1 - mean, 1 - high, 1 - low
+        share = f"{figures.percent(mean)} ({figures.percent(low)} to {figures.percent(high)})"
+        return f"{one} preferred to {other}: {share} of {figures.plural(first.share.count, 'vote')}"
 
     def _fit_columns(self, count: int) -> None:
         while len(self._columns) < count:
@@ -340,7 +344,8 @@ def rows_of(side: Side, nameless: bool) -> list[Item]:
     """The talk as rows; the reward only where names are shown."""
     if side.attempt is not None:
         scored = side.attempt.reward is not None
-        return items_of(side.attempt, blind=nameless or not scored)
+        words = side.attempt.model_copy(update={"branches": []})  # without the tokens that end it
+        return items_of(words, blind=nameless or not scored)
     titles = {"user": "Question", "assistant": "Answer"}
     return [
         Message(one.role, one.content, titles.get(one.role, one.role.capitalize()))
@@ -351,7 +356,7 @@ def rows_of(side: Side, nameless: bool) -> list[Item]:
 def facts_of(side: Side) -> str:
     attempt = side.attempt
     if attempt is None:
-        return "…" if side.text else ""
+        return ""
     facts = [figures.plural(attempt.turns, "call")]
     if attempt.sampled_tokens:
         facts.append(figures.plural(attempt.sampled_tokens, "token"))

@@ -32,9 +32,9 @@ from studio.widgets.sheet import Sheet
 from studio.widgets.text import Text
 
 FORMATS = {
-    "adapter": ("Adapter", "PEFT, for vLLM and transformers"),
-    "merged": ("Merged", "safetensors, one whole model"),
-    "gguf": ("GGUF", "llama.cpp, Ollama, LM Studio"),
+    "adapter": ("Adapter", "for PEFT, vLLM"),
+    "merged": ("Merged", "one whole model"),
+    "gguf": ("GGUF", "llama.cpp, Ollama"),
 }
 DTYPES: dict[str, list[tuple[str | None, str]]] = {
     "adapter": [(None, "float32, as trained")],
@@ -76,8 +76,7 @@ class ExportSheet(Sheet):
         self._folder_edited = False
         self._sizes: dict[str, float] = {}
         self._report: ExportReport | None = None
-        self._cards = {key: ChoiceCard(title) for key, (title, _) in FORMATS.items()}
-        self._about = Text("", "caption", 400, "muted", wrap=True)
+        self._cards = {k: ChoiceCard(title, "", words) for k, (title, words) in FORMATS.items()}
         self._folder, self._dtype = PathField("Folder"), ChoiceField("Precision")
         self._phase = Text("", "label", 500)
         self._progress = MeterRow("", words_px=0, figure_px=48)
@@ -91,6 +90,7 @@ class ExportSheet(Sheet):
             card.pressed.connect(lambda key=key: self._choose(key))
         self._folder.browse_requested.connect(self._browse)
         self._folder.edited.connect(self._edited)
+        self._dtype.edited.connect(lambda _: self._show("ready"))
         self._cancel.clicked.connect(self._leave)
         self._go.clicked.connect(self._press)
 
@@ -98,15 +98,13 @@ class ExportSheet(Sheet):
         await self._tasks.close()
 
     def show_checkpoint(self, run_id: str, name: str, step: int, sizes: dict[str, float]) -> None:
-        """Another checkpoint, with bytes by format as far as they are known; one that is being
-        exported stays."""
+        """Another checkpoint, with bytes by format and precision as far as they are known; one that
+        is being exported stays."""
         if self._tasks.busy("export"):
             return
         self._run_id, self._step, self._name = run_id, step, name
         self._folder_edited, self._report = False, None
         self._sizes = sizes
-        for key, card in self._cards.items():
-            card.set_values("", figures.size(sizes.get(key)) if key in sizes else "")
         self.set_title(f"Export step {step}")
         self._choose(self._format)
         self._show("ready")
@@ -117,7 +115,6 @@ class ExportSheet(Sheet):
         self._format = key
         for other, card in self._cards.items():
             card.set_chosen(other == key)
-        self._about.set_words(FORMATS[key][1])
         self._dtype.set_choices(DTYPES[key])
         self._dtype.set_value(None)
         if not self._folder_edited:
@@ -200,7 +197,7 @@ class ExportSheet(Sheet):
         self._words.set_words(WORDS[state])
         self._cancel.set_words("Stop" if running else "Close" if done else "Cancel")
         title = FORMATS[self._format][0].lower() if self._format != "gguf" else "GGUF"
-        size = self._sizes.get(self._format)
+        size = self._sizes.get(f"{self._format} {self._dtype.value() or ''}".strip())
         price = figures.size(size) if size else ""
         self._go.set_kind("danger" if state == "refused" else "primary")
         if state == "refused":
@@ -211,6 +208,7 @@ class ExportSheet(Sheet):
             self._go.set_words(f"Export {title}", price)
         self._go.setEnabled(not running)
         if running:
+            self._cancel.setFocus()  # what had it is disabled now
             self._phase.set_words("Starting")
             self._progress.set_value(0.0, "")
 
@@ -221,7 +219,6 @@ class ExportSheet(Sheet):
             choices.addWidget(card, 1)
         self.body.addWidget(Text("Format", "label", 500, "muted"))
         self.body.addLayout(choices)
-        self.body.addWidget(self._about)
         form = QGridLayout()
         form.setVerticalSpacing(8)
         form.addWidget(Text("Precision", "label", 400, "muted"), 0, 0)

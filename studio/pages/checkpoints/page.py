@@ -393,4 +393,6 @@ class CheckpointsPage(Page):
 
     def _fit_columns(self) -> None:
         """Where it is narrow the size goes: the marks of a row say more."""
-        self._table.setColumnHidden(SIZE_COLUMN, self._table.width() < ROOMY_PX)
+        narrow = self._table.width() < ROOMY_PX
+        self._table.setColumnHidden(SIZE_COLUMN, narrow)
+        self._add.set_icon_only(narrow)
