@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Refused
 from engine.protocol.records import LIVING, KeptCheckpoint
@@ -16,31 +16,22 @@ from studio.pages.checkpoints.arena import ArenaCard
 from studio.pages.checkpoints.compare import CompareCard
 from studio.pages.checkpoints.evaluating import EvaluationDesk
 from studio.pages.checkpoints.export import ExportSheet
-from studio.pages.checkpoints.rows import CheckpointModel, Contender
+from studio.pages.checkpoints.listing import ListCard
+from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
 from studio.session import Session
 from studio.store.contenders import (
-    baseline_of,
-    best_of,
     export_sizes,
-    marks_of,
-    metric_at,
 )
-from studio.widgets.buttons import Button
-from studio.widgets.card import Card
 from studio.widgets.empty_page import EmptyPage
 from studio.widgets.form_fields import TextField
-from studio.widgets.table import Table
 
 GAP_PX = 12
 LOADING_S = 10.0
 """About what it takes until a model answers."""
-KL_COLUMN, SIZE_COLUMN, ROOMY_PX = 4, 5, 700
 FIRST_SIZES, FIRST_WIDTHS = [336, 520], [700, 480]
 NARROW_PX = 880
 """Below, the comparison stands under the table."""
-WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 64, "mono"), (3, 170, "interval"),
-          (4, 64, "figure"), (5, 78, "figure"), (6, 96, "figure"))  # fmt: skip
 
 
 class CheckpointsPage(Page):
@@ -55,11 +46,10 @@ class CheckpointsPage(Page):
         self._seen: tuple[object, ...] = ()
         self._desk = EvaluationDesk(session, self.tasks, self)
         self._chosen_for = ""
-        self._model = CheckpointModel(self)
-        self._table = Table("Checkpoints")
-        self._card = Card("Checkpoints", " ", padding=0)
+        self._list = ListCard()
+        self._model = self._list.model
         self._compare, self._arena = CompareCard(), ArenaCard(session)
-        self._evaluate = Button("Evaluate", "outlined", icon="flask-conical", height=28)
+        self._evaluate = self._list.evaluate
         self._export = ExportSheet(session, self)
         self._empty = EmptyPage("No checkpoint yet", "", drawing="rows")
         self._stack = QStackedWidget()
@@ -71,7 +61,6 @@ class CheckpointsPage(Page):
         self._seen = ()
         self._refresh()
         self._arena.load()
-        self._fit_columns()
 
     async def close_tasks(self) -> None:
         await self._arena.close_tasks()
@@ -103,43 +92,12 @@ class CheckpointsPage(Page):
         self._show_rows()
         if self._chosen_for != self._run.run_id:
             self._chosen_for = self._run.run_id
-            self._choose_first()
+            self._list.choose_first(self._run.run_id, self._kept)
         self._refresh()
 
     def _show_rows(self) -> None:
-        state, summary = self._run.state, self._run.summary
-        if summary is None:
-            return
-        rows = [
-            Contender(
-                name=f"{summary.id}@{one.checkpoint.step}",
-                words=f"step {one.checkpoint.step}",
-                step=one.checkpoint.step,
-                kept=one,
-                mean=one.checkpoint.metrics.get("reward/mean"),
-                validation=one.validation,
-                kl=metric_at(state, "kl", one.checkpoint.step),
-                marks=marks_of(self._kept, one.checkpoint.step),
-            )
-            for one in reversed(self._kept)
-        ]
-        rows.append(Contender("base", "base", 0, validation=baseline_of(state)))
-        rows += [Contender(name, name) for name in self._providers()]
-        self._model.show_rows(rows, state.at)
-        self._table.setColumnHidden(KL_COLUMN, all(row.kl is None for row in rows))
-        total = sum(one.checkpoint.bytes for one in self._kept)
-        assert self._card.header is not None
-        self._card.header.set_words(f"{len(self._kept)} · {figures.size(total)}")
-        if self._table.currentIndex().row() < 0 and rows:
-            self._table.selectRow(0)
-
-    def _choose_first(self) -> None:
-        """The base, and the best, or the newest."""
-        best = best_of(self._kept)
-        steps = [one.checkpoint.step for one in self._kept]
-        step = best if best is not None else max(steps, default=None)
-        names = ["base"] + ([f"{self._run.run_id}@{step}"] if step is not None else [])
-        self._model.choose(names)
+        if (summary := self._run.summary) is not None:
+            self._list.show_rows(summary, self._run.state, self._kept, self._providers())
 
     def _providers(self) -> list[str]:
         return list(self.session.settings.current.compared_models)
@@ -226,45 +184,11 @@ class CheckpointsPage(Page):
             f"{name}@{row.step}": row.words for row in self._model.rows if row.is_checkpoint
         }
 
-    def _clicked(self, index: QModelIndex) -> None:
-        if index.column() == 0:
-            self._toggle(index.row())
-
-    def _toggle(self, row: int) -> None:
-        if not self._model.toggle(row):
-            self.session.said.emit("Four are compared at most: take one out first.")
-
-    def _row_menu(self, place: QPoint) -> None:
-        row = self._table.indexAt(place).row()
-        if row < 0:
-            return
-        one, menu = self._model.rows[row], QMenu(self)
-        menu.aboutToHide.connect(menu.deleteLater)
-        menu.addAction("Compare the others with this").triggered.connect(
-            lambda: self._model.make_baseline(row)
-        )
-        if one.kept is not None and one.step is not None:
-            step, pinned = one.step, "pinned" in one.kept.kept_by
-            menu.addAction("Export…").triggered.connect(lambda: self._open_export(row))
-            words = "Unpin" if pinned else "Pin: keep it whatever the rules say"
-            menu.addAction(words).triggered.connect(lambda: self._pin(step, not pinned))
-            menu.addAction("Branch here…").triggered.connect(lambda: self.branch_wanted.emit(step))
-            delete = menu.addAction(f"Delete · frees {figures.size(one.kept.checkpoint.bytes)}")
-            delete.setEnabled("newest" not in one.marks)
-            delete.triggered.connect(lambda: self._delete(step))
-        elif not one.is_base:
-            menu.addAction("Take it off the list").triggered.connect(lambda: self._forget(one.name))
-        menu.popup(self._table.viewport().mapToGlobal(place))
-
-    def _open_export(self, row: int) -> None:
-        """Of a row; of the best checkpoint where the row is none."""
-        summary, rows = self._run.summary, self._model.rows
-        if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
-            row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)
-        step = rows[row].step if rows else None
-        if summary is not None and step is not None and rows[row].is_checkpoint:
-            sizes = export_sizes(self._run.state, rows[row].kept)
-            self._export.show_checkpoint(summary.id, summary.name, step, sizes)
+    def _open_export(self, row: Contender) -> None:
+        summary = self._run.summary
+        if summary is not None and row.step is not None:
+            sizes = export_sizes(self._run.state, row.kept)
+            self._export.show_checkpoint(summary.id, summary.name, row.step, sizes)
             self._export.open()
 
     def _pin(self, step: int, pinned: bool) -> None:
@@ -310,8 +234,7 @@ class CheckpointsPage(Page):
         known = [one for one in self._providers() if one != name]
         self.session.settings.update(compared_models=[*known, name])
         self._show_rows()
-        place = next(n for n, row in enumerate(self._model.rows) if row.name == name)
-        self._toggle(place)
+        self._list.toggle_name(name)
 
     def _forget(self, name: str) -> None:
         kept = [one for one in self._providers() if one != name]
@@ -321,18 +244,7 @@ class CheckpointsPage(Page):
     # Building
 
     def _build(self) -> None:
-        self._table.setModel(self._model)
-        for place, width, kind in WIDTHS:
-            self._table.set_column(place, width, kind)
-        self._table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self._add = Button("Add a model", "quiet", icon="plus", height=28)
-        assert self._card.header is not None
-        self._save = Button("Export", "outlined", icon="package-check", height=28)
-        self._card.header.add_right(self._add)
-        self._card.header.add_right(self._save)
-        self._card.header.add_right(self._evaluate)
-        self._card.body.addWidget(self._table)
-        self._top.addWidget(self._card)
+        self._top.addWidget(self._list)
         self._top.addWidget(self._compare)
         self._top.setProperty("gap", True)
         self._top.setHandleWidth(GAP_PX)
@@ -363,18 +275,18 @@ class CheckpointsPage(Page):
         self._run.changed.connect(self._refresh)
         self._run.selected.connect(self._selected)
         self.session.runs_changed.connect(self._refresh)
-        self._table.row_marked.connect(self._toggle)
-        self._table.row_opened.connect(self._open_export)
-        self._save.clicked.connect(lambda: self._open_export(self._table.currentIndex().row()))
-        self._table.clicked.connect(self._clicked)
-        self._table.customContextMenuRequested.connect(self._row_menu)
-        self._model.chosen_changed.connect(self._chosen_changed)
-        self._evaluate.clicked.connect(self._press_evaluate)
-        self._add.clicked.connect(self._add_model)
+        self._list.chosen_changed.connect(self._chosen_changed)
+        self._list.evaluate_wanted.connect(self._press_evaluate)
+        self._list.export_wanted.connect(self._open_export)
+        self._list.branch_wanted.connect(self.branch_wanted)
+        self._list.pin_wanted.connect(self._pin)
+        self._list.delete_wanted.connect(self._delete)
+        self._list.add_wanted.connect(self._add_model)
+        self._list.forget_wanted.connect(self._forget)
+        self._list.refused.connect(self.session.said)
         self._desk.changed.connect(self._show_evaluation)
         self._compare.attempts_wanted.connect(self._open_attempts)
         self._empty.action_requested.connect(self._begin)
-        self._top.splitterMoved.connect(lambda *_: self._fit_columns())
         self._empty.second_requested.connect(lambda: self._actions.trigger("go.run"))
         self._arena.problem_raised.connect(self.session.problem_raised)
 
@@ -389,10 +301,3 @@ class CheckpointsPage(Page):
         wanted = Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal
         if self._top.orientation() != wanted:
             self._top.setOrientation(wanted)
-        self._fit_columns()
-
-    def _fit_columns(self) -> None:
-        """Where it is narrow the size goes: the marks of a row say more."""
-        narrow = self._table.width() < ROOMY_PX
-        self._table.setColumnHidden(SIZE_COLUMN, narrow)
-        self._add.set_icon_only(narrow)

@@ -54,7 +54,7 @@ def test_base_and_best_are_chosen_first_and_space_changes_that(
             best = max((r for r in page._model.rows if r.kept), key=lambda r: r.validation.mean)
             assert names(page) == ["base", best.words]
             assert "best" in best.marks
-            table = page._table
+            table = page._list.table
             table.setFocus()
             table.selectRow(0)
             for _ in range(len(page._model.rows)):
@@ -109,7 +109,7 @@ def test_a_talk_is_streamed_and_a_blind_vote_is_a_label(
             arena._ask.setFocus()
             QTest.keyClicks(arena._ask, "Until when?")
             QTest.keyClick(arena._ask, Qt.Key.Key_Return)
-            await until(lambda: arena._talk.can_vote)
+            await until(lambda: arena._left.isEnabled())
             assert arena._columns[0]._name.words() == "Model A"
             assert arena._columns[0]._facts.words() == ""
             left, right = (arena._talk.sides[place] for place in arena._talk.order)
@@ -155,9 +155,9 @@ def test_an_export_that_differs_is_not_kept_unless_somebody_insists(
 ) -> None:
     async def job() -> None:
         async with looking(kept, qapp, tmp_path) as page:
-            page._table.setFocus()
-            page._table.selectRow(0)
-            QTest.keyClick(page._table, Qt.Key.Key_Return)
+            page._list.table.setFocus()
+            page._list.table.selectRow(0)
+            QTest.keyClick(page._list.table, Qt.Key.Key_Return)
             sheet = page._export
             assert sheet.is_open()
             assert sheet._go.words() == "Export merged"
@@ -183,7 +183,7 @@ def test_a_stopped_export_can_be_made_again(
     async def job() -> None:
         async with looking(kept, qapp, tmp_path) as page:
             kept.kept.export_s = 20.0
-            page._open_export(0)
+            page._list.want_export(0)
             sheet = page._export
             QTest.mouseClick(sheet._go, Qt.MouseButton.LeftButton)
             await until(lambda: sheet._cancel.words() == "Stop" and bool(kept.kept.exports))
