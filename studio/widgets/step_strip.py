@@ -15,6 +15,7 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -23,7 +24,7 @@ from PySide6.QtGui import (
     QPolygonF,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QMenu, QSizePolicy, QWidget
 
 from studio import figures
 from studio.theme import theme
@@ -260,6 +261,20 @@ class StepStrip(KeyboardFocus, QWidget):
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         if self._chosen is not None:
             self.step_opened.emit(self._chosen)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """The same as Enter and B, for the pointer."""
+        number = self._slot_at(event.pos().x())
+        if number < 0:
+            return
+        self._choose(self._slots[number].first)
+        step, menu = self._chosen, QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        opened = menu.addAction("Open its trajectories")
+        opened.triggered.connect(lambda: self.step_opened.emit(step))
+        branch = menu.addAction("Branch here…")
+        branch.triggered.connect(lambda: self.branch_wanted.emit(step))
+        menu.popup(event.globalPos())
 
     def leaveEvent(self, event: QEvent) -> None:
         Tip.of(self).hide()

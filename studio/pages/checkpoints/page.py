@@ -58,6 +58,13 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
+        """An evaluation or a talk keeps no weights: then it is the newest trained run that counts."""
+        summary = self._run.summary
+        if summary is not None and summary.kind != "train":
+            runs = self.session.runs.of(self.session.project.path)
+            trained = next((run for run in runs if run.kind == "train"), None)
+            if trained is not None:
+                self.session.select_run(trained.id)
         self._seen = ()
         self._refresh()
         self._arena.load()
