@@ -58,7 +58,7 @@ class CheckpointsPage(Page):
         self._wire()
 
     def enter(self) -> None:
-        """An evaluation or a talk keeps no weights: then it is the newest trained run that counts."""
+        """An evaluation or a talk keeps no weights: then the newest trained run is shown."""
         summary = self._run.summary
         if summary is not None and summary.kind != "train":
             runs = self.session.runs.of(self.session.project.path)
