@@ -5,6 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.protocol import events as e
+from engine.protocol.checkpoint_events import (
+    CheckpointBranched,
+    CheckpointDropped,
+    CheckpointPinned,
+)
 from engine.protocol.judging import Usage
 from engine.protocol.records import TrajectorySummary
 from studio.store.forecast import remaining_seconds, step_seconds, usual_phases, validations_left
@@ -182,3 +187,31 @@ def test_an_evaluation_has_a_result_and_its_calls_are_no_judges() -> None:
     assert (state.judge_calls, state.judge_usd) == (0, 0.0)
     assert state.attempts_usd == pytest.approx(6 * 0.0042)
     assert (state.planned, state.trajectories, state.life) == (0, 18, "finished")
+
+
+def test_what_is_said_of_checkpoints() -> None:
+    simulation = Simulation(train=SMALL)
+    simulation.begin()
+    for step in (1, 2, 3, 4):
+        simulation.step(step)
+    simulation.keep(3, {})
+    made, known = simulation.made, RunState("r").fold(simulation.made.events)
+    steps = [one.step for one in known.checkpoints]
+    assert 3 in steps
+    made.say(CheckpointPinned(step=3, pinned=True))
+    made.say(CheckpointBranched(step=3, child="01CHILD", name="amber-kestrel"))
+    made.say(CheckpointBranched(step=3, child="01OTHER", name="blue-heron"))
+    made.say(CheckpointDropped(step=steps[0], bytes=9))
+    state = folded(made.events)
+    assert [one.step for one in state.checkpoints] == steps[1:]
+    assert state.branches == {3: ["amber-kestrel", "blue-heron"]}
+    assert state.spoken == 3
+
+
+def test_a_queued_run_waits_and_is_started() -> None:
+    simulation = Simulation(train=SMALL)
+    waiting = e.RunQueued(spec=simulation.made.spec, seq=1)
+    state = folded([waiting])
+    assert (state.life, state.living, state.planned) == ("queued", False, SMALL.steps)
+    state.fold([e.RunStarted(spec=simulation.made.spec, seq=2)])
+    assert (state.life, state.planned) == ("running", SMALL.steps)
