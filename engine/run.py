@@ -27,6 +27,7 @@ LOG = "logs/run.log"
 BALLAST = "ballast"
 BALLAST_BYTES = 2**21
 """Set aside while a run is open: room to say why it ends when the disk is full."""
+LOCK_TRIES, LOCK_PAUSE_S = 5, 0.01
 TICK_EVERY_S = 0.25
 REPEAT_EVERY_S = 1.0
 
@@ -212,14 +213,17 @@ def is_locked(folder: Path) -> bool:
 
 def _take_lock(file: Path) -> int:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise Refused.of(
-            "run.locked",
-            "Another engine works on this run.",
-            "Look at it in the window or terminal that started it.",
-            where=str(file),
-        ) from None
-    return descriptor
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOCK_PAUSE_S)  # `is_locked` holds it for a moment while it looks
+        else:
+            return descriptor
+    os.close(descriptor)
+    raise Refused.of(
+        "run.locked",
+        "Another engine works on this run.",
+        "Look at it in the window or terminal that started it.",
+        where=str(file),
+    )

@@ -110,7 +110,11 @@ class Library:
         except AtelierError as error:
             summary = _unreadable(folder, error.problem)
         self._runs[summary.id] = folder
-        self._summaries[folder] = (stamp, summary)
+        # What is being committed has changed the file's stamp already, and cannot be read yet.
+        if is_locked(folder):
+            self._summaries.pop(folder, None)
+        else:
+            self._summaries[folder] = (stamp, summary)
         return summary
 
 
