@@ -249,8 +249,10 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def may_be_judged(attempt: Trajectory) -> bool:
-    """It ended well; what an earlier judge could not do is no reason against another."""
-    return attempt.problem is None or attempt.problem.code.startswith("judge.")
+    """It ended well; what an earlier judge could not do, or that nobody else has scored it, is no
+    reason against this one."""
+    kinds = ("judge.", "reward.")
+    return attempt.problem is None or attempt.problem.code.startswith(kinds)
 
 
 def combined(config: JudgeConfig, verdicts: list[Verdict]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.protocol.arena import ArenaTold
+from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label, Word
 from engine.protocol.records import GroupSummary, Message, Trajectory
 
@@ -20,6 +21,8 @@ class Side:
     messages: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
     attempt: Trajectory | None = None
+    verdict: Verdict | None = None
+    """Of the judge about that attempt."""
 
     @property
     def shown(self) -> list[Message]:
@@ -49,7 +52,7 @@ class Talk:
         """Put a question; returns what is sent, one chat a side."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
-            side.text, side.attempt = "", None
+            side.text, side.attempt, side.verdict = "", None, None
             side.messages = [*side.messages, {"role": "user", "content": question}]
         return [side.messages for side in self.sides]
 
@@ -57,7 +60,7 @@ class Talk:
         """The agent speaks; nothing of the talk before is shown."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
-            side.text, side.attempt, side.messages = "", None, []
+            side.text, side.attempt, side.verdict, side.messages = "", None, None, []
 
     def take(self, told: ArenaTold) -> None:
         if told.run_id:
@@ -71,6 +74,12 @@ class Talk:
             side.messages = said or side.messages
         elif told.kind == "stored":
             self.group, self.asking = told.group, False
+
+    def hear(self, verdicts: Sequence[Verdict]) -> None:
+        """What judges have said of the attempts; the last word of each counts."""
+        said = {verdict.trajectory_id: verdict for verdict in verdicts}
+        for side in self.sides:
+            side.verdict = said.get(side.attempt.id) if side.attempt else None
 
     @property
     def can_vote(self) -> bool:

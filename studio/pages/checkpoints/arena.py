@@ -8,26 +8,24 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QVBoxLayout, QWidget
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from engine.protocol.arena import AskArena, Tally
-from engine.protocol.problems import Problem
+from engine.protocol.judging import Verdict
+from engine.protocol.problems import Problem, Refused
 from engine.protocol.records import Scenario
+from engine.protocol.requests import TryJudge
 from studio import figures
-from studio.pages.trajectories.reading import items_of
+from studio.pages.checkpoints.side_column import SideColumn
 from studio.session import Session
-from studio.store.talk import ENOUGH_VOTES, Side, Talk
+from studio.store.talk import ENOUGH_VOTES, Talk
 from studio.tasks import TaskScope
-from studio.theme import theme
-from studio.widgets import paint
 from studio.widgets.buttons import Button, IconButton
 from studio.widgets.card import Card
 from studio.widgets.inputs import LineInput
 from studio.widgets.text import Text
 from studio.widgets.toggle import Toggle
-from studio.widgets.transcript import Transcript
-from studio.widgets.transcript_items import Item, Message
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
 LETTERS = "ABCD"
@@ -40,42 +38,6 @@ TEMPERATURES = (
 )
 REPAINT_MS = 66
 MARGIN = 12
-
-
-class SideColumn(QWidget):
-    """One model: who it is, what was said, how it ended."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.first = True
-        """Without a line at its left."""
-        self._name = Text("", "body", 600, elide=True)
-        self._facts = Text("", "caption", 400, "faint")
-        self._talk = Transcript(compact=True)
-        self._talk.set_tint("none")
-        line = QHBoxLayout()
-        line.setContentsMargins(14, 10, 14, 6)
-        line.addWidget(self._name, 1)
-        line.addWidget(self._facts)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(line)
-        column.addWidget(self._talk, 1)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if not self.first:
-            with paint.painting(self) as painter:
-                painter.fillRect(0, 0, 1, self.height(), theme().color("border"))
-
-    def show_side(self, side: Side, name: str, tone: str, nameless: bool, waits: bool) -> None:
-        self._name.set_words(name)
-        self._name.set_tone("text" if tone == "muted" else "accent")
-        facts = ("answers…" if side.text else "waits…") if waits else facts_of(side)
-        self._facts.set_words("" if nameless and not waits else facts)
-        self._talk.set_items(rows_of(side, nameless), keep_place=True)
-        if side.text:
-            self._talk.verticalScrollBar().setValue(self._talk.verticalScrollBar().maximum())
 
 
 class ArenaCard(Card):
@@ -101,6 +63,7 @@ class ArenaCard(Card):
         self._left = Button("Left", "outlined", icon="arrow-left", height=32)
         self._tie = Button("Tie", "outlined", height=32)
         self._right = Button("Right", "outlined", icon="arrow-right", height=32)
+        self._judge = Button("Judge", "outlined", icon="scale", height=32)
         self._stop = Button("Stop", "outlined", icon="square", height=32)
         self._blind = Toggle("Blind", "Blind: names are hidden until the vote")
         self._temperature = 0.7
@@ -191,7 +154,41 @@ class ArenaCard(Card):
         self._talk.asking = False
         self._show()
 
-    # Voting
+    # Judging and voting
+
+    def _ask_judge(self) -> None:
+        """Its scores change nothing: they stand beside the answers."""
+        group, run_id = self._talk.group, self._talk.run_id
+        if group is None:
+            return
+        place = (group.split, group.step, group.group)
+        client, path = self._session.client, self._session.project.path
+
+        async def work() -> list[Verdict]:
+            await self._session.lend_keys()
+            source = (await client.rubric(path)).source
+            async for tried in client.try_judge(run_id, TryJudge(source=source, places=[place])):
+                if tried.problem is not None and not tried.after:
+                    raise Refused(tried.problem)
+            return (await client.siblings(run_id, *place)).verdicts
+
+        self._judge.set_busy("Judging…")
+        self._tasks.run("judge", work(), self._judged, failed=self._not_judged)
+
+    def _judged(self, verdicts: list[Verdict]) -> None:
+        self._talk.hear(verdicts)
+        self._judge.set_busy(None)
+        self._show()
+
+    def _not_judged(self, problem: Problem) -> None:
+        self._judge.set_busy(None)
+        self.problem_raised.emit(problem)
+
+    def _judge_calls(self) -> int:
+        """At most so many questions; 0 without a judge."""
+        view = self._session.project.view
+        judge = view.config.judge if view and view.config else None
+        return len(judge.models) * judge.passes if judge else 0
 
     def _vote(self, choice: str) -> None:
         if not self._talk.can_vote:
@@ -251,6 +248,10 @@ class ArenaCard(Card):
         self._try.setEnabled(bool(self._scenarios) and count > 0 and not talk.asking)
         self._stop.setVisible(talk.asking)
         self._try.setVisible(not talk.asking)
+        calls = self._judge_calls()
+        self._judge.set_words("Judge", f"≤ {figures.plural(calls, 'call')}")
+        self._judge.setVisible(calls > 0 and count > 1)
+        self._judge.setEnabled(talk.group is not None and not self._tasks.busy("judge"))
         for button in (self._left, self._tie, self._right):
             button.setVisible(count == 2)
             button.setEnabled(talk.can_vote)
@@ -295,7 +296,7 @@ class ArenaCard(Card):
         foot.setContentsMargins(MARGIN, MARGIN, MARGIN, MARGIN)
         foot.setSpacing(8)
         foot.addWidget(self._ask, 1)
-        for button in (self._stop, self._try, self._left, self._tie, self._right):
+        for button in (self._stop, self._try, self._judge, self._left, self._tie, self._right):
             foot.addWidget(button)
         self.body.addLayout(foot)
         self._ask.setFixedHeight(32)
@@ -304,6 +305,7 @@ class ArenaCard(Card):
         self._ask.returnPressed.connect(self._put)
         self._try.clicked.connect(self._scenario_menu)
         self._stop.clicked.connect(self._halt)
+        self._judge.clicked.connect(self._ask_judge)
         self._left.clicked.connect(lambda: self._vote("left"))
         self._tie.clicked.connect(lambda: self._vote("tie"))
         self._right.clicked.connect(lambda: self._vote("right"))
@@ -338,29 +340,6 @@ class ArenaCard(Card):
             self._vote(choice)
         else:
             super().keyPressEvent(event)
-
-
-def rows_of(side: Side, nameless: bool) -> list[Item]:
-    """The talk as rows; the reward only where names are shown."""
-    if side.attempt is not None:
-        scored = side.attempt.reward is not None
-        words = side.attempt.model_copy(update={"branches": []})  # without the tokens that end it
-        return items_of(words, blind=nameless or not scored)
-    titles = {"user": "Question", "assistant": "Answer"}
-    return [
-        Message(one.role, one.content, titles.get(one.role, one.role.capitalize()))
-        for one in side.shown
-    ]
-
-
-def facts_of(side: Side) -> str:
-    attempt = side.attempt
-    if attempt is None:
-        return ""
-    facts = [figures.plural(attempt.turns, "call")]
-    if attempt.sampled_tokens:
-        facts.append(figures.plural(attempt.sampled_tokens, "token"))
-    return " · ".join([*facts, figures.duration(attempt.duration_s)])
 
 
 def _empty_words(models: int) -> str:

@@ -11,6 +11,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.config import TrainConfig
+from engine.protocol.judging import Verdict
+from engine.protocol.requests import Siblings
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.shots import open_project, studio_on
@@ -128,6 +130,45 @@ def test_a_talk_is_streamed_and_a_blind_vote_is_a_label(
             await until(lambda: len(kept.kept.asked) == 2)
             assert len(kept.kept.asked[1].chats[0]) == 3, "each goes on from its own answer"
             await until(lambda: not arena._talk.asking)
+
+    run(job())
+
+
+def test_the_judge_speaks_beside_the_answers(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            arena, client, asked = page._arena, page.session.client, []
+
+            async def try_judge(run_id: str, request: Any) -> AsyncIterator[Any]:
+                asked.append((run_id, request.places))
+                return
+                yield
+
+            async def siblings(run_id: str, *place: object) -> Any:
+                ids = [side.attempt.id for side in arena._talk.sides]
+                verdicts = [
+                    Verdict(trajectory_id=one, judge="j", rubric="1", score=score, reason=reason)
+                    for one, score, reason in zip(
+                        ids, (0.3, 0.9), ("Guesses.", "Right."), strict=True
+                    )
+                ]
+                return Siblings(group=arena._talk.group, trajectories=[], verdicts=verdicts)
+
+            client.try_judge, client.siblings = try_judge, siblings
+            assert arena._judge.isVisible()
+            assert not arena._judge.isEnabled()
+            arena._ask.setText("Until when?")
+            arena._put()
+            await until(lambda: arena._judge.isEnabled())
+            QTest.mouseClick(arena._judge, Qt.MouseButton.LeftButton)
+            await until(lambda: arena._columns[1]._verdict.words() == "0.90  Right.")
+            assert asked == [("01JD5ARENA", [("validation", 1, 0)])]
+            arena._ask.setText("And then?")
+            arena._put()
+            await until(lambda: arena._judge.isEnabled())
+            assert not arena._columns[1]._verdict.isVisible()
 
     run(job())
 
