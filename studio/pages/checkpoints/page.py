@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.problems import Refused
+from engine.protocol.problems import Problem, Refused
 from engine.protocol.records import LIVING, KeptCheckpoint
 from engine.protocol.requests import PinCheckpoint
 from studio import figures
@@ -86,7 +86,8 @@ class CheckpointsPage(Page):
         if seen != self._seen and self._run.run_id:
             self._seen = seen
             run_id = self._run.run_id
-            self.tasks.run("kept", self.session.client.checkpoints(run_id), self._take)
+            ask = self.session.client.checkpoints(run_id)
+            self.tasks.run("kept", ask, self._take, self._not_taken)
         self._stack.setCurrentIndex(
             1 if self._run.run_id and (self._kept or state.checkpoints) else 0
         )
@@ -97,10 +98,15 @@ class CheckpointsPage(Page):
     def _take(self, kept: Sequence[KeptCheckpoint]) -> None:
         self._kept = list(kept)
         self._show_rows()
-        if self._chosen_for != self._run.run_id:
+        if self._model.rows and self._chosen_for != self._run.run_id:
             self._chosen_for = self._run.run_id
             self._list.choose_first(self._run.run_id, self._kept)
         self._refresh()
+
+    def _not_taken(self, problem: Problem) -> None:
+        """It is asked again with the next sign of life."""
+        self._seen = ()
+        self.session.problem_raised.emit(problem)
 
     def _show_rows(self) -> None:
         if (summary := self._run.summary) is not None:
