@@ -26,8 +26,8 @@ SIZES = ((1280, 800), (1920, 1080))
 LONG_S = 240.0
 SETTLE_S = 0.6 if "ATELIER_SHOTS" in os.environ else 0.05
 """Before a picture; somebody who wants to look at them waits until nothing moves."""
-FEW = {"train.steps": 8, "train.groups": 2}
-"""That it learns is for `test_hello`."""
+SMALL_STEPS = {"train.steps": 60, "train.groups": 2}
+"""More of them than the test waits for; that it learns is for `test_hello`."""
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # t
             studio.pages["home"]._samples.chosen.emit(sample)  # type: ignore[attr-defined]
             await until(lambda: session.project.path, 30)
             path = session.project.path
-            await session.link.client.edit_project(path, EditProject(values=FEW))
+            await session.link.client.edit_project(path, EditProject(values=SMALL_STEPS))
             await until(lambda: studio.actions.holds("trainable"), 30)
             studio.actions.trigger("run.train")
             await until(lambda: session.run.state.done >= 2, LONG_S)
