@@ -30,7 +30,6 @@ class GuiCollector(QObject):
     def stop(self) -> None:
         self._timer.stop()
         gc.enable()
-        gc.unfreeze()
 
     def _collect(self) -> None:
         """The collector's own rule: a generation is due when its count passed its threshold."""

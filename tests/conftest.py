@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -11,6 +11,9 @@ import pytest
 from tests.tiny_model import make_tiny_model
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every engine compiles itself anew
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
 
 
 @pytest.fixture(scope="session")
@@ -19,8 +22,14 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
+@pytest.fixture
+def may_stay() -> Callable[[psutil.Process], bool]:
+    """Which of the processes that a test has started may go on after it: none."""
+    return lambda process: False
+
+
 @pytest.fixture(autouse=True)
-def no_stray_processes() -> Iterator[None]:
+def no_stray_processes(may_stay: Callable[[psutil.Process], bool]) -> Iterator[None]:
     """A child process that outlives its test fails it."""
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
@@ -28,10 +37,17 @@ def no_stray_processes() -> Iterator[None]:
     while strays := [
         child
         for child in psutil.Process().children(recursive=True)
-        if child.pid not in before and child.status() != psutil.STATUS_ZOMBIE
+        if child.pid not in before and is_stray(child, may_stay)
     ]:
         if time.monotonic() > end:
             for stray in strays:
                 stray.kill()
             raise AssertionError(f"processes left behind: {strays}")
         time.sleep(0.05)
+
+
+def is_stray(child: psutil.Process, may_stay: Callable[[psutil.Process], bool]) -> bool:
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE and not may_stay(child)
+    except psutil.NoSuchProcess:
+        return False

@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.numpy import load_file
 
 from engine.bench.atelier import LR, UNCLIPPED, Atelier, Lap
-from engine.bench.rival import Rival, threads
+from engine.bench.rival import Rival
 from engine.bench.work import Attempt, Shape
 from engine.bench.work import rewards as rewards_of
+from engine.machine.hardware import threads
 
 Mode = Literal["replay", "live"]
 Say = Callable[[str], None]

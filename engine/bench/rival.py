@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -93,7 +92,3 @@ class Rival:
             )
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-
-def threads() -> int:
-    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import struct
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,14 @@ CHECKPOINT_BYTES = 12
 @cache
 def device_words() -> str:
     return f"CPU · {os.cpu_count()} cores"
+
+
+def threads() -> int:
+    """How many a process computes with: what OMP_NUM_THREADS says, else the cores it may use."""
+    said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def has_native_bfloat16() -> bool:

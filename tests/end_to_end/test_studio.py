@@ -24,6 +24,10 @@ from tests.studio.conftest import until
 PAGES = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
 SIZES = ((1280, 800), (1920, 1080))
 LONG_S = 240.0
+SETTLE_S = 0.6 if "ATELIER_SHOTS" in os.environ else 0.05
+"""Before a picture; somebody who wants to look at them waits until nothing moves."""
+SMALL_STEPS = {"train.steps": 60, "train.groups": 2}
+"""More of them than the test waits for; that it learns is for `test_hello`."""
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # t
             studio.pages["home"]._samples.chosen.emit(sample)  # type: ignore[attr-defined]
             await until(lambda: session.project.path, 30)
             path = session.project.path
-            await session.link.client.edit_project(path, EditProject(values={"train.steps": 8}))
+            await session.link.client.edit_project(path, EditProject(values=SMALL_STEPS))
             await until(lambda: studio.actions.holds("trainable"), 30)
             studio.actions.trigger("run.train")
             await until(lambda: session.run.state.done >= 2, LONG_S)
@@ -107,7 +111,7 @@ async def take_pictures(studio: Studio, folder: Path) -> None:
             studio.window.resize(width, height)
             for page in PAGES:
                 studio.window.show_page(page)
-                await asyncio.sleep(0.6)
+                await asyncio.sleep(SETTLE_S)
                 file = folder / f"{page}-{theme}-{width}.png"
                 assert studio.window.grab().save(str(file))
 

@@ -21,10 +21,12 @@ import pytest
 from engine.client import EngineClient
 from engine.protocol.events import FINAL, Event, UnknownEvent
 from engine.protocol.records import LIVING, RunSummary
-from engine.protocol.requests import Handshake, StartRun
+from engine.protocol.requests import Command, Handshake, StartRun
 from engine.run import is_locked
 
 ROOT = Path(__file__).parents[2]
+JUDGE_WORKER = "engine.judge.worker"
+CACHE = os.environ.get("XDG_CACHE_HOME")
 T = TypeVar("T")
 
 AGENT = """
@@ -117,6 +119,20 @@ class Engine:
                 continue
         return found
 
+    def rest(self, workspace: Path) -> None:
+        """Stop what still goes on there, and wait until its processes are gone."""
+
+        async def stop(client: EngineClient) -> None:
+            if not (await client.info()).living_runs:
+                return
+            for file in workspace.rglob("project.toml"):
+                for run in (await client.project(str(file.parent))).runs:
+                    if run.state in LIVING:
+                        await client.command(run.id, Command(action="stop_now"))
+
+        self.call(stop)
+        until(lambda: not (self.children("engine.policy.torch") or self.children("host.py")))
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -156,22 +172,61 @@ def at_home(folder: Path) -> Iterator[Path]:
         yield workspace
 
 
-@pytest.fixture(autouse=True)
-def clean_home(tmp_path: Path) -> Iterator[Path]:
-    with at_home(tmp_path) as workspace:
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home of the module's own; gives the workspace in it."""
+    with at_home(tmp_path_factory.mktemp("home")) as workspace:
         yield workspace
 
 
-@pytest.fixture
-def workspace(clean_home: Path) -> Path:
-    return clean_home
+@pytest.fixture(scope="module")
+def real_cache(home: Path) -> Iterator[None]:
+    """Environments beside ours are installed once, where the person's own are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if CACHE is None:
+            patch.delenv("XDG_CACHE_HOME")
+        else:
+            patch.setenv("XDG_CACHE_HOME", CACHE)
+        yield
+
+
+@pytest.fixture(scope="module")
+def shared_engine(home: Path) -> Iterator[Engine]:
+    """One engine for the tests of a module; everything it has started ends with it."""
+    engine = start_engine(home)
+    yield engine
+    family = engine.children("")
+    stop_engine(engine)
+    until(lambda: not any(is_alive(process) for process in family))
 
 
 @pytest.fixture
-def engine(workspace: Path) -> Iterator[Engine]:
+def engine(shared_engine: Engine, workspace: Path) -> Iterator[Engine]:
+    """The engine of the module, at rest before the next test."""
+    yield shared_engine
+    shared_engine.rest(workspace)
+
+
+@pytest.fixture
+def own_engine(workspace: Path) -> Iterator[Engine]:
+    """An engine for one test, which may do with it what it likes."""
     engine = start_engine(workspace)
     yield engine
     stop_engine(engine)
+
+
+@pytest.fixture
+def may_stay() -> Callable[[psutil.Process], bool]:
+    """The judge at the desk of a shared engine stays for the next question."""
+    return lambda process: JUDGE_WORKER in " ".join(process.cmdline())
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """An empty one, of this test alone."""
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture
@@ -200,6 +255,10 @@ def forget_after(run: RunSummary, step: int) -> None:
     for kept in (folder / "checkpoints").iterdir():
         if int(kept.name.removeprefix("step-")) > step:
             shutil.rmtree(kept)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:

@@ -30,6 +30,12 @@ def said(told: list[ArenaTold], place: int) -> str:
 
 
 @pytest.fixture
+def engine(own_engine: Engine) -> Engine:
+    """Models stay loaded for the next question, and end with their engine."""
+    return own_engine
+
+
+@pytest.fixture
 def trained(engine: Engine, project: Path) -> RunSummary:
     run = engine.train(project, **{"train.steps": 2, "train.checkpoint_every": 1})
     engine.wait(run)

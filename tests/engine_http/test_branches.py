@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,7 @@ from engine.run import DATABASE, read_spec
 from engine.store.reader import RunReader
 from tests.engine_http.conftest import (
     Engine,
-    at_home,
     make_project,
-    start_engine,
-    stop_engine,
     until,
 )
 
@@ -48,17 +44,12 @@ def steps(run: RunSummary) -> dict[int, StepFinished]:
 
 
 @pytest.fixture(scope="module")
-def trained(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
-) -> Iterator[tuple[Engine, Path, RunSummary]]:
-    """An engine that has trained one step; nothing may be trained with it."""
-    with at_home(tmp_path_factory.mktemp("home")) as workspace:
-        engine = start_engine(workspace)
-        project = make_project(workspace / "letters", tiny_model)
-        run = engine.train(project, **{"train.steps": 1})
-        engine.wait(run)
-        yield engine, project, run
-        stop_engine(engine)
+def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> tuple[Engine, Path, RunSummary]:
+    """One step of a project in which nothing else may be trained."""
+    project = make_project(home / "letters", tiny_model)
+    run = shared_engine.train(project, **{"train.steps": 1})
+    shared_engine.wait(run)
+    return shared_engine, project, run
 
 
 def test_branches_and_replays(engine: Engine, project: Path) -> None:
@@ -93,21 +84,22 @@ def test_branches_and_replays(engine: Engine, project: Path) -> None:
     assert [e.child for e in told if isinstance(e, CheckpointBranched)] == [child.id]
     reader.close()
 
-    for origin in ("@2", "@0"):
-        replay = branch(engine, project, parent.name + origin, replay=True)
-        events = engine.wait(replay)
-        assert isinstance(events[-1], RunFinished)
-        said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
-        behind = range(int(origin[1:]) + 1, 5)
-        assert said == [
-            f"Step {s}: the adapter is byte for byte that of {parent.name}." for s in behind
-        ]
-        assert weights(replay, 4) == weights(parent, 4)
+    replay = branch(engine, project, f"{parent.name}@2", replay=True)
+    events = engine.wait(replay)
+    assert isinstance(events[-1], RunFinished)
+    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "replay"]
+    assert said == [
+        f"Step {s}: the adapter is byte for byte that of {parent.name}." for s in (3, 4)
+    ]
+    assert weights(replay, 4) == weights(parent, 4)
 
 
-def test_an_adapter_made_elsewhere(engine: Engine, project: Path, tmp_path: Path) -> None:
-    run = engine.train(project, **{"train.steps": 1, "model.rank": 8, "model.alpha": 8})
-    engine.wait(run)
+def test_an_adapter_made_elsewhere(
+    trained: tuple[Engine, Path, RunSummary], engine: Engine, project: Path, tmp_path: Path
+) -> None:
+    _, _, run = trained
+    toml = project / "project.toml"
+    toml.write_text(toml.read_text().replace("rank = 4", "rank = 8\nalpha = 8"))
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(folder_of(Path(run.path), 1) / "adapter", elsewhere)
     art = tmp_path / ".art" / "letters" / "models" / "agent"
@@ -116,7 +108,8 @@ def test_an_adapter_made_elsewhere(engine: Engine, project: Path, tmp_path: Path
     child = branch(engine, project, str(art), overrides={"train.steps": 1})
     assert isinstance(engine.wait(child)[-1], RunFinished)
     spec = read_spec(Path(child.path))
-    assert (spec.config.model.rank, spec.config.model.alpha) == (8, 8)
+    theirs = read_spec(Path(run.path)).config.model
+    assert (spec.config.model.rank, spec.config.model.alpha) == (4, theirs.alpha) != (8, 8)
     assert weights(child, 0) == weights(run, 1)
     assert weights(child, 1) != weights(run, 1)
 
@@ -196,10 +189,13 @@ def test_the_queue_outlives_the_engine(engine: Engine, project: Path) -> None:
     assert {run.state for run in waiting} == {"queued"}
     engine.call(lambda c: c.command(waiting[1].id, Command(action="stop_now")))
     engine.call(lambda c: c.command(first.id, Command(action="stop_now")))
-    assert isinstance(engine.wait(waiting[0])[-1], RunFinished)
+    engine.wait_for(waiting[0], "run.started")  # the oldest comes first
+    assert engine.call(lambda c: c.run(waiting[2].id)).state == "queued"
+    engine.call(lambda c: c.command(waiting[0].id, Command(action="stop_now")))
+    assert isinstance(engine.wait(waiting[0])[-1], RunStopped)
     assert isinstance(engine.wait(waiting[1])[-1], RunStopped)
     assert isinstance(engine.wait(waiting[2])[-1], RunFinished)
     starts = [engine.call(lambda c, r=r: c.run(r.id)) for r in waiting]  # type: ignore[misc]
-    assert [run.state for run in starts] == ["finished", "stopped", "finished"]
+    assert [run.state for run in starts] == ["stopped", "stopped", "finished"]
     until(lambda: not engine.children("engine.policy.torch"))
     assert not any(isinstance(e, RunFailed) for run in waiting for e in engine.wait(run))

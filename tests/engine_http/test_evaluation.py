@@ -1,7 +1,6 @@
 """Models are compared over a real engine: checkpoints, the base model, models of a provider."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -33,7 +32,7 @@ from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.chat_provider import ChatScript, chat_provider
 from tests.engine_http.conftest import AGENT, ROOT, Engine, make_project, start_engine, stop_engine
 
-CACHE = os.environ.get("XDG_CACHE_HOME")
+pytestmark = pytest.mark.usefixtures("real_cache")
 SECRET = "sk-planted-9876543210"
 TOOL_AGENT = """
 import openai
@@ -70,33 +69,12 @@ retries = 1
 """
 
 
-@pytest.fixture(autouse=True)
-def real_cache(clean_home: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment that speaks to providers is installed once, where the person's own is."""
-    if CACHE is None:
-        monkeypatch.delenv("XDG_CACHE_HOME")
-    else:
-        monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> Path:
     """A project with one run of two steps, to be copied."""
-    home = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("RUNTIME_DIR", "STATE_HOME"):
-            folder = home / name.lower()
-            folder.mkdir(mode=0o700)
-            patch.setenv(f"XDG_{name}", str(folder))
-        workspace = home / "workspace"
-        workspace.mkdir()
-        project = make_project(workspace / "letters", tiny_model, AGENT)
-        engine = start_engine(workspace)
-        try:
-            last = engine.wait(engine.train(project, **{"train.steps": 2}))[-1]
-        finally:
-            stop_engine(engine)
-        assert isinstance(last, RunFinished), last
+    project = make_project(home / "letters", tiny_model, AGENT)
+    last = shared_engine.wait(shared_engine.train(project, **{"train.steps": 2}))[-1]
+    assert isinstance(last, RunFinished), last
     return project
 
 
@@ -260,7 +238,7 @@ def test_a_model_of_a_provider_uses_tools_and_is_paid(
     spent = sum(call.usage.cost_usd for call in paid)
     assert remote.usd_per_1000 == pytest.approx(1000 * spent / 16)
     assert all(header["authorization"] == f"Bearer {SECRET}" for header in chat.headers)
-    for file in engine.workspace.rglob("*"):
+    for file in (*engine.workspace.rglob("*"), *letters.rglob("*")):
         if file.is_file():
             assert SECRET.encode() not in file.read_bytes(), file
 

@@ -25,11 +25,12 @@ from tests.engine.export.make_run import make_run
 from tests.engine_http.conftest import ROOT, Engine, make_project, until
 
 
-@pytest.fixture
-def trained(engine: Engine, tiny_model: Path) -> RunSummary:
-    project = make_project(engine.workspace / "letters", tiny_model)
-    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
-    engine.wait(run)
+@pytest.fixture(scope="module")
+def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> RunSummary:
+    """A run of one step; the last test that uses it trains it further."""
+    project = make_project(home / "letters", tiny_model)
+    run = shared_engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
+    shared_engine.wait(run)
     return run
 
 
@@ -47,7 +48,7 @@ def test_an_export_is_proven_stored_and_served(
 ) -> None:
     out = tmp_path / "out"
     request = ExportCheckpoint(format="merged", out=str(out), prompts=4)
-    *ticks, report = exported(engine, trained, request)
+    *ticks, report = exported(engine, trained, request, step=1)
     assert isinstance(report, ExportReport)
     assert report.parity.verdict == "equal", report.parity.failures
     assert report.step == 1
@@ -67,8 +68,6 @@ def test_an_export_is_proven_stored_and_served(
     other = request.model_copy(update={"out": str(tmp_path / "other")})
     with pytest.raises(Refused, match="no checkpoint of step 7"):
         exported(engine, trained, other, step=7)
-    engine.call(lambda client: client.shut_down())
-    engine.process.wait(30)  # its memory is free for the model's server
     for address in serving(out):
         ask(address)
 

@@ -56,26 +56,64 @@ async def rollout(scenario, model):
 """
 
 
+FAULTS = (
+    ("raise KeyError('sources')", "agent.raised", "KeyError: 'sources'"),
+    ("return None", "reward.none", "Nobody scored"),
+    ("return {{'reward': float('nan')}}", "agent.bad_result", "nan"),
+    ("return {{'reward': 'high'}}", "agent.bad_result", "no number"),
+    ("await asyncio.sleep(60)", "agent.timeout", "timed out after 6 s"),
+    ("print('x' * 50_000_000); raise ValueError('flooded')", "agent.raised", "flooded"),
+)
+
+
+def test_failing_attempts_are_unscored_and_blamed_side_by_side(
+    workspace: Path, tiny_model: Path, engine: Engine
+) -> None:
+    """A scenario for each fault, and one that goes well, all at once in one agent process."""
+    agent = BODY.replace('    if scenario["id"] == "s1":\n        {fault}\n', "")
+    faults = "".join(
+        f'    if scenario["id"] == "f{n}":\n        {fault}\n'
+        for n, (fault, _, _) in enumerate(FAULTS)
+    )
+    agent = agent.replace("    return {{", faults + "    return {{").format()
+    project = make_project(workspace / "faulty", tiny_model, agent)
+    names = ["s0", *(f"f{n}" for n in range(len(FAULTS)))]
+    lines = [json.dumps({"id": name, "q": f"Say {name}"}) + "\n" for name in names]
+    (project / "scenarios" / "train.jsonl").write_text("".join(lines))
+    settings = {"train.steps": 1, "train.groups": len(names), "train.validate_every": 0}
+    run = engine.train(project, **settings, **{"agent.timeout_s": 6})
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    rolled = [e.trajectory for e in events if isinstance(e, TrajectoryRecorded)]
+    for name, (_, code, said) in zip(names[1:], FAULTS, strict=True):
+        of_fault = [t for t in rolled if t.scenario_id == name]
+        assert len(of_fault) == 4
+        assert all(t.reward is None for t in of_fault)
+        assert {t.problem.code for t in of_fault if t.problem} == {code}
+        assert all(t.problem and said in t.problem.message for t in of_fault)
+    assert [t.reward is None for t in rolled if t.scenario_id == "s0"] == [False] * 4
+    (step,) = [e for e in events if isinstance(e, StepFinished)]
+    assert step.metrics["unscored"] == 4 * len(FAULTS)
+    page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
+    assert page.total == 4 * len(FAULTS)
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "said"),
     [
-        ("raise KeyError('sources')", "agent.raised", "KeyError: 'sources'"),
-        ("return None", "reward.none", "Nobody scored"),
-        ("return {'reward': float('nan')}", "agent.bad_result", "nan"),
-        ("return {'reward': 'high'}", "agent.bad_result", "no number"),
-        ("await asyncio.sleep(60)", "agent.timeout", "timed out after 6 s"),
-        ("time.sleep(60)", "agent.timeout", "timed out after 6 s"),
+        ("time.sleep(60)", "agent.timeout", "timed out after 4 s"),
         ("os._exit(3)", "agent.died", "exit 3"),
         ("os.kill(os.getpid(), 9)", "agent.died", "SIGKILL"),
-        ("print('x' * 50_000_000); raise ValueError('flooded')", "agent.raised", "flooded"),
     ],
 )
-def test_a_failing_attempt_is_unscored_and_blamed(
+def test_an_attempt_that_takes_its_process_along_is_blamed_alone(
     workspace: Path, tiny_model: Path, engine: Engine, fault: str, code: str, said: str
 ) -> None:
     project = make_project(workspace / "faulty", tiny_model, BODY.format(fault=fault))
     run = engine.train(
-        project, **{"train.steps": 2, "agent.timeout_s": 6, "train.validate_every": 0}
+        project,
+        **{"train.steps": 2, "train.group_size": 2, "train.validate_every": 0},
+        **{"agent.timeout_s": 4},
     )
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished), events[-1]
@@ -168,7 +206,10 @@ def test_a_second_run_is_refused_while_one_trains(engine: Engine, project: Path)
     engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
 
 
-def test_a_second_engine_is_refused_and_a_dead_lock_is_not(engine: Engine, workspace: Path) -> None:
+def test_a_second_engine_is_refused_and_a_dead_lock_is_not(
+    own_engine: Engine, workspace: Path
+) -> None:
+    engine = own_engine
     command = [sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 1
@@ -180,8 +221,9 @@ def test_a_second_engine_is_refused_and_a_dead_lock_is_not(engine: Engine, works
 
 
 def test_an_engine_that_leaves_takes_no_run_and_the_next_one_waits(
-    engine: Engine, workspace: Path, project: Path
+    own_engine: Engine, workspace: Path, project: Path
 ) -> None:
+    engine = own_engine
     run = engine.train(project, **{"train.steps": 500})
     engine.wait_for(run, "step.finished")
     engine.process.terminate()

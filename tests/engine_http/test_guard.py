@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from engine.launch.local import discovery_file, find
 from engine.server.app import Application
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.runs import RunRoutes
@@ -101,8 +102,8 @@ def test_everything_listens_on_loopback(engine: Engine) -> None:
     assert listening == ["127.0.0.1"]
 
 
-def test_files_are_private(engine: Engine, tmp_path: Path) -> None:
-    (record,) = (tmp_path / "xdg" / "runtime" / "atelier").glob("engine-*.json")
+def test_files_are_private(engine: Engine) -> None:
+    record = discovery_file(engine.workspace)
     assert record.stat().st_mode & 0o777 == 0o600
     assert record.parent.stat().st_mode & 0o777 == 0o700
     assert engine.token not in " ".join(psutil.Process(engine.process.pid).cmdline())
@@ -113,8 +114,6 @@ def test_a_squatter_never_sees_the_token(tmp_path: Path, workspace: Path) -> Non
     import asyncio
     import json
     import threading
-
-    from engine.launch.local import discovery_file, find
 
     seen: list[bytes] = []
     squatter = socket.create_server(("127.0.0.1", 0))

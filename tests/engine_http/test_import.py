@@ -18,11 +18,11 @@ from engine.protocol.requests import Command, ImportRun, TrajectoryQuery, TryJud
 from engine.store.reader import RunReader
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, make_project
-from tests.engine_http.test_judge import JUDGE, letters, real_cache
+from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_labels import rows
 
 WRITER = Path(__file__).parents[1] / "engine" / "imports" / "art_writer.py"
-__all__ = ["real_cache"]
+pytestmark = pytest.mark.usefixtures("real_cache")
 
 
 @pytest.fixture
@@ -75,10 +75,10 @@ def test_an_imported_run_is_labelled_and_undone(engine: Engine, project: Path, t
 
 
 def test_an_imported_run_is_judged(
-    engine: Engine, tiny_model: Path, talk: Path, script: Script
+    engine: Engine, workspace: Path, tiny_model: Path, talk: Path, script: Script
 ) -> None:
     toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
-    project = make_project(engine.workspace / "lab", tiny_model, toml=toml)
+    project = make_project(workspace / "lab", tiny_model, toml=toml)
     run = bring(engine, project, talk)
     engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
     asked = TryJudge(source="More letters are better.")

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from engine.protocol.requests import Command, TrajectoryQuery
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine
 
-CACHE = os.environ.get("XDG_CACHE_HOME")
+pytestmark = pytest.mark.usefixtures("real_cache")
 SECRET = "sk-planted-0123456789"
 AGENT = """
 import openai
@@ -45,15 +44,6 @@ def letters(place: int, text: str) -> float:
     """The share of letters in what the attempt says at last."""
     said = text.rsplit("\n", 1)[-1]
     return sum(c.isalpha() for c in said) / max(len(said), 1)
-
-
-@pytest.fixture(autouse=True)
-def real_cache(clean_home: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge's environment is installed once, where the person's own is."""
-    if CACHE is None:
-        monkeypatch.delenv("XDG_CACHE_HOME")
-    else:
-        monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
 
 
 @pytest.fixture
@@ -92,7 +82,7 @@ def test_the_judge_alone_makes_rewards(
     assert any(h["authorization"] == f"Bearer {SECRET}" for h in script.headers)
     assert SECRET not in json.dumps(script.asked)
     assert SECRET not in "".join(event.model_dump_json() for event in events)
-    for file in engine.workspace.rglob("*"):
+    for file in (*engine.workspace.rglob("*"), *judged_project.rglob("*")):
         if file.is_file():
             assert SECRET.encode() not in file.read_bytes(), file
 

@@ -1,6 +1,7 @@
 """Labels over a real engine: what is previewed is what happens, and what happens can be undone."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, TrajectoryQuery
+from engine.run import is_locked
 from tests.engine_http.conftest import (
     ROOT,
     Engine,
@@ -22,6 +24,7 @@ from tests.engine_http.conftest import (
     make_project,
     start_engine,
     stop_engine,
+    until,
 )
 
 MUTE = """
@@ -60,12 +63,24 @@ def answer(engine: Engine, run: RunSummary, given: Label) -> None:
     engine.call(lambda client: client.add_label(run.id, given))
 
 
+@pytest.fixture(scope="module")
+def finished(
+    shared_engine: Engine, home: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunSummary, Path]:
+    """A run of one step, and a copy of its project as it was before anybody's label."""
+    project = make_project(home / "finished", tiny_model)
+    run = shared_engine.train(project, **{"train.steps": 1})
+    shared_engine.wait(run)
+    until(lambda: not is_locked(Path(run.path)))
+    return run, shutil.copytree(project, tmp_path_factory.mktemp("kept") / "finished")
+
+
 def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_bytes_back(
-    engine: Engine, tiny_model: Path
+    own_engine: Engine, finished: tuple[RunSummary, Path]
 ) -> None:
-    project = make_project(engine.workspace / "preview", tiny_model)
-    run = engine.train(project, **{"train.steps": 1})
-    engine.wait(run)
+    engine = own_engine
+    project = shutil.copytree(finished[1], engine.workspace / "preview")
+    (run,) = engine.call(lambda client: client.runs(str(project)))
     before = rows(run, "trajectories", "groups")
     siblings = engine.call(lambda client: client.siblings(run.id, "train", 1, 0))
     ids = [one.id for one in siblings.trajectories]
@@ -109,10 +124,10 @@ def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_byt
         stop_engine(restarted)
 
 
-def test_what_makes_no_sense_is_refused_in_words(engine: Engine, tiny_model: Path) -> None:
-    project = make_project(engine.workspace / "refuse", tiny_model)
-    run = engine.train(project, **{"train.steps": 1})
-    engine.wait(run)
+def test_what_makes_no_sense_is_refused_in_words(
+    engine: Engine, finished: tuple[RunSummary, Path]
+) -> None:
+    run, _ = finished
     first = "t00001-000-000"
     wrong = [
         (label((1, 0), score("t00001-001-000", 1)), "no attempt of this group"),
@@ -138,9 +153,11 @@ def grade(engine: Engine, run: RunSummary, step: int) -> None:
         answer(engine, run, label((step, group.group), *words))
 
 
-def test_a_run_that_only_a_person_scores_learns(engine: Engine, tiny_model: Path) -> None:
+def test_a_run_that_only_a_person_scores_learns(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
     """Neither judge nor rules: unscored until the review, then it trains on the labels."""
-    project = make_project(engine.workspace / "mute", tiny_model, agent=MUTE)
+    project = make_project(workspace / "mute", tiny_model, agent=MUTE)
     settings = {"train.steps": 3, "train.review_every": 1, "train.validate_every": 0}
     run = engine.train(project, **settings)
     for step in (1, 2, 3):
@@ -162,8 +179,7 @@ def test_a_run_that_only_a_person_scores_learns(engine: Engine, tiny_model: Path
     assert steps[0].metrics["groups/labelled"] == 2
 
 
-def test_a_review_ends_by_itself(engine: Engine, tiny_model: Path) -> None:
-    project = make_project(engine.workspace / "timeout", tiny_model)
+def test_a_review_ends_by_itself(engine: Engine, project: Path) -> None:
     run = engine.train(
         project, **{"train.steps": 2, "train.review_every": 2, "train.review_timeout_s": 0.2}
     )
@@ -173,9 +189,8 @@ def test_a_review_ends_by_itself(engine: Engine, tiny_model: Path) -> None:
 
 
 def test_a_corrected_group_is_trained_on_again_and_replays_to_the_byte(
-    engine: Engine, tiny_model: Path
+    engine: Engine, project: Path
 ) -> None:
-    project = make_project(engine.workspace / "again", tiny_model)
     settings = {"train.review_every": 3, "train.review_timeout_s": 60}
     run = engine.train(project, **{"train.steps": 3, "train.checkpoint_every": 1, **settings})
     engine.wait_for(run, "review.opened")
@@ -209,15 +224,15 @@ def adapter(run: RunSummary, step: int) -> bytes:
     return (folder / "adapter_model.safetensors").read_bytes()
 
 
-def test_labels_go_out_and_in_by_the_terminal(engine: Engine, tiny_model: Path) -> None:
-    project = make_project(engine.workspace / "cli", tiny_model)
-    run = engine.train(project, **{"train.steps": 1})
-    engine.wait(run)
+def test_labels_go_out_and_in_by_the_terminal(
+    engine: Engine, finished: tuple[RunSummary, Path], tmp_path: Path
+) -> None:
+    run, _ = finished
     first, second = "t00001-000-000", "t00001-000-001"
     given = label((1, 0), Word(kind="order", order=((first,), (second,))), why="clear")
     answer(engine, run, given)
     out = cli("label", "export", run.path)
-    file = project / "labels.jsonl"
+    file = tmp_path / "labels.jsonl"
     file.write_text(out.stdout)
     assert json.loads(out.stdout)["why"] == "clear"
     assert cli("label", "undo", run.path).returncode == 0

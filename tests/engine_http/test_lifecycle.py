@@ -4,27 +4,41 @@ import json
 from pathlib import Path
 
 import psutil
+import pytest
 
 from engine.checkpoint import verify
 from engine.protocol.events import (
+    Event,
     GroupScored,
     RunFinished,
     RunStopped,
     StepFinished,
     StepStarted,
     TrajectoryRecorded,
+    UnknownEvent,
     ValidationFinished,
 )
 from engine.protocol.metrics import METRICS, metric
+from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
 from engine.server.library import summarise
 from engine.watch import NAMES
-from tests.engine_http.conftest import Engine, forget_after, until
+from tests.engine_http.conftest import Engine, forget_after, make_project, until
 
 
-def test_a_run_says_everything_once_and_in_order(engine: Engine, project: Path) -> None:
-    run = engine.train(project)
-    events = engine.wait(run)
+@pytest.fixture(scope="module")
+def finished(
+    shared_engine: Engine, home: Path, tiny_model: Path
+) -> tuple[RunSummary, list[Event | UnknownEvent]]:
+    """A run of three steps and its events; only the last test of the module changes it."""
+    run = shared_engine.train(make_project(home / "finished", tiny_model))
+    return run, shared_engine.wait(run)
+
+
+def test_a_run_says_everything_once_and_in_order(
+    finished: tuple[RunSummary, list[Event | UnknownEvent]],
+) -> None:
+    run, events = finished
     assert [e.seq for e in events] == list(range(1, len(events) + 1))
     steps = [e for e in events if isinstance(e, StepFinished)]
     assert [e.step for e in steps] == [1, 2, 3]
@@ -48,10 +62,11 @@ def test_a_run_says_everything_once_and_in_order(engine: Engine, project: Path) 
     assert adapter["r"] == 4
 
 
-def test_what_was_recorded_can_be_read(engine: Engine, project: Path) -> None:
-    run = engine.train(project, **{"train.steps": 1})
-    engine.wait(run)
-    page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(split="train")))
+def test_what_was_recorded_can_be_read(
+    engine: Engine, finished: tuple[RunSummary, list[Event | UnknownEvent]]
+) -> None:
+    run, _ = finished
+    page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(split="train", step=1)))
     assert page.total == 8
     whole = engine.call(lambda c: c.trajectory(run.id, page.items[0].id))
     assert [m.role for m in whole.messages] == ["user", "assistant"]
@@ -62,7 +77,8 @@ def test_what_was_recorded_can_be_read(engine: Engine, project: Path) -> None:
     siblings = engine.call(lambda c: c.siblings(run.id, "train", 1, 0))
     assert len(siblings.trajectories) == 4
     assert siblings.group.signal == any(t.advantage for t in siblings.trajectories)
-    found = engine.call(lambda c: c.groups(run.id, TrajectoryQuery(split="train", search="say")))
+    said = TrajectoryQuery(split="train", step=1, search="say")
+    found = engine.call(lambda c: c.groups(run.id, said))
     assert found.total == 2
     assert all(group.title.startswith("Say") for group in found.items)
 
@@ -87,30 +103,18 @@ def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
     assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4, 5, 6]
 
 
-def test_stop_now_keeps_what_was_stored(engine: Engine, project: Path) -> None:
-    run = engine.train(project, **{"train.steps": 50})
+def test_the_same_key_starts_one_run_and_stop_now_keeps_what_was_stored(
+    engine: Engine, project: Path
+) -> None:
+    request = StartRun(project=str(project), key="once", overrides={"train.steps": 50})
+    run = engine.call(lambda c: c.start_run(request))
+    again = engine.call(lambda c: c.start_run(request))
+    assert run.id == again.id
     engine.wait_for(run, "step.finished")
     summary = engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
     assert summary.state == "stopped"
     assert summary.trajectories >= 8
     assert engine.children("engine.policy") == []
-
-
-def test_train_more_after_the_end(engine: Engine, project: Path) -> None:
-    run = engine.train(project, **{"train.steps": 1})
-    engine.wait(run)
-    engine.call(lambda c: c.command(run.id, Command(action="resume", steps=2)))
-    events = engine.wait(run)
-    assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2], events[-1]
-    assert engine.call(lambda c: c.run(run.id)).steps == 2
-
-
-def test_the_same_key_starts_one_run(engine: Engine, project: Path) -> None:
-    request = StartRun(project=str(project), key="once", overrides={"train.steps": 1})
-    first = engine.call(lambda c: c.start_run(request))
-    again = engine.call(lambda c: c.start_run(request))
-    assert first.id == again.id
-    engine.wait(first)
 
 
 def test_a_group_of_equal_rewards_changes_no_weight(
@@ -140,22 +144,8 @@ def test_baseline_measures_and_trains_nothing(engine: Engine, project: Path) -> 
     assert summary.validation.count == 4
 
 
-def test_replaying_stored_trajectories_gives_the_same_bytes(engine: Engine, project: Path) -> None:
-    """Forget all after the checkpoint of step 2 but the trajectories, and go on from there."""
-    run = engine.train(project, **{"train.steps": 5})
-    engine.wait(run)
-    last = Path("checkpoints/step-000005/adapter/adapter_model.safetensors")
-    straight = (Path(run.path) / last).read_bytes()
-    rows = engine.call(lambda c: c.run(run.id)).trajectories
-    forget_after(run, 2)
-    engine.call(lambda c: c.command(run.id, Command(action="resume")))
-    events = engine.wait(run)
-    assert (Path(run.path) / last).read_bytes() == straight
-    assert [e.step for e in events if isinstance(e, StepStarted)] == [1, 2, 3, 4, 5]
-    assert engine.call(lambda c: c.run(run.id)).trajectories == rows
-
-
-def test_the_engine_leaves_nothing_behind(engine: Engine, project: Path) -> None:
+def test_the_engine_leaves_nothing_behind(own_engine: Engine, project: Path) -> None:
+    engine = own_engine
     run = engine.train(project, **{"train.steps": 50})
     engine.wait_for(run, "step.started")
     family = psutil.Process(engine.process.pid).children(recursive=True)
@@ -164,3 +154,24 @@ def test_the_engine_leaves_nothing_behind(engine: Engine, project: Path) -> None
     engine.process.wait(timeout=30)
     until(lambda: not any(p.is_running() for p in family))
     assert summarise(Path(run.path)).state == "stopped"
+
+
+def test_replaying_stored_trajectories_gives_the_same_bytes_and_training_goes_on(
+    engine: Engine, finished: tuple[RunSummary, list[Event | UnknownEvent]]
+) -> None:
+    """Forget all after the checkpoint of step 2 but the trajectories, and go on from there; then
+    train more after the end."""
+    run, _ = finished
+    last = Path("checkpoints/step-000003/adapter/adapter_model.safetensors")
+    straight = (Path(run.path) / last).read_bytes()
+    rows = engine.call(lambda c: c.run(run.id)).trajectories
+    forget_after(run, 2)
+    engine.call(lambda c: c.command(run.id, Command(action="resume")))
+    events = engine.wait(run)
+    assert (Path(run.path) / last).read_bytes() == straight
+    assert [e.step for e in events if isinstance(e, StepStarted)] == [1, 2, 3]
+    assert engine.call(lambda c: c.run(run.id)).trajectories == rows
+    engine.call(lambda c: c.command(run.id, Command(action="resume", steps=4)))
+    events = engine.wait(run)
+    assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4], events[-1]
+    assert engine.call(lambda c: c.run(run.id)).steps == 4

@@ -1,6 +1,8 @@
 """The judge's lab over a real engine: rubric versions, prices, trials, disagreements."""
 
 import asyncio
+import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,34 +10,68 @@ import pytest
 
 from engine.client import EngineClient
 from engine.judge.local_servers import Server, find_judges
+from engine.protocol.events import RunFinished
 from engine.protocol.judging import Tried, version_of
 from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, SaveRubric, TryJudge
+from engine.protocol.requests import Command, ImportRun, SaveRubric, TryJudge
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import Engine, make_project, until
-from tests.engine_http.test_judge import JUDGE, letters, real_cache
+from tests.engine_http.test_judge import JUDGE, letters
 
-__all__ = ["real_cache"]
-
+pytestmark = pytest.mark.usefixtures("real_cache")
 RUBRIC = "More letters are better.\n"
 
 
-@pytest.fixture
-def script() -> Iterator[Script]:
-    with provider(Script(grade=letters)) as script:
+@pytest.fixture(scope="module")
+def address() -> Iterator[Script]:
+    """One provider for the module: its address does not change, so one judge process serves."""
+    with provider(Script()) as script:
         yield script
 
 
 @pytest.fixture
-def stored(engine: Engine, tiny_model: Path, script: Script) -> RunSummary:
-    """A finished run that rules have scored; the project has a judge, which is off."""
-    toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
-    project = make_project(engine.workspace / "lab", tiny_model, toml=toml)
-    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
-    engine.wait(run)
+def script(address: Script) -> Script:
+    """The provider as if nobody had asked it yet."""
+    fresh = Script(grade=letters, url=address.url)
+    vars(address).update(vars(fresh))
+    return address
+
+
+@pytest.fixture
+def lab(engine: Engine, workspace: Path, tiny_model: Path, script: Script) -> Path:
+    """A project with a judge, which is off."""
     engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
+    toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
+    return make_project(workspace / "lab", tiny_model, toml=toml)
+
+
+@pytest.fixture
+def stored(engine: Engine, lab: Path) -> RunSummary:
+    """Two groups of four attempts that rules have scored elsewhere."""
+    return bring_two_groups(engine, lab)
+
+
+def bring_two_groups(engine: Engine, project: Path) -> RunSummary:
+    file = project / "attempts.jsonl"
+    with file.open("w") as lines:
+        for question, said in itertools.product("12", ("abcd", "1234", "ab12", "a123")):
+            messages = [
+                {"role": "user", "content": f"Say {question}"},
+                {"role": "assistant", "content": said},
+            ]
+            entry = {"messages": messages, "reward": letters(0, said)}
+            lines.write(json.dumps(entry) + "\n")
+    asked = ImportRun(source=str(file))
+    return engine.call(lambda client: client.import_run(str(project), asked))
+
+
+@pytest.fixture
+def trained(engine: Engine, lab: Path) -> RunSummary:
+    """A finished run that rules have scored."""
+    run = engine.train(lab, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(run)
     return run
 
 
@@ -46,8 +82,8 @@ def tried(engine: Engine, run: RunSummary, request: TryJudge) -> list[Tried]:
     return engine.call(all_of)
 
 
-def test_a_rubric_keeps_its_versions(engine: Engine, stored: RunSummary) -> None:
-    project = Path(stored.project_path)
+def test_a_rubric_keeps_its_versions(engine: Engine, lab: Path) -> None:
+    project = lab
     assert engine.call(lambda client: client.rubric(str(project))).versions == []
     for words in ("one", "one", "two"):
         request = SaveRubric(source=words, who="me")
@@ -88,30 +124,37 @@ def test_a_trial_costs_what_it_says_and_nothing_the_second_time(
 
 
 def test_hanging_up_cancels_and_the_run_can_go_on(
-    engine: Engine, stored: RunSummary, script: Script
+    engine: Engine, trained: RunSummary, script: Script
 ) -> None:
+    stored = trained
     script.moods = ["drip"] * 20
 
     async def peek(client: EngineClient) -> None:
-        async with asyncio.timeout(20):
-            async for _ in client.try_judge(stored.id, TryJudge(source=RUBRIC)):
-                raise AssertionError("it cannot be that quick")
+        async for _ in client.try_judge(stored.id, TryJudge(source=RUBRIC)):
+            raise AssertionError("it cannot be that quick")
 
     async def hang_up(client: EngineClient) -> None:
         job = asyncio.create_task(peek(client))
-        await asyncio.to_thread(until, lambda: bool(script.asked))
+        await asyncio.to_thread(until, lambda: bool(script.asked), 60)
         with pytest.raises(Refused, match="judge is at work"):
             await client.command(stored.id, Command(action="resume", steps=2))
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
 
+    def resumed() -> bool:
+        """Refused until the engine has noticed that nobody listens."""
+        order = Command(action="resume", steps=2)
+        try:
+            engine.call(lambda client: client.command(stored.id, order))
+        except Refused:
+            return False
+        return True
+
     engine.call(hang_up)
-    asked = len(script.asked)
     script.moods = []
-    order = Command(action="resume", steps=2)
-    resumed = engine.call(lambda client: client.command(stored.id, order))
-    engine.wait(resumed)
-    assert len(script.asked) == asked
+    until(resumed)
+    assert isinstance(engine.wait(stored)[-1], RunFinished)
+    assert len(script.asked) <= 2  # one a group, of which none was answered
 
 
 def test_disagreements_agreement_and_a_better_rubric(
@@ -155,10 +198,8 @@ def test_a_label_teaches_the_judge_and_makes_another_rubric_of_it(
     assert len(engine.call(lambda client: client.agreement(stored.id))) == 2  # two versions
 
 
-def test_without_a_judge_the_trial_says_so(engine: Engine, tiny_model: Path) -> None:
-    project = make_project(engine.workspace / "none", tiny_model)
-    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
-    engine.wait(run)
+def test_without_a_judge_the_trial_says_so(engine: Engine, project: Path) -> None:
+    run = bring_two_groups(engine, project)
     with pytest.raises(Refused, match="No judge is named"):
         tried(engine, run, TryJudge(source=RUBRIC))
 
@@ -172,11 +213,9 @@ def test_servers_on_this_machine_are_found(script: Script) -> None:
 
 
 def test_a_living_run_takes_another_rubric_and_keeps_it_over_a_restart(
-    engine: Engine, tiny_model: Path, script: Script
+    engine: Engine, workspace: Path, tiny_model: Path, script: Script
 ) -> None:
-    project = make_project(
-        engine.workspace / "renew", tiny_model, toml=JUDGE.format(url=script.url)
-    )
+    project = make_project(workspace / "renew", tiny_model, toml=JUDGE.format(url=script.url))
     (project / "rubric.md").write_text(RUBRIC)
     settings = {"train.steps": 2, "train.validate_every": 0, "train.review_every": 1}
     run = engine.train(project, **settings)

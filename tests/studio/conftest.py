@@ -47,6 +47,13 @@ def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.fixture(autouse=True, scope="module")
+def keep_what_is_loaded() -> None:
+    """Modules stay; a collection that walks through all of torch would take most of a test."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def collect_here() -> Iterator[None]:
     """Cycles with Qt objects in them die in this thread, never in a server's (studio.collector)."""

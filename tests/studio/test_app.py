@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +112,7 @@ def test_a_thousand_events_a_second_never_stall_the_window(
             await asyncio.sleep(1.0)
             flood = filled.flood(RUN, 1000, 4.0)
             worst = await stood_still(stall_watch, 4.5)
-            for _ in range(2):  # noise of the machine only adds: a stall of ours is there each time
+            for _ in range(5):  # noise of the machine only adds: a stall of ours is there each time
                 if worst >= LONGEST_STALL_S:
                     flood = filled.flood(RUN, 1000, 4.0)
                     worst = min(worst, await stood_still(stall_watch, 4.5))
@@ -354,11 +353,11 @@ def test_a_second_start_raises_the_first(qapp: QApplication, run: Run) -> None:
 
 def test_the_studio_loads_no_heavy_library() -> None:
     code = (
-        "import sys, studio.app\n"
+        "import sys, time, studio.app\n"
         "heavy = {'torch', 'litellm', 'transformers', 'starlette', 'keyring'} & set(sys.modules)\n"
+        "print(time.process_time())\n"  # its own seconds: other processes want the cores too
         "sys.exit(str(sorted(heavy)) if heavy else 0)"
     )
-    began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began < 4
+    assert float(done.stdout) < 4

@@ -5,7 +5,6 @@ one after another; who wants one cancelled ends the process.
 """
 
 import json
-import os
 import shutil
 import socket
 import sys
@@ -32,6 +31,7 @@ from engine.export.torch.speak import (
 )
 from engine.export.torch.weights import check_adapter, check_gguf, check_merged
 from engine.life import exit_with_engine
+from engine.machine.hardware import threads
 from engine.protocol.exports import ExportPhase, WeightsCheck
 from engine.protocol.problems import AtelierError, ModelError, PolicyError, Problem
 
@@ -190,9 +190,7 @@ def _no_memory(error: BaseException) -> Problem:
 def main() -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
     exit_with_engine(life)
-    torch.set_num_threads(
-        len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    )
+    torch.set_num_threads(threads())
     ExportServer(socket.socket(fileno=line)).run()
 
 

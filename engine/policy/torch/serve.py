@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 
 from engine.life import exit_with_engine
+from engine.machine.hardware import threads
 from engine.policy.base import (
     Pair,
     PolicyInfo,
@@ -257,9 +258,7 @@ def _device_words(device: torch.device) -> str:
 def main() -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
     exit_with_engine(life)
-    torch.set_num_threads(
-        len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    )
+    torch.set_num_threads(threads())
     PolicyServer(socket.socket(fileno=line)).run()
 
 

@@ -229,8 +229,12 @@ class Labelling(QObject):
     def _ask_preview(self) -> None:
         label, run_id = self._label("preview"), self._session.run.run_id
         if label is not None and run_id:
-            ask = self._session.client.preview_label(run_id, label)
+            ask = self._preview(run_id, label)
             self._tasks.run("preview", ask, self._show_preview, self._refuse)
+
+    async def _preview(self, run_id: str, label: Label) -> LabelPreview:
+        """Raises what the engine raises, and LaunchError where it has gone meanwhile."""
+        return await self._session.client.preview_label(run_id, label)
 
     def _show_preview(self, preview: LabelPreview) -> None:
         self.preview = preview

@@ -1,4 +1,8 @@
-"""A run in a folder, a judge process that talks to a scripted provider, and groups to judge."""
+"""A run in a folder, a judge process that talks to a scripted provider, and groups to judge.
+
+The process is the same for all tests (importing litellm takes seconds); a test that needs one of
+its own says so.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -9,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from engine.judge.ledger import Ledger
-from engine.judge.provider import Provider
+from engine.judge.provider import Provider, price_of, start_worker
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import Ruler
 from engine.protocol.config import JudgeConfig, ProjectConfig
@@ -19,14 +23,34 @@ from tests.engine.judge.scripted import Script, provider
 
 T = TypeVar("T")
 RUBRIC = "The one that is worth more is better."
+KEYS = {"openai": "sk-secret-123"}
+
+
+class Bench:
+    """One event loop and one judge process."""
+
+    def __init__(self, log: Path) -> None:
+        self.runner = asyncio.Runner()
+        self._child = self.runner.run(start_worker("judge", log))
+
+    async def provider(self, config: JudgeConfig) -> Provider:
+        await self._child.ask("keys", keys=KEYS)
+        prices = {model: await price_of(self._child, config, model) for model in config.models}
+        return Provider(self._child, config, prices)
+
+    def close(self) -> None:
+        self.runner.run(self._child.close())
+        self.runner.close()
 
 
 class Court:
     """Everything that one test of the judge needs."""
 
-    def __init__(self, folder: Path, script: Script) -> None:
+    def __init__(self, folder: Path, script: Script, bench: Bench) -> None:
         self.folder = folder
         self.script = script
+        self.own_process = False
+        self._bench = bench
 
     def config(self, **settings: Any) -> JudgeConfig:
         wanted = {"models": ("openai/scripted",), "passes": 1, "retries": 2, "timeout_s": 3}
@@ -42,7 +66,7 @@ class Court:
             async with self.session(**settings) as (ruler, run, _):
                 return await work(ruler, run)
 
-        return asyncio.run(through())
+        return self._bench.runner.run(through())
 
     @asynccontextmanager
     async def session(self, **settings: Any) -> AsyncIterator[tuple[Ruler, Run, Provider]]:
@@ -57,19 +81,36 @@ class Court:
         )
         self.folder.mkdir(exist_ok=True)
         run = Run(self.folder, spec, lambda tick: None)
-        judge = await Provider.start(config, {"openai": "sk-secret-123"}, run.log_file)
         try:
-            ledger = Ledger(run, judge, config)
-            yield Ruler(config, parse_rubric(RUBRIC), ledger, seed=0), run, judge
+            async with self._judge(config, run) as judge:
+                ledger = Ledger(run, judge, config)
+                yield Ruler(config, parse_rubric(RUBRIC), ledger, seed=0), run, judge
+        finally:
+            run.close()
+
+    @asynccontextmanager
+    async def _judge(self, config: JudgeConfig, run: Run) -> AsyncIterator[Provider]:
+        if not self.own_process:
+            yield await self._bench.provider(config)
+            return
+        judge = await Provider.start(config, KEYS, run.log_file)
+        try:
+            yield judge
         finally:
             await judge.close()
-            run.close()
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    bench = Bench(tmp_path_factory.mktemp("bench") / "judge.log")
+    yield bench
+    bench.close()
 
 
 @pytest.fixture
-def court(tmp_path: Path) -> Iterator[Court]:
+def court(tmp_path: Path, bench: Bench) -> Iterator[Court]:
     with provider(Script()) as script:
-        yield Court(tmp_path / "run", script)
+        yield Court(tmp_path / "run", script, bench)
 
 
 def group(*answers: str, group: int = 0) -> list[Trajectory]:

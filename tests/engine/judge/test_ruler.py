@@ -93,10 +93,12 @@ def test_equal_attempts_are_shown_once(court: Court) -> None:
 
 
 def test_the_same_question_is_never_paid_twice(court: Court) -> None:
+    court.own_process = True
     for _ in range(2):  # another process, the same run folder
         court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
     assert len(court.script.asked) == 1
     assert set(court.script.billed.values()) == {1}
+    court.own_process = False
     court.run(lambda ruler, run: ruler.judge(worth(*VALUES)), temperature=0.5)
     assert len(court.script.asked) == 2
 
@@ -267,6 +269,7 @@ def test_an_order_biased_judge_is_exposed_and_passes_help(court: Court) -> None:
 
 
 def test_the_key_is_in_no_file(court: Court) -> None:
+    court.own_process = True
     court.script.moods = ["500"]
     court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
     assert court.script.headers[0]["authorization"] == "Bearer sk-secret-123"

