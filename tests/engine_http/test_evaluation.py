@@ -27,10 +27,19 @@ from engine.protocol.judging import PART
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary, TrajectorySummary
 from engine.protocol.requests import Command, StartEvaluation, TrajectoryQuery
+from engine.run import is_locked
 from engine.store.reader import RunReader
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.chat_provider import ChatScript, chat_provider
-from tests.engine_http.conftest import AGENT, ROOT, Engine, make_project, start_engine, stop_engine
+from tests.engine_http.conftest import (
+    AGENT,
+    ROOT,
+    Engine,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 SECRET = "sk-planted-9876543210"
@@ -73,8 +82,10 @@ retries = 1
 def trained(shared_engine: Engine, home: Path, tiny_model: Path) -> Path:
     """A project with one run of two steps, to be copied."""
     project = make_project(home / "letters", tiny_model, AGENT)
-    last = shared_engine.wait(shared_engine.train(project, **{"train.steps": 2}))[-1]
+    run = shared_engine.train(project, **{"train.steps": 2})
+    last = shared_engine.wait(run)[-1]
     assert isinstance(last, RunFinished), last
+    until(lambda: not is_locked(Path(run.path)))
     return project
 
 
