@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from engine.export.source import Source
 from engine.judge.rubric import parse_rubric
+from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import StepFinished, ValidationFinished
 from engine.protocol.exports import ExportDtype, ExportFormat, ParityReport
 from engine.protocol.records import Interval
@@ -84,6 +85,7 @@ def model_card(source: Source, parity: ParityReport) -> str:
         _judging(source),
         _curve(source.steps),
         _validation(source.validations),
+        _evaluation(source.evaluation),
         _parity(parity),
         f"## Use\n\nPATH is this folder.\n\n{use}",
         _versions(spec.versions),
@@ -173,6 +175,25 @@ def _validation(validations: Sequence[ValidationFinished]) -> str:
     rows = [(str(event.step), _interval(event.reward)) for event in ends]
     head = ("after step", "mean reward, 95 % interval")
     return f"## Validation\n\n{_table(head, rows)}"
+
+
+def _evaluation(result: EvaluationResult | None) -> str:
+    """Empty without one."""
+    if result is None:
+        return ""
+    rows = [
+        (
+            _file(one.name),
+            _interval(one.reward),
+            _interval(one.versus.difference) if one.versus else "",
+            one.versus.word if one.versus else "",
+        )
+        for one in result.standings
+    ]
+    head = ("model", "mean reward, 95 %", "against the first, paired, 95 %", "")
+    judged = ", with a judge's part in the reward" if result.judged else ""
+    words = f"{result.scenarios} scenarios × {result.attempts} attempts{judged}."
+    return f"## Evaluation\n\n{words}\n\n{_table(head, rows)}"
 
 
 def _parity(parity: ParityReport) -> str:

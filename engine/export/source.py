@@ -12,12 +12,18 @@ import yaml
 from engine.checkpoint import MANIFEST, newest, verify
 from engine.machine.hardware import model_shape
 from engine.models import STARTERS, find_model, starter_called
-from engine.protocol.events import RubricChanged, StepFinished, ValidationFinished
+from engine.protocol.comparison import EvaluationResult
+from engine.protocol.events import (
+    EvaluationFinished,
+    RubricChanged,
+    StepFinished,
+    ValidationFinished,
+)
 from engine.protocol.exports import ExportCheckpoint, ExportDtype
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import Branch, Checkpoint, RunSpec, Split, Trajectory
 from engine.protocol.requests import TrajectoryQuery
-from engine.run import DATABASE, read_spec
+from engine.run import DATABASE, SPEC, read_spec
 from engine.store.reader import RunReader
 
 ADAPTER = "adapter"
@@ -67,6 +73,8 @@ class Source:
     trajectories: int
     rubric: str
     """Source of the one that the judge went by last; empty without a judge."""
+    evaluation: EvaluationResult | None
+    """The newest that this checkpoint took part in, among the runs beside this one."""
 
     @property
     def adapter(self) -> Path:
@@ -122,6 +130,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
         folder=folder,
         adapter_sha256=files[ADAPTER_WEIGHTS]["sha256"],
         base=find_base(spec),
+        evaluation=_evaluation(run, spec, checkpoint.step),
         sequences=sequences,
         steps=[event for event in steps if event.step <= checkpoint.step],
         validations=validations,
@@ -147,6 +156,23 @@ def bytes_of(source: Source, request: ExportCheckpoint, dtype: ExportDtype) -> i
     if request.format == "adapter":
         return 2 * adapter
     return round(model_shape(source.base.folder)["parameters"] * WIDTHS[dtype] * 1.01) + adapter
+
+
+def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:
+    for file in sorted(run.parent.glob(f"*/{SPEC}"), reverse=True):
+        try:
+            plan = read_spec(file.parent).evaluation
+        except StoreError:
+            continue  # not ours to read: the checkpoint is exported without it
+        if plan and any((c.run_id, c.step) == (spec.id, step) for c in plan.contestants):
+            reader = RunReader(file.parent / DATABASE)
+            try:
+                events = reader.events_of("evaluation.finished")
+            finally:
+                reader.close()
+            if events and isinstance(events[-1], EvaluationFinished):
+                return events[-1].result
+    return None
 
 
 def find_base(spec: RunSpec) -> Base:

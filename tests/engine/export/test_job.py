@@ -1,10 +1,8 @@
 """An export from start to end in its own processes: refused, cancelled, damaged, or whole."""
 
 import asyncio
-import getpass
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,13 +14,12 @@ import pytest
 
 from engine.checkpoint import MANIFEST, verify
 from engine.export import place
-from engine.export.card import model_card
 from engine.export.job import _Job, export_checkpoint
 from engine.export.source import licence_of, read_source
 from engine.protocol.checkpoint_events import CheckpointExported
 from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
 from engine.protocol.problems import AtelierError, Refused, StoreError
-from tests.engine.export.make_run import RUBRIC, RUN_ID
+from tests.engine.export.make_run import RUBRIC
 from tests.engine_http.conftest import until
 
 ROOT = Path(__file__).parents[3]
@@ -159,28 +156,6 @@ def test_the_source_is_validation_first_and_has_no_places(run: Path, model: Path
     assert source.base.name == model.name
     assert source.most_new == 16
     assert source.rubric == RUBRIC
-
-
-def test_the_card_says_what_it_is_and_nothing_of_this_machine(run: Path, tmp_path: Path) -> None:
-    from engine.export.parity import LIMITS
-    from engine.protocol.exports import FilesCheck, ParityReport
-
-    source = read_source(run, 3, 4)
-    parity = ParityReport(
-        verdict="equal", format="gguf", dtype="q8_0", computed_in="float32", device="cpu",
-        limits=LIMITS["q8_0"], files=FilesCheck(files=1, bytes=1), weights=None, logprobs=None,
-        greedy=None, same=None, seconds=1.0,
-    )  # fmt: skip
-    card = model_card(source, parity)
-    for words in (
-        RUN_ID, "amber-crane", "not known: look it up", "Short answers are better.",
-        "| 3 | 0.300 |", "0.200 [0.100, 0.300]", "0.500 [0.400, 0.600]", "openai/gpt-5.4",
-        source.adapter_sha256, "| seed | 7 |", "Every part of the reward weighs 1", "llama-server",
-    ):  # fmt: skip
-        assert words in card, words
-    home = str(Path.home())
-    for secret in (str(tmp_path), home, f"{getpass.getuser()}@", socket.gethostname() + "."):
-        assert secret not in card
 
 
 def test_licences_are_read_where_they_are_said(tmp_path: Path) -> None:
