@@ -13,12 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import apsw
+
 from engine import checkpoint
 from engine.machine.hardware import header
 from engine.project import changed_config, load_config
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import StepFinished
-from engine.protocol.problems import ConfigError, ModelError
+from engine.protocol.problems import ConfigError, ModelError, StoreError
 from engine.protocol.records import Checkpoint, Parent, RunSpec
 from engine.protocol.requests import StartRun
 from engine.references import Found, find_checkpoint
@@ -163,7 +165,15 @@ async def plant(origin: Origin, project: Path, spec: RunSpec) -> Path:
     """The new run's folder: everything of it, or nothing. Raises what reading and writing raise."""
     with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
         folder = Path(scratch) / spec.id
-        kept = await asyncio.to_thread(_fill, origin, folder, spec)
+        try:
+            kept = await asyncio.to_thread(_fill, origin, folder, spec)
+        except (OSError, apsw.Error) as error:
+            raise StoreError.of(
+                "branch.not_written",
+                f"The branch could not be written: {error}.",
+                "Free some space and try again; nothing of it was left behind.",
+                where=str(project),
+            ) from error
         writer = RunWriter(folder / DATABASE, spec.id)
         try:
             if kept:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import hashlib
+import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -185,7 +187,8 @@ class ArenaDesk:
         if seat is None:
             if crowded:
                 _refuse_without_room(contestant)
-            seat = self._seats[name] = await _load(run, contestant, model)
+            place = run.folder / f"untrained-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+            seat = self._seats[name] = await _load(run, contestant, model, place)
         try:
             if seat.adapter != contestant.sha256:
                 folder = seat.untrained
@@ -215,7 +218,8 @@ class ArenaDesk:
         await asyncio.gather(*(seat.policy.close() for seat in seats))
 
 
-async def _load(run: Run, contestant: Contestant, model: ModelConfig) -> Seat:
+async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Path) -> Seat:
+    """`place` is where its untrained adapter is kept, anew with every load."""
     policy = await TorchPolicy.start(run.log_file, contestant.model)
     try:
         train = run.config.train
@@ -229,14 +233,14 @@ async def _load(run: Run, contestant: Contestant, model: ModelConfig) -> Seat:
                 batch_tokens=train.batch_tokens,
             )
         )
-        untrained = run.folder / "untrained"
-        untrained.mkdir(exist_ok=True)
-        await policy.save(untrained)
+        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        place.mkdir()
+        await policy.save(place)
         await policy.publish(0)
     except BaseException:
         await asyncio.shield(policy.close())
         raise
-    return Seat(policy, "", untrained / "adapter")
+    return Seat(policy, "", place / "adapter")
 
 
 def _settings(project: Path, asked: AskArena, contestant: Contestant) -> ProjectConfig:

@@ -73,6 +73,8 @@ def test_answers_are_streamed_stored_and_voted_on(
     other = engine.train(project, **{"train.steps": 1})
     engine.wait(other)
     until(lambda: not engine.children("engine.policy.torch"))  # the arena gave way
+    after = ask(engine, project, ["base", last], max_tokens=24)
+    assert [said(after, 0), said(after, 1)] == texts[:2], "loaded again, they say the same"
 
 
 def test_the_agent_runs_at_a_scenario(engine: Engine, project: Path) -> None:

@@ -90,7 +90,7 @@ class ArenaCard(Card):
         """What can be tried, and how the votes stand."""
         path = self._session.project.path
         if path and self._session.connected:
-            self._tasks.run("scenarios", self._scenarios_of(path), failed=lambda _: None)
+            self._tasks.run("scenarios", self._scenarios_of(path))
             self._tasks.run("tally", self._session.client.tally(path), self._show_tally)
 
     # Asking
@@ -302,6 +302,7 @@ class ArenaCard(Card):
         self._ask.setFixedHeight(32)
 
     def _wire(self) -> None:
+        self._tasks.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
         self._ask.returnPressed.connect(self._put)
         self._try.clicked.connect(self._scenario_menu)
         self._stop.clicked.connect(self._halt)

@@ -1,8 +1,9 @@
 """Evaluations of the open project: started, followed, and what the newest says."""
 
+import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.records import LIVING, RunSummary
@@ -24,10 +25,15 @@ class EvaluationDesk(QObject):
         self.newest: RunSummary | None = None
         self.result: EvaluationResult | None = None
         self._asked: tuple[object, ...] = ()
+        self._told = ""
+        """Id of the failed one that was spoken of."""
+        self._since = time.time()
         self._again = QTimer(self)
         self._again.setSingleShot(True)
         self._again.setInterval(EVERY_MS)
         self._again.timeout.connect(self.follow)
+        session.runs_changed.connect(self.follow)
+        session.feed.run_changed.connect(self._heard)
 
     @property
     def living(self) -> RunSummary | None:
@@ -35,22 +41,25 @@ class EvaluationDesk(QObject):
         newest = self.newest
         return newest if newest is not None and newest.state in LIVING else None
 
+    @Slot()
     def follow(self) -> None:
         """Look at the newest evaluation; ask for its figures where they are out of date."""
-        before, self.newest = self.newest, self._find()
-        newest = self.newest
-        if newest is None:
-            self.result, self._asked = None, ()
-        else:
-            if before is None or before.id != newest.id:
-                self.result = None
-            now = (newest.id, newest.state, newest.trajectories)
-            if now != self._asked and not self._again.isActive():
-                self._asked = now
-                self._again.start()
-                ask = self._session.client.evaluation(newest.id)
-                self._tasks.run("result", ask, self._take, failed=lambda _: None)
+        newest = self._find()
+        now = (newest.id, newest.state, newest.trajectories) if newest else ()
+        if now == self._asked or self._again.isActive():
+            return
+        if newest is None or self.newest is None or newest.id != self.newest.id:
+            self.result = None
+        self.newest, self._asked = newest, now
+        if newest is not None:
+            self._again.start()
+            self._tasks.run("result", self._session.client.evaluation(newest.id), self._take)
         self.changed.emit()
+
+    @Slot(str)
+    def _heard(self, run_id: str) -> None:
+        if self.newest is not None and run_id == self.newest.id:
+            self.follow()
 
     def start(self, models: Sequence[str]) -> None:
         """Compare these on the validation scenarios, now or after what goes on."""
@@ -74,9 +83,16 @@ class EvaluationDesk(QObject):
         self.follow()
 
     def _find(self) -> RunSummary | None:
+        """The newest that has not failed; of a newer one that has, the reason is said once."""
         runs = self._session.runs.of(self._session.project.path)
-        found = [run for run in runs if run.kind == "evaluation" and run.state != "failed"]
-        return max(found, key=lambda run: run.started_at, default=None)
+        found = sorted(
+            (run for run in runs if run.kind == "evaluation"), key=lambda run: -run.started_at
+        )
+        if found and found[0].state == "failed" and found[0].id != self._told:
+            self._told = found[0].id
+            if found[0].problem and found[0].changed_at > self._since:
+                self._session.problem_raised.emit(found[0].problem)
+        return next((run for run in found if run.state != "failed"), None)
 
     def _take(self, result: EvaluationResult) -> None:
         self.result = result

@@ -46,6 +46,7 @@ class CheckpointsPage(Page):
         self._seen: tuple[object, ...] = ()
         self._desk = EvaluationDesk(session, self.tasks, self)
         self._chosen_for = ""
+        self._missed = False
         self._list = ListCard()
         self._model = self._list.model
         self._compare, self._arena = CompareCard(), ArenaCard(session)
@@ -67,6 +68,7 @@ class CheckpointsPage(Page):
                 self.session.select_run(trained.id)
         self._seen = ()
         self._refresh()
+        self._desk.follow()
         self._arena.load()
 
     async def close_tasks(self) -> None:
@@ -93,7 +95,6 @@ class CheckpointsPage(Page):
         )
         if not self._stack.currentIndex():
             self._show_empty()
-        self._desk.follow()
 
     def _take(self, kept: Sequence[KeptCheckpoint]) -> None:
         self._kept = list(kept)
@@ -102,11 +103,18 @@ class CheckpointsPage(Page):
             self._chosen_for = self._run.run_id
             self._list.choose_first(self._run.run_id, self._kept)
         self._refresh()
+        self._show_evaluation()
 
     def _not_taken(self, problem: Problem) -> None:
-        """It is asked again with the next sign of life."""
-        self._seen = ()
+        """It is asked again when the engine has told its runs anew."""
+        self._missed = True
         self.session.problem_raised.emit(problem)
+
+    @Slot()
+    def _runs_told(self) -> None:
+        if self._missed:
+            self._missed, self._seen = False, ()
+        self._refresh()
 
     def _show_rows(self) -> None:
         if (summary := self._run.summary) is not None:
@@ -287,7 +295,7 @@ class CheckpointsPage(Page):
     def _wire(self) -> None:
         self._run.changed.connect(self._refresh)
         self._run.selected.connect(self._selected)
-        self.session.runs_changed.connect(self._refresh)
+        self.session.runs_changed.connect(self._runs_told)
         self._list.chosen_changed.connect(self._chosen_changed)
         self._list.evaluate_wanted.connect(self._press_evaluate)
         self._list.export_wanted.connect(self._open_export)
