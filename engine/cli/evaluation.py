@@ -6,7 +6,6 @@ once; `--resume NAME` goes on with what is missing.
 """
 
 import argparse
-import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from engine.cli.reach import engine_for
 from engine.cli.terminal import complain, duration, say, say_json, signed, table
-from engine.cli.train import FAILED, FINISHED, USAGE, Watch, lend_keys, read_overrides, resume
+from engine.cli.train import FAILED, FINISHED, Watch, lend_keys, resume, with_overrides
 from engine.client import EngineClient
 from engine.protocol.comparison import Comparison, EvaluationResult, Standing
 from engine.protocol.evaluation import SystemPrompt
@@ -29,7 +28,7 @@ from engine.protocol.events import (
     UnknownEvent,
     WorkerRestarted,
 )
-from engine.protocol.problems import AtelierError, ConfigError, Problem
+from engine.protocol.problems import ConfigError
 from engine.protocol.records import Interval, RunSummary
 from engine.protocol.requests import StartEvaluation
 
@@ -49,17 +48,7 @@ SPLITS = ("train", "validation")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        overrides = read_overrides(arguments)
-    except ValueError as error:
-        complain(Problem(code="usage", message=str(error)), arguments.json)
-        return USAGE
-    try:
-        return asyncio.run(evaluate(arguments, overrides))
-    except AtelierError as error:
-        complain(error.problem, arguments.json)
-        wrong = error.problem.code.startswith(("config.", "evaluation."))
-        return USAGE if wrong else FAILED
+    return with_overrides(arguments, evaluate)
 
 
 async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:

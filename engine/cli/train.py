@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +68,26 @@ PHASES = {
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return with_overrides(arguments, train)
+
+
+def with_overrides(
+    arguments: argparse.Namespace,
+    work: Callable[[argparse.Namespace, dict[str, Any]], Coroutine[Any, Any, int]],
+) -> int:
+    """Do `work` with the settings given on the command line; what is wrong with them is said and
+    is a usage error."""
     try:
         overrides = read_overrides(arguments)
     except ValueError as error:
         complain(Problem(code="usage", message=str(error)), arguments.json)
         return USAGE
     try:
-        return asyncio.run(train(arguments, overrides))
+        return asyncio.run(work(arguments, overrides))
     except AtelierError as error:
         complain(error.problem, arguments.json)
-        return USAGE if error.problem.code.startswith("config.") else FAILED
+        wrong = error.problem.code.startswith(("config.", "evaluation."))
+        return USAGE if wrong else FAILED
 
 
 async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:

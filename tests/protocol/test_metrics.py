@@ -5,7 +5,7 @@ from engine.protocol.algorithm import GroupMean
 from engine.protocol.events import StepFinished
 from engine.protocol.metrics import METRICS, metric
 from tests.engine.store.test_store import trajectory
-from tests.studio.simulate import golden
+from tests.studio.golden import golden
 
 UNITS = {"", "share", "nats", "tokens", "tokens/s", "s", "attempts", "groups", "calls"}
 

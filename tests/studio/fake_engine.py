@@ -5,7 +5,6 @@ streams, skip a sequence number, and die.
 """
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -22,19 +20,11 @@ from starlette.routing import Route
 from engine.launch.local import Endpoint, proof
 from engine.protocol import API_VERSION
 from engine.protocol import events as e
-from engine.protocol.config import ProjectConfig
 from engine.protocol.labels import Label
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.records import (
-    Check,
-    Forecast,
     GroupSummary,
-    ModelInfo,
-    ProjectView,
     RunSummary,
-    Sample,
-    Scenario,
-    SplitInfo,
 )
 from engine.protocol.requests import (
     Command,
@@ -48,45 +38,12 @@ from studio.store.run_state import RunState
 from tests.studio.fake_judge import call_of, verdicts_of
 from tests.studio.fake_kept import FakeKept, evaluation_run
 from tests.studio.fake_labels import FakeLabels, answer
+from tests.studio.fake_projects import FakeProjects, refusal
+from tests.studio.fake_rows import matching
 from tests.studio.fake_trials import FakeTrials
 from tests.studio.simulate import Made, Simulation, whole
 
 TOKEN = "fake-token"
-SAMPLES = [
-    Sample(
-        name="hello",
-        title="Yes, no, maybe",
-        words="Learns to say the rewarded word, on any laptop.",
-        duration="1 min · CPU",
-    ),
-    Sample(
-        name="find_the_flag",
-        title="Find the flag",
-        words="Several turns: each answer changes what comes next.",
-        duration="5 min · CPU",
-    ),
-    Sample(
-        name="game_2048",
-        title="2048",
-        words="A board and many turns. Rules score it, no judge.",
-        duration="4 min · CPU",
-    ),
-]
-TOML = """\
-name = "inbox-scout"
-description = "Email search"
-
-[model]
-name = "smollm2-135m-instruct"
-
-[agent]
-file = "agent.py"
-
-[train]
-steps = 120
-groups = 8
-lr = 2e-4
-"""
 
 
 class FakeEngine:
@@ -96,8 +53,8 @@ class FakeEngine:
         self.workspace = workspace
         self.runs: dict[str, Made] = {}
         self.summaries: dict[str, RunSummary] = {}
-        self.projects: dict[str, ProjectView] = {}
-        self.scenario_files: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self.homes = FakeProjects(workspace, lambda: list(self.summaries.values()))
+        self.add_project = self.homes.add
         self.commands: list[Command] = []
         self.started: list[StartRun] = []
         self.imports: list[ImportRun] = []
@@ -146,39 +103,6 @@ class FakeEngine:
         return self.endpoint if self._thread and self._thread.is_alive() else None
 
     # What it holds
-
-    def add_project(self, name: str = "inbox-scout", **changes: Any) -> ProjectView:
-        path = str(self.workspace / name)
-        config = ProjectConfig.model_validate(
-            {
-                "name": name,
-                "description": "Email search",
-                "train": {"steps": 120, "lr": 2e-4},
-                "judge": {"models": ["openai/o4-mini"], "budget_usd": 6.0},
-            }
-        )
-        self.scenario_files[path, "train"] = [
-            {"id": f"s{i}", "prompt": f"Say {w}, or something like it."}
-            for i, w in enumerate(("yes", "no", "maybe") * 16)
-        ]
-        self.scenario_files[path, "validation"] = [
-            {"id": f"v{i}", "prompt": f"Answer {i}"} for i in range(24)
-        ]
-        splits = [
-            SplitInfo(split="train", path="scenarios/train.jsonl", count=48),
-            SplitInfo(split="validation", path="scenarios/validation.jsonl", count=24),
-        ]
-        view = ProjectView(
-            path=path,
-            name=name,
-            description="Email search",
-            config=config,
-            toml=TOML.replace("inbox-scout", name),
-            splits=splits,
-            agent_tools=["search_inbox", "read_email", "return_answer"],
-        ).model_copy(update=changes)
-        self.projects[path] = view
-        return view
 
     def add_run(self, made: Made, project: str = "inbox-scout") -> RunSummary:
         self.runs[made.spec.id] = made
@@ -250,13 +174,6 @@ class FakeEngine:
                 Route("/proof", self._proof),
                 route("/engine", self._info),
                 route("/engine/shutdown", self._shutdown, "POST"),
-                route("/doctor", self._doctor),
-                route("/models", self._models),
-                route("/samples", self._samples),
-                route("/projects", self._projects, "GET", "POST"),
-                route("/project", self._project, "GET", "PUT"),
-                route("/scenarios", self._scenarios, "GET", "PUT"),
-                route("/forecast", self._forecast),
                 route("/import", self._import, "POST"),
                 route("/runs", self._runs, "GET", "POST"),
                 route("/runs/{run}", self._run),
@@ -272,7 +189,11 @@ class FakeEngine:
                 route("/runs/{run}/events", self._events),
                 *(
                     route(path, handler, *methods)
-                    for path, handler, *methods in (*self.trials.routes(), *self.kept.routes())
+                    for path, handler, *methods in (
+                        *self.homes.routes(),
+                        *self.trials.routes(),
+                        *self.kept.routes(),
+                    )
                 ),
             ]
         )
@@ -280,7 +201,7 @@ class FakeEngine:
     def _guarded(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         async def guarded(request: Request) -> Response:
             if request.headers.get("authorization") != f"Bearer {TOKEN}":
-                return _no(401, "guard.token", "Wrong token.")
+                return refusal(401, "guard.token", "Wrong token.")
             if problem := self.refuse.get(request.url.path):
                 return JSONResponse(problem.model_dump(), 409)
             if self.delay_s:
@@ -315,100 +236,6 @@ class FakeEngine:
     async def _shutdown(self, request: Request) -> Response:
         return JSONResponse({})
 
-    async def _doctor(self, request: Request) -> list[Check]:
-        return [
-            Check(name="Python", state="good", words="3.11.9"),
-            Check(name="Torch", state="good", words="2.13.0, CPU, bfloat16 native"),
-            Check(
-                name="Disk",
-                state="warn",
-                words="4.1 GB free in the workspace",
-                hint="A checkpoint takes 20 MB; free some room before long runs.",
-            ),
-        ]
-
-    async def _models(self, request: Request) -> list[ModelInfo]:
-        return [
-            ModelInfo(
-                name="smollm2-135m-instruct",
-                title="SmolLM2 135M Instruct",
-                path="/models/smollm2",
-                parameters=134_515_008,
-            )
-        ]
-
-    async def _samples(self, request: Request) -> list[Sample]:
-        return SAMPLES
-
-    async def _projects(self, request: Request) -> Any:
-        if request.method == "GET":
-            return [self._with_runs(view) for view in self.projects.values()]
-        body = await request.json()
-        name = Path(body["folder"]).name
-        if body["folder"] in self.projects:
-            return _no(409, "project.exists", f"A folder named {name} is there already.")
-        return self.add_project(name)
-
-    def _with_runs(self, view: ProjectView) -> ProjectView:
-        runs = [s for s in self.summaries.values() if s.project_path == view.path]
-        return view.model_copy(update={"runs": runs})
-
-    async def _project(self, request: Request) -> Any:
-        path = request.query_params["path"]
-        view = self.projects.get(path)
-        if view is None:
-            return _no(404, "project.missing", f"There is no project in {path}.")
-        if request.method == "PUT":
-            body = await request.json()
-            if body.get("toml") is not None:
-                if "learning_rat" in body["toml"]:
-                    return _no(422, "config.unknown_key", "There is no `learning_rat`.")
-                view = view.model_copy(update={"toml": body["toml"]})
-            else:
-                if problems := _check(view, body["values"]):
-                    return JSONResponse(problems[0].model_dump(), 422)
-                values = _nested(view.config, body["values"])
-                config = ProjectConfig.model_validate(values)
-                view = view.model_copy(update={"config": config, "name": config.name or view.name})
-            self.projects[path] = view
-        return self._with_runs(view)
-
-    async def _scenarios(self, request: Request) -> Any:
-        path, split = request.query_params["path"], request.query_params["split"]
-        if request.method == "PUT":
-            self.scenario_files[path, split] = (await request.json())["items"]
-            splits = [
-                s.model_copy(update={"count": len(self.scenario_files[path, s.split])})
-                for s in self.projects[path].splits
-            ]
-            self.projects[path] = self.projects[path].model_copy(update={"splits": splits})
-            return self._with_runs(self.projects[path])
-        rows = self.scenario_files[path, split]
-        offset, limit = int(request.query_params["offset"]), int(request.query_params["limit"])
-        items = [
-            Scenario(id=str(r.get("id", i)), title=str(r.get("prompt", ""))[:60], data=r)
-            for i, r in enumerate(rows)
-        ]
-        page = [i.model_dump(mode="json") for i in items[offset : offset + limit]]
-        return JSONResponse({"total": len(rows), "items": page})
-
-    async def _forecast(self, request: Request) -> Forecast:
-        steps = self.projects[request.query_params["path"]].config.train.steps  # type: ignore[union-attr]
-        return Forecast(
-            weights_bytes=269_000_000,
-            sampler_bytes=410_000_000,
-            adapter_bytes=78_000_000,
-            activations_bytes=900_000_000,
-            available_bytes=12_400_000_000,
-            step_low_s=7,
-            step_high_s=9,
-            steps=steps,
-            disk_bytes=8 * 59_000_000,
-            disk_free_bytes=41_000_000_000,
-            kept=8,
-            measured=False,
-        )
-
     async def _runs(self, request: Request) -> Any:
         if request.method == "GET":
             project = request.query_params.get("project")
@@ -417,7 +244,7 @@ class FakeEngine:
         asked = StartRun.model_validate(await request.json())
         self.started.append(asked)
         known = len(self.started)
-        config = self.projects[asked.project].config
+        config = self.homes.projects[asked.project].config
         simulation = Simulation(
             run_id=f"01JD5NEW{known:018}",
             name="quiet-heron",
@@ -469,7 +296,7 @@ class FakeEngine:
     async def _trajectories(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())
         self.asked.append(query)
-        rows = _matching(self.runs[request.path_params["run"]], query)
+        rows = matching(self.runs[request.path_params["run"]], query)
         page = rows[query.offset : query.offset + query.limit]
         items = [row.model_dump(mode="json") for row in page]
         return JSONResponse({"total": len(rows), "items": items})
@@ -477,12 +304,12 @@ class FakeEngine:
     async def _trajectory(self, request: Request) -> Any:
         rows = self.runs[request.path_params["run"]].trajectories
         found = next((r for r in rows if r.id == request.path_params["id"]), None)
-        return whole(found) if found else _no(404, "trajectory.missing", "No such trajectory.")
+        return whole(found) if found else refusal(404, "trajectory.missing", "No such trajectory.")
 
     async def _groups(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())
         made = self.runs[request.path_params["run"]]
-        keys = {(r.split, r.step, r.group) for r in _matching(made, query)}
+        keys = {(r.split, r.step, r.group) for r in matching(made, query)}
         rows = [g for g in reversed(made.groups) if (g.split, g.step, g.group) in keys]
         page = rows[query.offset : query.offset + query.limit]
         items = [row.model_dump(mode="json") for row in page]
@@ -534,7 +361,7 @@ class FakeEngine:
     async def _events(self, request: Request) -> Response:
         run_id, after = request.path_params["run"], int(request.query_params["after"])
         if run_id not in self.runs:
-            return _no(404, "run.missing", "There is no such run.")
+            return refusal(404, "run.missing", "There is no such run.")
         self.streams += 1
         return StreamingResponse(self._stream(run_id, after), media_type="text/event-stream")
 
@@ -571,72 +398,3 @@ def _endless(made: Made) -> Any:
         for _ in range(10):
             yield from simulation.rollouts(step)
         simulation.finish(step)
-
-
-def _matching(made: Made, query: TrajectoryQuery) -> list[Any]:
-    rows = [r for r in made.trajectories if _fits(r, query)]
-    keys: dict[str, Callable[[Any], Any]] = {
-        "recent": lambda r: made.trajectories.index(r) if len(rows) < 50 else 0,
-        "step": lambda r: r.step,
-        "title": lambda r: r.title,
-        "reward": lambda r: r.reward if r.reward is not None else -1,
-        "advantage": lambda r: r.advantage or 0,
-        "turns": lambda r: r.turns,
-        "tokens": lambda r: r.sampled_tokens,
-        "duration": lambda r: r.duration_s,
-    }
-    if query.sort == "recent":
-        return rows[::-1] if query.descending else rows
-    return sorted(rows, key=keys[query.sort], reverse=query.descending)
-
-
-def _fits(row: Any, query: TrajectoryQuery) -> bool:
-    low, high = query.step, query.step_to if query.step_to is not None else query.step
-    state = {
-        "all": True,
-        "scored": row.reward is not None,
-        "unscored": row.reward is None,
-        "truncated": row.truncated,
-    }[query.state]
-    return (
-        state
-        and (query.labelled in (None, bool(row.labels)))
-        and (query.split in (None, row.split))
-        and (low is None or low <= row.step <= (high or low))
-        and (query.group in (None, row.group))
-        and (query.search.lower() in row.title.lower())
-    )
-
-
-def _check(view: ProjectView, values: dict[str, Any]) -> list[Problem]:
-    try:
-        ProjectConfig.model_validate(_nested(view.config, values))
-    except ValidationError as error:
-        return [
-            Problem(
-                code="config.value",
-                message=problem["msg"],
-                where=".".join(str(part) for part in problem["loc"]),
-            )
-            for problem in error.errors()
-        ]
-    return []
-
-
-def _nested(config: ProjectConfig | None, values: dict[str, Any]) -> dict[str, Any]:
-    whole_config: dict[str, Any] = config.model_dump() if config else {}
-    for dotted, value in values.items():
-        *path, last = dotted.split(".")
-        table = whole_config
-        for part in path:
-            table = table.setdefault(part, {})
-        if value is None:
-            table.pop(last, None)
-        else:
-            table[last] = value
-    return json.loads(json.dumps(whole_config))
-
-
-def _no(status: int, code: str, message: str) -> JSONResponse:
-    problem = Problem(code=code, message=message, hint="Try another one.")
-    return JSONResponse(problem.model_dump(), status)

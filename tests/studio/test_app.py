@@ -219,7 +219,7 @@ def test_setup_says_what_is_wrong_under_the_control(
             await until(lambda: form._rows["train.group_size"].problem())
             form.edited.emit("train.group_size", 4)
             path = str(filled.workspace / "inbox-scout")
-            await until(lambda: filled.projects[path].config.train.group_size == 4)  # type: ignore[union-attr]
+            await until(lambda: filled.homes.projects[path].config.train.group_size == 4)  # type: ignore[union-attr]
             await until(lambda: not form._rows["train.group_size"].problem())
             setup._choose(1)
             setup._toml.editor.setPlainText("[train]\nlearning_rat = 1\n")
@@ -229,7 +229,7 @@ def test_setup_says_what_is_wrong_under_the_control(
             await until(lambda: setup._scenarios.model.rowCount() == 48)
             setup._scenarios.model.add()
             setup.save()
-            await until(lambda: len(filled.scenario_files[path, "train"]) == 49)
+            await until(lambda: len(filled.homes.scenario_files[path, "train"]) == 49)
             await until(lambda: setup._scenarios.model.undo.isClean())
 
     run(job())

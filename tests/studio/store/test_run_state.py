@@ -14,7 +14,8 @@ from engine.protocol.judging import Usage
 from engine.protocol.records import TrajectorySummary
 from studio.store.forecast import remaining_seconds, step_seconds, usual_phases, validations_left
 from studio.store.run_state import RunState, SequenceGap
-from tests.studio.simulate import GOLDEN, SMALL, Simulation
+from tests.studio.golden import GOLDEN
+from tests.studio.simulate import SMALL, Simulation
 
 LOGS = {
     path.stem: [e.decode(line) for line in path.read_bytes().splitlines()]

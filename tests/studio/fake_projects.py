@@ -1,0 +1,240 @@
+"""Routes of projects for the fake engine: samples, models, scenarios, settings, the forecast."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from engine.protocol.config import ProjectConfig
+from engine.protocol.problems import Problem
+from engine.protocol.records import (
+    Check,
+    Forecast,
+    ModelInfo,
+    ProjectView,
+    RunSummary,
+    Sample,
+    Scenario,
+    SplitInfo,
+)
+
+SAMPLES = [
+    Sample(
+        name="hello",
+        title="Yes, no, maybe",
+        words="Learns to say the rewarded word, on any laptop.",
+        duration="1 min · CPU",
+    ),
+    Sample(
+        name="find_the_flag",
+        title="Find the flag",
+        words="Several turns: each answer changes what comes next.",
+        duration="5 min · CPU",
+    ),
+    Sample(
+        name="game_2048",
+        title="2048",
+        words="A board and many turns. Rules score it, no judge.",
+        duration="4 min · CPU",
+    ),
+]
+TOML = """\
+name = "inbox-scout"
+description = "Email search"
+
+[model]
+name = "smollm2-135m-instruct"
+
+[agent]
+file = "agent.py"
+
+[train]
+steps = 120
+groups = 8
+lr = 2e-4
+"""
+
+
+class FakeProjects:
+    """`summaries` gives every run the engine has."""
+
+    def __init__(self, workspace: Path, summaries: Callable[[], list[RunSummary]]) -> None:
+        self.workspace, self._summaries = workspace, summaries
+        self.projects: dict[str, ProjectView] = {}
+        self.scenario_files: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    def routes(self) -> list[tuple[Any, ...]]:
+        return [
+            ("/doctor", self._doctor),
+            ("/models", self._models),
+            ("/samples", self._samples),
+            ("/projects", self._projects, "GET", "POST"),
+            ("/project", self._project, "GET", "PUT"),
+            ("/scenarios", self._scenarios, "GET", "PUT"),
+            ("/forecast", self._forecast),
+        ]
+
+    def add(self, name: str = "inbox-scout", **changes: Any) -> ProjectView:
+        path = str(self.workspace / name)
+        config = ProjectConfig.model_validate(
+            {
+                "name": name,
+                "description": "Email search",
+                "train": {"steps": 120, "lr": 2e-4},
+                "judge": {"models": ["openai/o4-mini"], "budget_usd": 6.0},
+            }
+        )
+        self.scenario_files[path, "train"] = [
+            {"id": f"s{i}", "prompt": f"Say {w}, or something like it."}
+            for i, w in enumerate(("yes", "no", "maybe") * 16)
+        ]
+        self.scenario_files[path, "validation"] = [
+            {"id": f"v{i}", "prompt": f"Answer {i}"} for i in range(24)
+        ]
+        splits = [
+            SplitInfo(split="train", path="scenarios/train.jsonl", count=48),
+            SplitInfo(split="validation", path="scenarios/validation.jsonl", count=24),
+        ]
+        view = ProjectView(
+            path=path,
+            name=name,
+            description="Email search",
+            config=config,
+            toml=TOML.replace("inbox-scout", name),
+            splits=splits,
+            agent_tools=["search_inbox", "read_email", "return_answer"],
+        ).model_copy(update=changes)
+        self.projects[path] = view
+        return view
+
+    async def _doctor(self, request: Request) -> list[Check]:
+        return [
+            Check(name="Python", state="good", words="3.11.9"),
+            Check(name="Torch", state="good", words="2.13.0, CPU, bfloat16 native"),
+            Check(
+                name="Disk",
+                state="warn",
+                words="4.1 GB free in the workspace",
+                hint="A checkpoint takes 20 MB; free some room before long runs.",
+            ),
+        ]
+
+    async def _models(self, request: Request) -> list[ModelInfo]:
+        return [
+            ModelInfo(
+                name="smollm2-135m-instruct",
+                title="SmolLM2 135M Instruct",
+                path="/models/smollm2",
+                parameters=134_515_008,
+            )
+        ]
+
+    async def _samples(self, request: Request) -> list[Sample]:
+        return SAMPLES
+
+    async def _projects(self, request: Request) -> Any:
+        if request.method == "GET":
+            return [self._with_runs(view) for view in self.projects.values()]
+        body = await request.json()
+        name = Path(body["folder"]).name
+        if body["folder"] in self.projects:
+            return refusal(409, "project.exists", f"A folder named {name} is there already.")
+        return self.add(name)
+
+    def _with_runs(self, view: ProjectView) -> ProjectView:
+        runs = [s for s in self._summaries() if s.project_path == view.path]
+        return view.model_copy(update={"runs": runs})
+
+    async def _project(self, request: Request) -> Any:
+        path = request.query_params["path"]
+        view = self.projects.get(path)
+        if view is None:
+            return refusal(404, "project.missing", f"There is no project in {path}.")
+        if request.method == "PUT":
+            body = await request.json()
+            if body.get("toml") is not None:
+                if "learning_rat" in body["toml"]:
+                    return refusal(422, "config.unknown_key", "There is no `learning_rat`.")
+                view = view.model_copy(update={"toml": body["toml"]})
+            else:
+                if problems := _check(view, body["values"]):
+                    return JSONResponse(problems[0].model_dump(), 422)
+                values = _nested(view.config, body["values"])
+                config = ProjectConfig.model_validate(values)
+                view = view.model_copy(update={"config": config, "name": config.name or view.name})
+            self.projects[path] = view
+        return self._with_runs(view)
+
+    async def _scenarios(self, request: Request) -> Any:
+        path, split = request.query_params["path"], request.query_params["split"]
+        if request.method == "PUT":
+            self.scenario_files[path, split] = (await request.json())["items"]
+            splits = [
+                s.model_copy(update={"count": len(self.scenario_files[path, s.split])})
+                for s in self.projects[path].splits
+            ]
+            self.projects[path] = self.projects[path].model_copy(update={"splits": splits})
+            return self._with_runs(self.projects[path])
+        rows = self.scenario_files[path, split]
+        offset, limit = int(request.query_params["offset"]), int(request.query_params["limit"])
+        items = [
+            Scenario(id=str(r.get("id", i)), title=str(r.get("prompt", ""))[:60], data=r)
+            for i, r in enumerate(rows)
+        ]
+        page = [i.model_dump(mode="json") for i in items[offset : offset + limit]]
+        return JSONResponse({"total": len(rows), "items": page})
+
+    async def _forecast(self, request: Request) -> Forecast:
+        steps = self.projects[request.query_params["path"]].config.train.steps  # type: ignore[union-attr]
+        return Forecast(
+            weights_bytes=269_000_000,
+            sampler_bytes=410_000_000,
+            adapter_bytes=78_000_000,
+            activations_bytes=900_000_000,
+            available_bytes=12_400_000_000,
+            step_low_s=7,
+            step_high_s=9,
+            steps=steps,
+            disk_bytes=8 * 59_000_000,
+            disk_free_bytes=41_000_000_000,
+            kept=8,
+            measured=False,
+        )
+
+
+def _check(view: ProjectView, values: dict[str, Any]) -> list[Problem]:
+    try:
+        ProjectConfig.model_validate(_nested(view.config, values))
+    except ValidationError as error:
+        return [
+            Problem(
+                code="config.value",
+                message=problem["msg"],
+                where=".".join(str(part) for part in problem["loc"]),
+            )
+            for problem in error.errors()
+        ]
+    return []
+
+
+def _nested(config: ProjectConfig | None, values: dict[str, Any]) -> dict[str, Any]:
+    whole_config: dict[str, Any] = config.model_dump() if config else {}
+    for dotted, value in values.items():
+        *path, last = dotted.split(".")
+        table = whole_config
+        for part in path:
+            table = table.setdefault(part, {})
+        if value is None:
+            table.pop(last, None)
+        else:
+            table[last] = value
+    return json.loads(json.dumps(whole_config))
+
+
+def refusal(status: int, code: str, message: str) -> JSONResponse:
+    problem = Problem(code=code, message=message, hint="Try another one.")
+    return JSONResponse(problem.model_dump(), status)
