@@ -11,6 +11,8 @@ from engine.launch.local import default_workspace, find, start
 from engine.protocol.problems import LaunchError, Refused
 from engine.run import is_locked
 
+CLOSING_S = 10
+
 
 @asynccontextmanager
 async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
@@ -26,8 +28,16 @@ async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
         finally:
             if ours:
                 with contextlib.suppress(LaunchError):
-                    if not (await client.info()).living_runs:
-                        await client.shut_down()
+                    await _end(client)
+
+
+async def _end(client: EngineClient) -> None:
+    """A run that has just said its last word is still being closed: that is waited for."""
+    for _ in range(CLOSING_S * 10):
+        if not (await client.info()).living_runs:
+            await client.shut_down()
+            return
+        await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """The command line, as a person or a program would use it."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.launch.local import find
 from engine.protocol.events import RunFailed, RunFinished, RunStopped, decode
 from engine.protocol.records import Trajectory
 from tests.engine_http.conftest import ROOT
@@ -40,6 +42,7 @@ def test_train_with_json_carries_events_and_nothing_else(project: Path, workspac
     assert json.loads(listed.stdout)["state"] == "finished"
     assert "finished" in run("runs", str(project), workspace=workspace).stdout
     assert "reward" in run("trajectories", str(folder), workspace=workspace).stdout
+    assert asyncio.run(find(workspace)) is None  # the engine that train began ended with it
 
 
 def test_a_run_for_people_ends_with_a_summary(project: Path, workspace: Path) -> None:
