@@ -53,8 +53,11 @@ TEST_LIBRARIES = ["xvfb", "xauth", "xdotool"]
 BESIDE: dict[str, str | None] = {
     "bench": "engine-cpu",
     "judge": None,
+    "engine-gpu": None,
     "llamacpp": None,
     "parquet": None,
+    "unsloth-cpu": "engine-cpu",
+    "vllm-cpu": "engine-cpu",
 }
 """Environments in the user's cache: the set of .venv that one lies on top of, or None where it
 shares nothing with it."""

