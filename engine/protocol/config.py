@@ -26,6 +26,27 @@ class ModelConfig(Section):
     """LoRA scale: the update is multiplied by alpha / rank."""
 
 
+class BackendConfig(Section):
+    """The programs that sample and train, and the cards they work on."""
+
+    trainer: Literal["torch", "unsloth"] = "torch"
+    """`torch` runs anywhere; `unsloth` loads models in 4 or 8 bits and trains them with its own
+    kernels on NVIDIA cards."""
+    sampler: Literal["torch", "vllm"] = "torch"
+    """`torch` samples in the trainer's process; `vllm` in a server of its own, many times faster on
+    a GPU."""
+    weights: Literal["full", "8bit", "4bit"] = "full"
+    """What the frozen weights are stored in; `full` is the precision of model.dtype. Fewer bits
+    need Unsloth and an NVIDIA card."""
+    processes: Annotated[int, Field(ge=1, le=8)] = 1
+    """Trainers that share each batch, one a card."""
+    memory_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the card's memory that vLLM takes; worked out from the forecast when empty."""
+    sleep: Literal["auto", "off", "cache", "all"] = "auto"
+    """What vLLM gives back to the card while it trains: its `cache` of keys and values, or `all`;
+    `auto` gives back what the forecast says is needed."""
+
+
 class AgentConfig(Section):
     """The user's code, which only needs the address and key it is given."""
 
@@ -189,6 +210,9 @@ class TrainConfig(Section):
     """Seconds that a review waits; empty waits for ever."""
     review_then: Literal["train", "pause"] = "train"
     """What happens when nobody came: train on what is there, or pause."""
+    staleness: Annotated[int, Field(ge=0, le=4)] = 0
+    """Updates that the weights which sampled an attempt may lie behind those that learn from it;
+    above 0 the next attempts are sampled while the trainer works."""
     batch_tokens: Annotated[int, Field(ge=64)] = 2048
     """Tokens that go through the trainer at once; smaller needs less memory, same result."""
     algorithm: Algorithm = Algorithm()
@@ -241,6 +265,7 @@ class ProjectConfig(Section):
     description: str = ""
     """One line for the Home page."""
     model: ModelConfig = ModelConfig()
+    backend: BackendConfig = BackendConfig()
     agent: AgentConfig = AgentConfig()
     scenarios: ScenariosConfig = ScenariosConfig()
     reward: RewardConfig = RewardConfig()
