@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from engine import checkpoint, diagnosis
 from engine.branch import compare_with_parent
 from engine.evaluation.validate import validate
-from engine.policy.base import PolicySpec, TrainBatch
-from engine.policy.worker import TorchPolicy
+from engine.policy.base import Policy, PolicySpec, TrainBatch
 from engine.project import load_scenarios
 from engine.protocol.algorithm import ValueCredit
 from engine.protocol.events import (
@@ -54,7 +53,7 @@ class StopRequested(Exception):
     """The person asked for an end after this step."""
 
 
-async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
+async def train(run: Run, policy: Policy, stage: Stage) -> None:
     """Train to the last step, or until told to stop. Raises what a worker or the store raises."""
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
@@ -98,7 +97,7 @@ async def train(run: Run, policy: TorchPolicy, stage: Stage) -> None:
     await run.say(summary(run, step, history, time.monotonic() - begun))
 
 
-async def measure_baseline(run: Run, policy: TorchPolicy, stage: Stage) -> None:
+async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
     """Solve rate of the untrained model on the training scenarios: is there something to learn?"""
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
@@ -111,7 +110,7 @@ async def measure_baseline(run: Run, policy: TorchPolicy, stage: Stage) -> None:
 # The stages
 
 
-async def load(run: Run, policy: TorchPolicy) -> None:
+async def load(run: Run, policy: Policy) -> None:
     await run.enter(0, "loading")
     train = run.config.train
     credit = train.algorithm.credit
@@ -132,6 +131,7 @@ async def load(run: Run, policy: TorchPolicy) -> None:
             trainable=info.trainable,
             dtype=info.dtype,
             seconds=info.seconds,
+            sampler=info.sampler,
         )
     )
     if not info.shares_prefixes:
@@ -150,7 +150,7 @@ async def load(run: Run, policy: TorchPolicy) -> None:
         )
 
 
-async def restore_or_warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> int:
+async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
     """The step to go on from: that of the newest whole checkpoint, else 0 after the warm-up."""
     known = run.reader.checkpoints()
     await asyncio.to_thread(checkpoint.sweep, run.folder, known)
@@ -172,7 +172,7 @@ async def restore_or_warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> int
     return 0
 
 
-async def warm_up(run: Run, policy: TorchPolicy, stage: Stage) -> None:
+async def warm_up(run: Run, policy: Policy, stage: Stage) -> None:
     """Supervised epochs over the demonstrations, in a shuffled order of our own seed."""
     warmup = run.config.train.warmup
     assert warmup is not None
@@ -282,7 +282,7 @@ async def finish_step(
         await run.say(DiagnosisChanged(step=step, findings=found))
 
 
-async def keep(run: Run, policy: TorchPolicy, step: int, metrics: dict[str, float]) -> None:
+async def keep(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
     """Save a checkpoint, once per step, and clear away what it makes superfluous."""
     if any(known.step == step for known in run.reader.checkpoints()):
         return

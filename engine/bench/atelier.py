@@ -118,11 +118,11 @@ class Atelier:
 
     def _peak_bytes(self) -> int:
         """Highest resident memory of the policy process so far."""
-        status = Path(f"/proc/{self.policy.pid}/status")
+        status = Path(f"/proc/{self.policy.pids[0]}/status")
         if status.exists():
             line = next(line for line in status.read_text().splitlines() if "VmHWM" in line)
             return int(line.split()[1]) * 1024
-        memory: Any = psutil.Process(self.policy.pid).memory_info()
+        memory: Any = psutil.Process(self.policy.pids[0]).memory_info()
         return int(getattr(memory, "peak_wset", memory.rss))
 
 

@@ -19,8 +19,8 @@ from engine.evaluation.gate import Gate
 from engine.evaluation.provider import Providers
 from engine.evaluation.stored import kept_scenarios, read_result
 from engine.judge.panel import Panel
-from engine.policy.base import PolicySpec
-from engine.policy.worker import TorchPolicy
+from engine.policy.base import Policy, PolicySpec
+from engine.policy.start import start_policy
 from engine.protocol.evaluation import Contestant, EvaluationPlan
 from engine.protocol.events import EvaluationFinished, PolicyLoaded, RunFinished, RunStopped
 from engine.protocol.records import Scenario
@@ -182,12 +182,13 @@ async def stages_of(
 
 
 @contextlib.asynccontextmanager
-async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[TorchPolicy]:
+async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
     """A process with the weights of a contestant, ready to sample. Raises ConfigError where they
     are not those that the evaluation began with."""
     assert contestant.shape is not None
     await run.enter(STEP, "loading")
-    policy = await TorchPolicy.start(run.log_file, contestant.model)
+    config = run.config
+    policy = await start_policy(config.backend, config.agent, run.log_file, contestant.model)
     try:
         train = run.config.train
         info = await policy.load(
@@ -210,6 +211,7 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[TorchPoli
                 trainable=info.trainable,
                 dtype=info.dtype,
                 seconds=info.seconds,
+                sampler=info.sampler,
             )
         )
         yield policy

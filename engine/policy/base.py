@@ -1,10 +1,10 @@
 """The interface of a policy, shaped like Tinker's: load, sample, score, forward_backward,
 optim_step, publish, save, restore, load_adapter; and two for the local judge. Token ids go in,
 token ids and log-probabilities come out; text is not its business. `TorchPolicy` (worker.py) is
-one; a cluster can be another.
+one, `VllmPolicy` (vllm/policy.py) another; start.py chooses. A cluster can be a third.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -12,6 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import ModelConfig
+from engine.protocol.problems import Problem
+
+Progress = Callable[[int, int], None]
+OnRestart = Callable[[Problem, int], Awaitable[None]]
+"""Why a helper of the policy was started again, and how often by now."""
 
 
 class Value(BaseModel):
@@ -44,6 +49,13 @@ class PolicyInfo(Value):
     """Floating-point operations a second that it does at best; 0 where it was not measured."""
     bandwidth: float = 0.0
     """Bytes a second that it reads at best."""
+    eos_tokens: list[int] = Field(default_factory=list)
+    on_card: bool = False
+    """Whether it works on an NVIDIA card."""
+    cached_token_bytes: int = 0
+    """Keys and values of one token."""
+    sampler: str = ""
+    """What samples and in which precision, where that is another program."""
 
 
 class SampleRequest(Value):
@@ -158,6 +170,13 @@ class Policy(Protocol):
 
     version: int
     """Number of updates behind the published weights."""
+    on_progress: Progress
+    on_restart: OnRestart | None
+
+    @property
+    def pids(self) -> list[int]:
+        """Of its processes."""
+        ...
 
     async def load(self, spec: PolicySpec) -> PolicyInfo: ...
 
@@ -203,6 +222,10 @@ class Policy(Protocol):
     async def save(self, folder: Path) -> None:
         """Write adapter (PEFT layout), value head and optimizer state as safetensors into an empty
         folder."""
+        ...
+
+    async def save_adapter(self, folder: Path) -> None:
+        """Write the adapter alone, as a PEFT folder that does not exist yet."""
         ...
 
     async def restore(self, folder: Path) -> None:

@@ -1,16 +1,18 @@
 """The torch policy as the engine sees it: the `Policy` interface over its child process."""
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from engine.child import Child
 from engine.policy.base import (
+    OnRestart,
     Pair,
     PolicyInfo,
     PolicySpec,
     PreferenceModel,
+    Progress,
     SampledToken,
     SampleRequest,
     ScoreBatch,
@@ -27,8 +29,6 @@ KEPT_PAGES = {
 }
 """For glibc: memory of one step serves the next; new pages cost a tenth of a step."""
 
-Progress = Callable[[int, int], None]
-
 
 class TorchPolicy:
     """Owns one policy process. Make it with `start`, end it with `close`."""
@@ -38,6 +38,7 @@ class TorchPolicy:
         self._base_name = base_name
         self.version = 0
         self.on_progress: Progress = lambda done, total: None
+        self.on_restart: OnRestart | None = None
 
     @classmethod
     async def start(cls, log: Path, base_name: str) -> "TorchPolicy":
@@ -53,8 +54,8 @@ class TorchPolicy:
         return cls(child, base_name)
 
     @property
-    def pid(self) -> int:
-        return self._child.pid
+    def pids(self) -> list[int]:
+        return [self._child.pid]
 
     async def load(self, spec: PolicySpec) -> PolicyInfo:
         return PolicyInfo.model_validate(await self._child.ask("load", spec=spec.model_dump()))
@@ -109,6 +110,9 @@ class TorchPolicy:
 
     async def save(self, folder: Path) -> None:
         await self._child.ask("save", folder=str(folder), base_name=self._base_name)
+
+    async def save_adapter(self, folder: Path) -> None:
+        await self._child.ask("save_adapter", folder=str(folder), base_name=self._base_name)
 
     async def restore(self, folder: Path) -> None:
         await self._child.ask("restore", folder=str(folder))

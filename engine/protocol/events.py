@@ -54,6 +54,8 @@ class PolicyLoaded(BaseEvent):
     trainable: int
     dtype: str
     seconds: float
+    sampler: str = ""
+    """What samples and in which precision, where it is not the trainer's own process."""
 
 
 class PhaseChanged(BaseEvent):
@@ -242,7 +244,7 @@ class DiagnosisChanged(BaseEvent):
 
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
-    worker: Literal["policy", "agent", "judge", "provider"]
+    worker: Literal["policy", "agent", "judge", "provider", "sampler"]
     attempt: int
     problem: Problem
 

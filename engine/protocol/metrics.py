@@ -195,6 +195,12 @@ METRICS: tuple[Metric, ...] = (
         "the run stops where it is larger than rounding explains",
     ),
     Metric(
+        "publish_moved",
+        "Policy drift",
+        "nats",
+        "How far the update moved the policy on a fixed text; the vLLM server must have moved too.",
+    ),
+    Metric(
         "tokens/completion_mean", "Length", "tokens", "Tokens that the model wrote per attempt."
     ),
     Metric("tokens/completion_p10", "Length", "tokens", "One attempt in ten is shorter."),
@@ -247,6 +253,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("tokens_per_s/train", "Speed", "tokens/s", "Trained tokens per second of training."),
     Metric("time_s/step", "Speed", "s", "The whole step."),
     Metric("time_s/sampling", "Speed", "s", "The part of it in which the sampler computed."),
+    Metric("time_s/switch", "Speed", "s", "The card's change of hands from sampler to trainer."),
     Metric("time_s/*", "Speed", "s", "One phase of the step."),
 )
 

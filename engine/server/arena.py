@@ -66,7 +66,7 @@ class ArenaDesk:
     @property
     def pids(self) -> list[int]:
         """Processes that are at work here."""
-        return [seat.policy.pid for seat in self._seats.values()] + [
+        return [pid for seat in self._seats.values() for pid in seat.policy.pids] + [
             pid for pool in self._pools for pid in pool.pids
         ]
 

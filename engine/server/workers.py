@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.child import reap_orphans
-from engine.policy.worker import TorchPolicy
+from engine.policy.base import Policy
+from engine.policy.start import start_policy
+from engine.protocol.events import WorkerRestarted
+from engine.protocol.problems import Problem
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
 from engine.rollout.chat import ChatFormat
@@ -29,11 +32,17 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def workers(run: Run, house: House) -> AsyncIterator[tuple[TorchPolicy, Stage]]:
+async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]:
     """Policy and agent processes of one run, and its judges."""
     chat = await asyncio.to_thread(ChatFormat, Path(run.spec.model_path))
     pool = AgentPool(run.project, run.config.agent, run.log_file)
-    policy = await TorchPolicy.start(run.log_file, run.config.model.name)
+    config = run.config
+    policy = await start_policy(config.backend, config.agent, run.log_file, config.model.name)
+
+    async def said(problem: Problem, attempt: int) -> None:
+        await run.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))
+
+    policy.on_restart = said
     try:
         await pool.start()
         async with judging(run, house.keys, policy) as judge:

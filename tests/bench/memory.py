@@ -23,7 +23,7 @@ async def measure(steps: int, folder: Path) -> None:
     model = make_tiny_model(folder / "tiny")
     ours = await Atelier.start(model, folder, "float32")
     chance = random.Random(0)
-    process, seen = psutil.Process(ours.policy.pid), []
+    process, seen = psutil.Process(ours.policy.pids[0]), []
     try:
         for step in range(steps):
             shape = Shape(chance.randint(8, 48), chance.randint(4, 24), 4, 2)

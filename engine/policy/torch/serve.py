@@ -29,6 +29,7 @@ from engine.policy.base import (
     TrainBatch,
     TrainItem,
 )
+from engine.policy.canary import TOLERANCE
 from engine.policy.rows import pack_rows, unpack_rows
 from engine.policy.torch.alone import AloneSampler
 from engine.policy.torch.features import features
@@ -48,9 +49,6 @@ CACHE_SHARE = 0.3
 """Of the free memory after loading, what keys and values may take."""
 MOST_CACHED = 131_072
 """Tokens; 64 attempts of 2 000."""
-
-PUBLISH_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.15, torch.float16: 0.05}
-"""Mean |Δ log-prob| allowed between trainer and sampler on the probe, by precision."""
 
 
 class PolicyServer:
@@ -118,7 +116,10 @@ class PolicyServer:
             bandwidth=bandwidth,
             parameters=model.parameters(),
             trainable=sum(p.numel() for p in model.adapter.values()),
-            dtype=str(model.dtype).removeprefix("torch."),
+            dtype=_dtype_word(model),
+            eos_tokens=model.eos_tokens,
+            on_card=model.device.type == "cuda",
+            cached_token_bytes=model.shape.cached_token_bytes,
             device=_device_words(model.device),
             seconds=time.monotonic() - begun,
         ).model_dump()
@@ -173,7 +174,7 @@ class PolicyServer:
         model = self._loaded()
         self._sampler.forget()
         gap = model.publish_gap()
-        if not gap <= PUBLISH_TOLERANCE[model.dtype]:
+        if not gap <= TOLERANCE[_dtype_word(model)]:
             raise PolicyError.of(
                 "policy.publish_differs",
                 f"After publishing, sampler and trainer differ by {gap:.3g} nats per token.",
@@ -189,6 +190,14 @@ class PolicyServer:
             self._optimizer.save(folder / "trainer" / MOMENTS)
             if model.value_head:
                 model.value_head.save(folder / "trainer")
+        except (OSError, SafetensorError) as error:
+            raise PolicyError(_not_saved(error, folder)) from error
+        return {}
+
+    def _op_save_adapter(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        folder = Path(message["folder"])
+        try:
+            self._loaded().save_adapter(folder, message["base_name"])
         except (OSError, SafetensorError) as error:
             raise PolicyError(_not_saved(error, folder)) from error
         return {}
@@ -247,6 +256,10 @@ def _not_saved(error: Exception, folder: Path) -> Problem:
         where=str(folder.parent),
         detail=str(error)[:2000],
     )
+
+
+def _dtype_word(model: LoraModel) -> str:
+    return str(model.dtype).removeprefix("torch.")
 
 
 def _device_words(device: torch.device) -> str:

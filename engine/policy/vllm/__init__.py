@@ -1,0 +1,1 @@
+"""Sampling by a vLLM server of our own, which takes each new adapter while it runs."""

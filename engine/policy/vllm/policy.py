@@ -1,0 +1,186 @@
+"""A policy whose trainer is a process of ours and whose sampler is a vLLM server.
+
+Every update is published under a name of its own and then proven: server and trainer must say the
+same of a fixed text, and where the update has moved the trainer, the server must have moved along.
+"""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from engine.policy.base import (
+    OnRestart,
+    Pair,
+    PolicyInfo,
+    PolicySpec,
+    PreferenceModel,
+    Progress,
+    SampledToken,
+    SampleRequest,
+    ScoreBatch,
+    Scores,
+    TrainBatch,
+    TrainItem,
+)
+from engine.policy.canary import mean_gap, stale_or_different
+from engine.policy.vllm.process import ServerPlan
+from engine.policy.vllm.sampler import VllmSampler
+from engine.policy.worker import TorchPolicy
+from engine.protocol.problems import PolicyError
+
+CANARY_TOKENS = 128
+
+
+class VllmPolicy:
+    """Owns trainer and server. `sleep` says whether the server gives its memory back while the
+    trainer works: nothing, its cache, or all."""
+
+    def __init__(
+        self, trainer: TorchPolicy, log: Path, rows: int, sleep: str = "off", adapters: int = 2
+    ) -> None:
+        self._trainer, self._log, self._rows = trainer, log, rows
+        self._sleep, self._adapters = sleep, adapters
+        self._scratch = Path(tempfile.mkdtemp(prefix="atelier-adapters-"))
+        self._sampler: VllmSampler | None = None
+        self._published = 0
+        self._canary: list[int] = []
+        self._said: list[float] = []
+        """What the trainer said of the canary when it published last; empty after a jump."""
+        self.version = 0
+        self.on_restart: OnRestart | None = None
+
+    @property
+    def on_progress(self) -> Progress:
+        return self._trainer.on_progress
+
+    @on_progress.setter
+    def on_progress(self, told: Progress) -> None:
+        self._trainer.on_progress = told
+
+    @property
+    def pids(self) -> list[int]:
+        return [*self._trainer.pids, *(self._sampler.pids if self._sampler else [])]
+
+    async def load(self, spec: PolicySpec) -> PolicyInfo:
+        begun = time.monotonic()
+        info = self._info = await self._trainer.load(spec)
+        context = spec.model.max_context
+        plan = ServerPlan(
+            model_path=spec.model_path,
+            dtype=info.dtype,
+            max_context=context,
+            rank=spec.model.rank,
+            rows=self._rows,
+            adapters=self._adapters,
+            cuda=info.on_card,
+            cache_bytes=self._rows * context * info.cached_token_bytes,
+            sleeps=self._sleep != "off" and info.on_card,
+        )
+        self._sleeps = plan.sleeps
+        self._sampler = await VllmSampler.start(plan, self._log)
+        self._sampler.on_restart = self.on_restart
+        update = {"seconds": time.monotonic() - begun, "sampler": self._sampler.words}
+        return info.model_copy(update=update)
+
+    async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
+        eos = [] if request.ignore_eos else self._info.eos_tokens
+        async for tokens in self._served.sample(request, [*eos, *request.stop_tokens]):
+            yield tokens
+
+    async def sampling(self) -> dict[str, float]:
+        return await self._served.prompt_sharing()
+
+    async def score(self, batch: ScoreBatch) -> list[Scores]:
+        await self._rest()
+        return await self._trainer.score(batch)
+
+    async def features(self, items: list[TrainItem]) -> list[list[float]]:
+        return await self._trainer.features(items)
+
+    async def fit_preferences(
+        self, features_ND: list[list[float]], pairs: list[Pair]
+    ) -> PreferenceModel:
+        return await self._trainer.fit_preferences(features_ND, pairs)
+
+    async def forward_backward(self, batch: TrainBatch) -> dict[str, float]:
+        await self._rest()
+        return await self._trainer.forward_backward(batch)
+
+    async def optim_step(self, lr: float) -> dict[str, float]:
+        return await self._trainer.optim_step(lr)
+
+    async def optim_reset(self) -> None:
+        await self._trainer.optim_reset()
+
+    async def publish(self, version: int) -> dict[str, float]:
+        sampler = self._served
+        self._published += 1
+        name = f"step-{version}.{self._published}"
+        before, self._said = self._said, await self._say()
+        name, told = await self._offer(name, before)
+        await sampler.use(name)
+        self.version = version
+        metrics = {"publish_gap": mean_gap(told, self._said)}
+        if before:
+            metrics["publish_moved"] = mean_gap(before, self._said)
+        if sampler.switch_s:
+            metrics["time_s/switch"], sampler.switch_s = sampler.switch_s, 0.0
+        return metrics
+
+    async def save(self, folder: Path) -> None:
+        await self._trainer.save(folder)
+
+    async def save_adapter(self, folder: Path) -> None:
+        await self._trainer.save_adapter(folder)
+
+    async def restore(self, folder: Path) -> None:
+        self._said = []
+        await self._trainer.restore(folder)
+
+    async def load_adapter(self, folder: Path) -> None:
+        self._said = []
+        await self._trainer.load_adapter(folder)
+
+    async def close(self) -> None:
+        sampler, self._sampler = self._sampler, None
+        await asyncio.gather(self._trainer.close(), *([sampler.close()] if sampler else []))
+        await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+
+    @property
+    def _served(self) -> VllmSampler:
+        if self._sampler is None:
+            raise PolicyError.of("policy.not_loaded", "The policy has no model yet.")
+        return self._sampler
+
+    async def _rest(self) -> None:
+        if self._sleeps:
+            await self._served.rest(cache_only=self._sleep == "cache")
+
+    async def _offer(self, name: str, before: Sequence[float]) -> tuple[str, list[float]]:
+        """Load the adapter and see that the server took it, once more where it did not. The name it
+        has there, and what the server says of the canary. Raises PolicyError."""
+        problem = None
+        for offered in (name, f"{name}.again"):
+            folder = self._scratch / offered
+            await self._trainer.save_adapter(folder)
+            await self._served.offer(offered, folder)
+            told = await self._served.ask(lambda s, n=offered: s.logprobs(self._canary, n))  # type: ignore[misc]
+            problem = stale_or_different(told, self._said, before, self._info.dtype)
+            if problem is None:
+                return offered, told
+            await self._served.take_back(offered)
+        assert problem is not None
+        raise PolicyError(problem)
+
+    async def _say(self) -> list[float]:
+        """The trainer's log-probs of the canary, which the server writes before the first one."""
+        if not self._canary:
+            start = self._info.eos_tokens[:1] or [1]
+            asked = SampleRequest(tokens=start, max_tokens=CANARY_TOKENS, ignore_eos=True, seed=0)
+            parts = [part async for part in self.sample(asked)]
+            self._canary = start + [token.token for part in parts for token in part]
+        item = TrainItem(tokens=self._canary, spans=[(1, len(self._canary))])
+        return (await self._trainer.score(ScoreBatch(items=[item])))[0].logprobs

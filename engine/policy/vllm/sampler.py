@@ -1,0 +1,166 @@
+"""Sampling by a server that is kept alive: one that dies or hangs is started again, with the
+adapters it had, and the completions under way go on behind the tokens they have.
+
+Adapters have names that are used once, so no answer can come from an older one of the same name,
+and prompts are cached by name, so no key or value can.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from engine.child import ChildDied
+from engine.policy.base import OnRestart, SampledToken, SampleRequest
+from engine.policy.vllm.process import BASE, ServerPlan
+from engine.policy.vllm.server import ServerGone, VllmServer
+from engine.seeds import derive
+
+T = TypeVar("T")
+MOST_RESTARTS = 3
+"""Between two updates."""
+
+
+class VllmSampler:
+    """Make it with `start`, end it with `close`. Raises ChildDied where the server keeps dying."""
+
+    def __init__(self, plan: ServerPlan, log: Path, server: VllmServer) -> None:
+        self._plan, self._log, self._server = plan, log, server
+        self._turn = asyncio.Lock()
+        self._folders: dict[str, Path] = {}
+        self._under_way: Counter[str] = Counter()
+        self._restarts = 0
+        self._asleep = False
+        self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
+        self.current = BASE
+        """The name that new requests are sampled with."""
+        self.switch_s = 0.0
+        """Seconds spent on falling asleep and waking, since somebody took them."""
+        self.on_restart: OnRestart | None = None
+
+    @classmethod
+    async def start(cls, plan: ServerPlan, log: Path) -> "VllmSampler":
+        return cls(plan, log, await VllmServer.start(plan, log))
+
+    @property
+    def words(self) -> str:
+        return f"vLLM {self._server.version}, {self._plan.dtype}"
+
+    @property
+    def pids(self) -> list[int]:
+        return self._server.pids
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._server.close()
+
+    async def sample(
+        self, request: SampleRequest, stops: list[int]
+    ) -> AsyncIterator[list[SampledToken]]:
+        """With the adapter that is current now, to the end of this request."""
+        name, said = self.current, list[int]()
+        self._under_way[name] += 1
+        try:
+            while len(said) < request.max_tokens and not (said and said[-1] in stops):
+                server = await self._awake()
+                try:
+                    async for tokens in server.complete(_behind(request, said), name, stops):
+                        said += [token.token for token in tokens]
+                        if tokens:
+                            yield tokens
+                    return
+                except ServerGone as gone:
+                    await self._revive(server, gone)
+        finally:
+            self._under_way[name] -= 1
+
+    async def ask(self, question: Callable[[VllmServer], Awaitable[T]]) -> T:
+        """Of a living server; once more where it died over the question."""
+        while True:
+            server = await self._awake()
+            try:
+                return await question(server)
+            except ServerGone as gone:
+                await self._revive(server, gone)
+
+    async def offer(self, name: str, folder: Path) -> None:
+        """Load an adapter beside those that are there. Raises PolicyError where it will not."""
+        await self.ask(lambda server: server.load_adapter(name, folder))
+        self._folders[name] = folder
+
+    async def take_back(self, name: str) -> None:
+        folder = self._folders.pop(name)
+        await self.ask(lambda server: server.unload_adapter(name))
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def use(self, name: str) -> None:
+        """From now on; what nobody samples with any more is taken back."""
+        self.current, self._restarts = name, 0
+        for old in [n for n in self._folders if n != name and not self._under_way[n]]:
+            await self.take_back(old)
+
+    async def prompt_sharing(self) -> dict[str, float]:
+        """Share of the prompts' tokens that were computed since the last call."""
+        now = await self.ask(VllmServer.counters)
+        asked, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
+        self._prompt_tokens = now
+        return {"sharing/sample": 1 - hits / asked} if asked else {}
+
+    async def rest(self, cache_only: bool) -> None:
+        """Give memory back to the card, unless somebody samples."""
+        async with self._turn:
+            if self._asleep or any(self._under_way.values()):
+                return
+            begun = time.monotonic()
+            with contextlib.suppress(ServerGone):  # whoever needs it next starts another
+                await self._server.sleep(cache_only)
+            self._asleep = True
+            self.switch_s += time.monotonic() - begun
+
+    async def _awake(self) -> VllmServer:
+        async with self._turn:
+            if self._asleep:
+                begun = time.monotonic()
+                with contextlib.suppress(ServerGone):  # the question itself will say so
+                    await self._server.wake()
+                self._asleep = False
+                self.switch_s += time.monotonic() - begun
+            return self._server
+
+    async def _revive(self, dead: VllmServer, gone: ServerGone) -> None:
+        """Another server in the place of that one; whoever comes later finds it done."""
+        async with self._turn:
+            if self._server is not dead:
+                return
+            self._restarts += 1
+            if self._restarts > MOST_RESTARTS:
+                raise ChildDied(gone.problem) from gone
+            if self.on_restart:
+                await self.on_restart(gone.problem, self._restarts)
+            await dead.close()
+            self._server = await VllmServer.start(self._plan, self._log)
+            self._asleep = False
+            self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
+            try:
+                for name, folder in self._folders.items():
+                    await self._server.load_adapter(name, folder)
+            except ServerGone as again:
+                raise ChildDied(again.problem) from again
+
+
+def _behind(request: SampleRequest, said: list[int]) -> SampleRequest:
+    """What is left of a request; from a random stream of its own, for nobody knows how far the
+    server's was."""
+    if not said:
+        return request
+    return request.model_copy(
+        update={
+            "tokens": request.tokens + said,
+            "max_tokens": request.max_tokens - len(said),
+            "seed": derive(request.seed, "behind", len(said)) % 2**31,
+        }
+    )

@@ -1,0 +1,275 @@
+"""One vLLM server, spoken to in tokens: completions, adapters, log-probs, and whether it is well.
+
+Facts of vLLM 0.31 that this rests on (tried against it): `/health` answers before the first request
+works, so a one-token probe says when it is ready; ids of stop tokens are part of the completion;
+`prompt_logprobs` are never taken from the prefix cache.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from engine.policy.base import SampledToken, SampleRequest
+from engine.policy.vllm.process import BASE, ServerPlan, ServerProcess
+from engine.protocol.problems import PolicyError, Problem
+
+START_S = 900.0
+"""A large model is read, and its kernels compiled, for minutes."""
+LOOK_S = 1.0
+STANDSTILL_S = 4.0
+"""A process may be stopped this long."""
+SILENCE_S = 25.0
+"""With requests under way, not a token for this long means that it hangs: a step is at most a few
+thousand tokens."""
+CALL_S = 60.0
+
+
+class ServerGone(Exception):
+    """The server ended or hung while somebody waited for it."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class VllmServer:
+    """Make it with `start`, end it with `close`. Every call may raise ServerGone."""
+
+    def __init__(self, process: ServerProcess) -> None:
+        self._process = process
+        transport = httpx.AsyncHTTPTransport(
+            uds=str(process.socket), limits=httpx.Limits(max_connections=None)
+        )
+        timeout = httpx.Timeout(CALL_S, read=None, pool=None)  # the watch knows better
+        self._http = httpx.AsyncClient(
+            transport=transport, base_url="http://vllm", timeout=timeout, trust_env=False
+        )
+        self._under_way = 0
+        self._heard = time.monotonic()
+        self._gone: Problem | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.version = ""
+
+    @classmethod
+    async def start(cls, plan: ServerPlan, log: Path) -> "VllmServer":
+        """Returns when it has answered a probe. Raises PolicyError with what it said."""
+        process = await ServerProcess.spawn(plan, log)
+        server = cls(process)
+        try:
+            await server._ready(plan)
+        except BaseException:
+            await asyncio.shield(server.close())
+            raise
+        server._watching = asyncio.create_task(server._watch(), name="vllm watch")
+        return server
+
+    @property
+    def alive(self) -> bool:
+        return self._gone is None and self._process.alive
+
+    @property
+    def pids(self) -> list[int]:
+        return self._process.pids
+
+    async def close(self) -> None:
+        """End it and all that it started."""
+        if self._watching:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        await self._http.aclose()
+        await self._process.end()
+
+    async def complete(
+        self, request: SampleRequest, model: str, stops: list[int]
+    ) -> AsyncIterator[list[SampledToken]]:
+        """Tokens as they come. `stops` end the completion, and are part of it."""
+        body = {
+            "model": model,
+            "cache_salt": model,
+            "prompt": request.tokens,
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "seed": request.seed,
+            "stop_token_ids": stops,
+            "ignore_eos": True,  # those of the model are among `stops`, where they count
+            "logprobs": request.top_logprobs,
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+            "watermarking": False,
+            "skip_special_tokens": False,
+            "stream": True,
+        }
+        async with self._waiting():
+            async with self._http.stream("POST", "/v1/completions", json=body) as answer:
+                if answer.is_error:
+                    raise _refused(json.loads(await answer.aread()))
+                async for line in answer.aiter_lines():
+                    self._heard = time.monotonic()
+                    if line.startswith("data: {"):
+                        yield _tokens(json.loads(line[6:]), request.top_logprobs)
+
+    async def logprobs(self, tokens: list[int], model: str) -> list[float]:
+        """Of each token after the first, at temperature 1."""
+        answer = await self._call(
+            "/v1/completions",
+            {"model": model, "prompt": tokens, "max_tokens": 1, "prompt_logprobs": 0,
+             "temperature": 1.0, "watermarking": False},
+        )  # fmt: skip
+        rows = answer["choices"][0]["prompt_logprobs"][1:]
+        return [row[str(token)]["logprob"] for token, row in zip(tokens[1:], rows, strict=True)]
+
+    async def load_adapter(self, name: str, folder: Path) -> None:
+        """A PEFT folder under a name that it has not had. Raises PolicyError where it will not."""
+        await self._call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
+
+    async def unload_adapter(self, name: str) -> None:
+        await self._call("/v1/unload_lora_adapter", {"lora_name": name})
+
+    async def sleep(self, cache_only: bool) -> None:
+        """Give the card's memory back: of keys and values, or of the weights too (kept in RAM)."""
+        await self._call("/release_kv_cache_memory" if cache_only else "/sleep?level=1&mode=wait")
+
+    async def wake(self) -> None:
+        await self._call("/wake_up")
+
+    async def pause(self) -> None:
+        """Hold all requests where they are, until `resume`."""
+        await self._call("/pause?mode=keep")
+
+    async def resume(self) -> None:
+        await self._call("/resume")
+
+    async def counters(self) -> dict[str, float]:
+        """Prefix cache: `queries` and `hits` in tokens since the start."""
+        async with self._waiting():
+            text = (await self._http.get("/metrics", timeout=CALL_S)).text
+        found = {}
+        for line in text.splitlines():
+            for name in ("queries", "hits"):
+                if line.startswith(f"vllm:prefix_cache_{name}_total{{"):
+                    found[name] = float(line.rpartition(" ")[2])
+        return found
+
+    async def _ready(self, plan: ServerPlan) -> None:
+        end = time.monotonic() + START_S
+        while not await self._is_healthy():
+            if not self._process.alive:
+                raise PolicyError(await asyncio.to_thread(self._process.failure, plan))
+            if time.monotonic() > end:
+                raise PolicyError.of(
+                    "sampler.not_started",
+                    f"vLLM was not ready after {START_S / 60:.0f} minutes.",
+                    "The run's log says what it was doing.",
+                )
+            await asyncio.sleep(0.25)
+        probe = SampleRequest(tokens=[1], max_tokens=1, seed=0)
+        try:
+            tokens = [token async for part in self.complete(probe, BASE, []) for token in part]
+        except (ServerGone, PolicyError) as error:
+            problem = await asyncio.to_thread(self._process.failure, plan)
+            raise PolicyError(problem) from error
+        if len(tokens) != 1:
+            raise PolicyError.of(
+                "sampler.not_started", f"vLLM answered a probe of one token with {len(tokens)}."
+            )
+        self.version = (await self._http.get("/version", timeout=CALL_S)).json()["version"]
+
+    async def _is_healthy(self) -> bool:
+        try:
+            return (await self._http.get("/health", timeout=5.0)).is_success
+        except httpx.HTTPError:
+            return False
+
+    async def _call(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        async with self._waiting():
+            answer = await self._http.post(path, json=body, timeout=httpx.Timeout(None))
+        said = answer.content
+        if answer.is_error:
+            raise _refused(answer.json() if said[:1] == b"{" else {"message": answer.text})
+        return json.loads(said) if said[:1] == b"{" else None
+
+    @contextlib.asynccontextmanager
+    async def _waiting(self) -> AsyncIterator[None]:
+        """Somebody waits for an answer: the watch listens, and its word is the reason."""
+        if not self._under_way:
+            self._heard = time.monotonic()
+        self._under_way += 1
+        try:
+            yield
+            self._heard = time.monotonic()
+        except (httpx.HTTPError, json.JSONDecodeError) as error:
+            raise ServerGone(self._gone or await self._reason()) from error
+        finally:
+            self._under_way -= 1
+
+    async def _reason(self) -> Problem:
+        """Whether it has ended takes a moment to show."""
+        for _ in range(20):
+            if not self._process.alive:
+                return _gone("its process ended")
+            await asyncio.sleep(0.1)
+        return _gone("it broke the connection")
+
+    async def _watch(self) -> None:
+        """End it where it hangs: whoever waits for it then hears of it."""
+        standing = 0.0
+        while self._process.alive:
+            await asyncio.sleep(LOOK_S)
+            stopped = await asyncio.to_thread(self._process.stopped)
+            standing = standing + LOOK_S if stopped else 0.0
+            silence = time.monotonic() - self._heard if self._under_way else 0.0
+            if standing > STANDSTILL_S:
+                self._gone = _gone("one of its processes was stopped by a signal")
+            elif silence > SILENCE_S:
+                self._gone = _gone(f"it hung: not a token in {SILENCE_S:.0f} s")
+            if self._gone:
+                return await self._process.kill()
+        self._gone = _gone("its process ended")
+
+
+def _tokens(message: dict[str, Any], top: int) -> list[SampledToken]:
+    """Of one message of the stream; the last one has none."""
+    if error := message.get("error"):
+        raise httpx.RemoteProtocolError(str(error))
+    found = []
+    for choice in message.get("choices", ()):
+        said = choice.get("logprobs")
+        if not said:
+            continue
+        rows = zip(choice["token_ids"], said["token_logprobs"], said["top_logprobs"], strict=True)
+        found += [SampledToken(token, logprob, _best(row, top)) for token, logprob, row in rows]
+    return found
+
+
+def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:
+    """Names are `token_id:N`; the sampled one is among them even where it is not of the best."""
+    if not top or not row:
+        return []
+    pairs = [(int(name.partition(":")[2]), logprob) for name, logprob in row.items()]
+    return sorted(pairs, key=lambda pair: -pair[1])[:top]
+
+
+def _refused(answer: dict[str, Any]) -> PolicyError:
+    told = answer.get("error", answer)
+    words = told.get("message", str(answer)) if isinstance(told, dict) else str(told)
+    return PolicyError.of(
+        "sampler.refused",
+        f"vLLM refused: {words[:400]}",
+        "The run's log has what it was asked.",
+        detail=str(answer)[:4000],
+    )
+
+
+def _gone(why: str) -> Problem:
+    return Problem(
+        code="sampler.died",
+        message=f"The vLLM server is gone: {why}.",
+        hint="The end of the run's log says more.",
+    )

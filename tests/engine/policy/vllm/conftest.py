@@ -1,0 +1,89 @@
+"""One real vLLM server on the processor, with the starter model, for all tests of this folder."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from engine.models import find_model
+from engine.policy.base import PolicyInfo, PolicySpec
+from engine.policy.vllm.policy import VllmPolicy
+from engine.policy.worker import TorchPolicy
+from engine.protocol.config import ModelConfig
+from engine.protocol.problems import Problem
+
+T = TypeVar("T")
+STARTER = "smollm2-135m-instruct"
+ROWS = 16
+
+
+@dataclass
+class Served:
+    """A loaded policy, and a way into its event loop."""
+
+    policy: VllmPolicy
+    info: PolicyInfo
+    loop: asyncio.AbstractEventLoop
+    log: Path
+    restarts: list[Problem]
+
+    def run(self, work: Coroutine[Any, Any, T], patience_s: float = 240) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(patience_s)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    log = tmp_path_factory.mktemp("vllm") / "run.log"
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    restarts: list[Problem] = []
+
+    async def begin() -> tuple[VllmPolicy, PolicyInfo]:
+        policy = VllmPolicy(await TorchPolicy.start(log, STARTER), log, ROWS)
+
+        async def restarted(problem: Problem, count: int) -> None:
+            restarts.append(problem)
+
+        policy.on_restart = restarted
+        model = ModelConfig(name=STARTER, dtype="float32", rank=8, max_context=256)
+        info = await policy.load(
+            PolicySpec(
+                model_path=str(find_model(STARTER)), model=model, seed=1,
+                lr=1e-3, max_grad_norm=1.0, batch_tokens=1024,
+            )
+        )  # fmt: skip
+        await policy.publish(0)
+        return policy, info
+
+    async def end(policy: VllmPolicy) -> None:
+        pids = policy.pids
+        await policy.close()
+        left = [pid for pid in pids if psutil.pid_exists(pid)]
+        assert not left, f"left behind: {left}"
+
+    def wait(work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(240)
+
+    try:
+        policy, info = wait(begin())
+        try:
+            yield Served(policy, info, loop, log, restarts)
+        finally:
+            wait(end(policy))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture
+def may_stay(request: pytest.FixtureRequest) -> Callable[[psutil.Process], bool]:
+    """The server, also the one that a test has put in the place of another."""
+    served: Served = request.getfixturevalue("served")
+    return lambda process: process.pid in served.policy.pids
