@@ -189,7 +189,9 @@ class Child:
                 message = json.loads(line)
                 if queue := self._waiting.get(message["id"]):
                     queue.put_nowait(message)
-        except (ConnectionError, ValueError, KeyError) as error:
+        except ConnectionError:
+            await self._gone_soon()
+        except (ValueError, KeyError) as error:
             _signal(self.process.pid, signal.SIGKILL)
             self._ended = self._death(f"it sent something unreadable ({error})")
         code = await self.process.wait()
@@ -197,6 +199,13 @@ class Child:
         self._close_life()
         for queue in self._waiting.values():
             queue.put_nowait({"error": self._ended.model_dump(), "died": True})
+
+    async def _gone_soon(self) -> None:
+        """A broken line is the first sign of an end; without it, what goes on is of no use."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.process.wait(), 5)
+        if self.process.returncode is None:
+            _signal(self.process.pid, signal.SIGKILL)
 
     def _close_life(self) -> None:
         life, self._life = self._life, -1

@@ -187,8 +187,7 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
     are not those that the evaluation began with."""
     assert contestant.shape is not None
     await run.enter(STEP, "loading")
-    config = run.config
-    policy = await start_policy(config.backend, config.agent, run.log_file, contestant.model)
+    policy = await start_policy(run.config, run.log_file, contestant.model)
     try:
         train = run.config.train
         info = await policy.load(

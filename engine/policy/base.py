@@ -174,6 +174,11 @@ class Policy(Protocol):
     on_restart: OnRestart | None
 
     @property
+    def away_s(self) -> float:
+        """Seconds, so far, in which it could not answer and was brought back."""
+        ...
+
+    @property
     def pids(self) -> list[int]:
         """Of its processes."""
         ...

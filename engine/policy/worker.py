@@ -1,7 +1,7 @@
 """The torch policy as the engine sees it: the `Policy` interface over its child process."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,25 @@ class TorchPolicy:
         self.on_restart: OnRestart | None = None
 
     @classmethod
-    async def start(cls, log: Path, base_name: str) -> "TorchPolicy":
+    async def start(
+        cls, log: Path, base_name: str, environment: Mapping[str, str] | None = None
+    ) -> "TorchPolicy":
+        """`environment` has more variables for it."""
         argv = [sys.executable, "-m", "engine.policy.torch.serve"]
-        environment = {
+        variables = {
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
             "GOMP_SPINCOUNT": "2000",  # for ever starves agents and engine, never halves the speed
             **KEPT_PAGES,
+            **(environment or {}),
         }
         root = Path(__file__).parents[2]
-        child = await Child.spawn("policy", argv, cwd=root, log=log, environment=environment)
+        child = await Child.spawn("policy", argv, cwd=root, log=log, environment=variables)
         return cls(child, base_name)
+
+    @property
+    def away_s(self) -> float:
+        return 0.0  # a worker that is gone ends the step
 
     @property
     def pids(self) -> list[int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from engine.child import Child, ChildDied
+from engine.patience import Away, within
 from engine.protocol.config import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, RolloutError
 
@@ -58,6 +59,7 @@ class AgentPool:
     project: Path
     config: AgentConfig
     log: Path
+    away: Away = lambda: 0.0
     _workers: list[Worker] = field(default_factory=list)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -108,8 +110,8 @@ class AgentPool:
     async def _run_in(self, worker: Worker, attempt: Attempt, alone: bool = False) -> AgentResult:
         worker.running += 1
         try:
-            async with asyncio.timeout(self.config.timeout_s):
-                answer = await worker.child.ask("run", **attempt._asdict())
+            asked = worker.child.ask("run", **attempt._asdict())
+            answer = await within(self.config.timeout_s, self.away, asked)
         except TimeoutError:
             late = RolloutError.of(
                 "agent.timeout",

@@ -35,9 +35,9 @@ class House:
 async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]:
     """Policy and agent processes of one run, and its judges."""
     chat = await asyncio.to_thread(ChatFormat, Path(run.spec.model_path))
-    pool = AgentPool(run.project, run.config.agent, run.log_file)
     config = run.config
-    policy = await start_policy(config.backend, config.agent, run.log_file, config.model.name)
+    policy = await start_policy(config, run.log_file, config.model.name)
+    pool = AgentPool(run.project, config.agent, run.log_file, lambda: policy.away_s)
 
     async def said(problem: Problem, attempt: int) -> None:
         await run.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))

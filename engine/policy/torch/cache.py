@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from engine.policy.prefix import shared
 from engine.policy.torch.attention import causal
 
 GRAIN = 128
@@ -234,20 +235,6 @@ class ExtensionPlan:
             mask = torch.zeros(hidden.shape, dtype=query.dtype, device=query.device)
             self._masks[window] = mask.masked_fill_(hidden, -torch.inf)[:, None, None]
         return self._masks[window]
-
-
-def shared(one: list[int], other: list[int]) -> int:
-    """Length of the common beginning."""
-    low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while low < high - 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _extends(tokens: list[int], slot: Slot) -> bool:

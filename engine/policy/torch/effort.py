@@ -14,7 +14,7 @@ from engine.machine.flops import (
     least_seconds,
     train_flops,
 )
-from engine.policy.torch.cache import shared
+from engine.policy.prefix import shared
 from engine.policy.torch.limits import Limits
 from engine.policy.torch.tree import TreePlan
 

@@ -6,6 +6,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from engine.policy.torch.ranks import Ranks
+
 
 class Optimizer:
     """AdamW (0.9, 0.99), no weight decay, on float32 parameters by name."""
@@ -17,8 +19,10 @@ class Optimizer:
             parameters.values(), lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0
         )
 
-    def step(self, lr: float) -> float:
-        """Clip to the norm, update, clear; returns the norm before clipping."""
+    def step(self, lr: float, ranks: Ranks | None = None) -> float:
+        """Sum over the ranks, clip to the norm, update, clear; returns the norm before clipping."""
+        if ranks:
+            ranks.sum_gradients(self._parameters.values())
         norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self._max_norm)
         for group in self._adam.param_groups:
             group["lr"] = lr

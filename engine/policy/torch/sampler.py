@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from engine.policy.base import SampledToken, SampleRequest
-from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache, Slot, shared
+from engine.policy.prefix import shared
+from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache, Slot
 from engine.policy.torch.effort import SampleEffort
 from engine.policy.torch.model import LoraModel
 

@@ -36,6 +36,7 @@ from engine.policy.torch.features import features
 from engine.policy.torch.model import LoraModel, free_bytes
 from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.preferences import fit
+from engine.policy.torch.ranks import Ranks
 from engine.policy.torch.sampler import Sampler
 from engine.policy.torch.trainer import Progress, forward_backward, score
 from engine.protocol.problems import AtelierError, PolicyError, Problem
@@ -54,8 +55,9 @@ MOST_CACHED = 131_072
 class PolicyServer:
     """Executes requests one after another; sampling is the only one that overlaps itself."""
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: socket.socket, ranks: Ranks | None = None) -> None:
         self._line = line
+        self._ranks = ranks or Ranks(0, 1)
         self._inbox: queue.Queue[dict[str, Any]] = queue.Queue()
         self._parts: dict[int, list[SampledToken]] = {}
         self._ended: dict[int, str] = {}
@@ -153,15 +155,16 @@ class PolicyServer:
 
     def _op_forward_backward(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, batch = self._loaded(), TrainBatch.model_validate(message["batch"])
-        return forward_backward(model, batch, self._spec.batch_tokens, self._progress(number))
+        told = self._progress(number)
+        return forward_backward(model, batch, self._spec.batch_tokens, told, self._ranks)
 
     def _progress(self, number: int) -> Progress:
         return lambda done, total: self._send(number, "part", {"done": done, "total": total})
 
     def _op_optim_step(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         head = self._loaded().value_head
-        metrics = {"grad_norm": self._optimizer.step(message["lr"])}
-        return metrics | ({"value/grad_norm": head.step()} if head else {})
+        metrics = {"grad_norm": self._optimizer.step(message["lr"], self._ranks)}
+        return metrics | ({"value/grad_norm": head.step(self._ranks)} if head else {})
 
     def _op_optim_reset(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, spec = self._loaded(), self._spec
@@ -272,7 +275,7 @@ def main() -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
     exit_with_engine(life)
     torch.set_num_threads(threads())
-    PolicyServer(socket.socket(fileno=line)).run()
+    PolicyServer(socket.socket(fileno=line), Ranks.join()).run()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.policy.base import ScoreBatch, Scores, TrainBatch, TrainItem
-from engine.policy.torch.cache import shared
+from engine.policy.prefix import shared
 from engine.policy.torch.effort import TrainEffort
 from engine.policy.torch.loss import (
     Tokens,
@@ -20,6 +20,7 @@ from engine.policy.torch.loss import (
     value_metrics,
 )
 from engine.policy.torch.model import LoraModel
+from engine.policy.torch.ranks import Ranks
 from engine.policy.torch.tree import Forest, TreePlan, grow
 from engine.protocol.algorithm import ValueCredit
 from engine.protocol.problems import PolicyError
@@ -60,12 +61,17 @@ class Terms(NamedTuple):
 
 
 def forward_backward(
-    model: LoraModel, batch: TrainBatch, batch_tokens: int, progress: Progress
+    model: LoraModel,
+    batch: TrainBatch,
+    batch_tokens: int,
+    progress: Progress,
+    ranks: Ranks | None = None,
 ) -> dict[str, float]:
     """Accumulate gradients of adapter and value head, with loss = Σ weighted token losses /
     `normaliser`.
 
-    The split into micro-batches changes memory and nothing else. Returns metrics over the batch.
+    The split into micro-batches changes memory and nothing else. Returns metrics over the batch;
+    with other ranks, rank 0 returns those over all their shares, the others only their effort.
     """
     begun, done = time.perf_counter(), 0
     effort = TrainEffort(model.shape, [seen(item) for item in batch.items])
@@ -81,8 +87,9 @@ def forward_backward(
         places = len(trained.places_N.unique())
         effort.ran(plan, places, len(trained.places_N), reference=terms.kl_M is not None)
         progress(done, len(batch.items))
-    used = effort.metrics(model.limits, time.perf_counter() - begun)
-    return _metrics(batch, parts) | used
+    used = effort.metrics(model.limits, time.perf_counter() - begun) if parts else {}
+    shares = ranks.gathered(parts) if ranks else [parts]
+    return (_metrics(batch, _in_a_row(shares)) | used) if shares else used
 
 
 def _terms(
@@ -125,6 +132,15 @@ def _kept(terms: Terms, sequences: int) -> Terms:
     optional = (terms.kl_M, terms.missed_M, terms.values_M, terms.returns_M)
     known = [None if value is None else value.detach() for value in optional]
     return Terms(terms.losses_M.detach(), tokens, terms.entropy_M.detach(), *known)
+
+
+def _in_a_row(shares: list[list[Terms]]) -> list[Terms]:
+    """Sequences of a later share are counted on from those before."""
+    found: list[Terms] = []
+    for parts in shares:
+        before = int(found[-1].tokens.sequences_M[-1]) + 1 if found else 0
+        found += [_kept(part, before) for part in parts] if before else parts
+    return found
 
 
 def _metrics(batch: TrainBatch, parts: list[Terms]) -> dict[str, float]:

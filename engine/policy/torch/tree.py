@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from engine.policy.prefix import shared
 from engine.policy.torch.attention import PathAttention, band
-from engine.policy.torch.cache import shared
 
 STEM, BRANCHES = [11, 7, 19, 5, 13, 3, 17, 2], ([23, 4, 9, 6], [8, 21, 10, 12])
 TOLERANCE = {torch.float32: 1e-3}

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.policy.torch.optimizer import Optimizer
+from engine.policy.torch.ranks import Ranks
 
 WEIGHTS, MOMENTS = "value.safetensors", "value_optimizer.safetensors"
 
@@ -29,9 +30,9 @@ class ValueHead:
         """Values [N]."""
         return self._linear(hidden_NH.float()).squeeze(-1)  # type: ignore[no-any-return]
 
-    def step(self) -> float:
+    def step(self, ranks: Ranks) -> float:
         """Clip, update, clear; returns the norm before clipping."""
-        return self._optimizer.step(self._lr)
+        return self._optimizer.step(self._lr, ranks)
 
     def forget(self) -> None:
         """Drop gradients and moments."""

@@ -7,6 +7,7 @@ It knows nothing of us; `beside/sitecustomize.py` makes each of its processes le
 import asyncio
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -30,6 +31,7 @@ STREAM_INTERVAL = 8
 """Tokens that one message carries."""
 SAID = 6000
 """Characters of its log that a failure shows."""
+ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
 MEMORY_WORDS = (
     "out of memory",
     "No available memory for the cache blocks",
@@ -59,6 +61,11 @@ class ServerPlan(Value):
     sleeps: bool = False
     quantization: str = ""
 
+    @property
+    def step_tokens(self) -> int:
+        """On the processor, memory and time of an adapter grow faster than they do."""
+        return 8192 if self.cuda else 512
+
     def arguments(self, socket: Path) -> list[str]:
         """Of the server's command line."""
         pairs = {
@@ -68,7 +75,7 @@ class ServerPlan(Value):
             "--dtype": self.dtype,
             "--max-model-len": self.max_context,
             "--max-num-seqs": self.rows,
-            "--max-num-batched-tokens": max(2048, self.max_context),
+            "--max-num-batched-tokens": max(self.step_tokens, self.max_context),
             "--max-lora-rank": _lora_rank(self.rank),
             "--max-loras": self.adapters,
             "--max-logprobs": MOST_TOP,
@@ -82,7 +89,10 @@ class ServerPlan(Value):
         if self.quantization:
             pairs["--quantization"] = self.quantization
         flags = ["--enable-lora", "--enable-prefix-caching"]
-        flags += [] if self.cuda else ["--enforce-eager"]
+        # On the processor a prompt in two pieces ends the server where its request has a seed, and
+        # 32 tokens are the least that are cached together.
+        slow = ["--enforce-eager", "--no-enable-chunked-prefill", "--block-size", "32"]
+        flags += [] if self.cuda else slow
         flags += ["--enable-sleep-mode"] if self.sleeps else []
         return [*(str(word) for pair in pairs.items() for word in pair), *flags]
 
@@ -93,6 +103,7 @@ class ServerPlan(Value):
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
+            "VLLM_LOGGING_LEVEL": "WARNING",
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
             "VLLM_SERVER_DEV_MODE": "1",  # sleep, wake_up, pause, resume
             "VLLM_HOST_IP": "127.0.0.1",
@@ -148,6 +159,10 @@ class ServerProcess:
         """Whether one of its processes stands still by a signal."""
         return any(_status(process) == psutil.STATUS_STOPPED for process in self._look())
 
+    def cpu_seconds(self) -> float:
+        """That all its processes have used together."""
+        return sum(_cpu_seconds(process) for process in self._look())
+
     async def kill(self) -> None:
         """All of it; returns when it is gone."""
         await asyncio.to_thread(lambda: end_processes(self._look()))
@@ -165,10 +180,10 @@ class ServerProcess:
             said = log.read().decode(errors="replace")
         if any(words in said for words in MEMORY_WORDS):
             return _no_memory(plan, said)
-        lines = [line.strip() for line in said.splitlines() if "Error" in line]
+        errors = ERROR.findall(said)  # the first is the cause, the others what came of it
         return Problem(
             code="sampler.not_started",
-            message=f"vLLM did not start: {lines[-1][-300:] if lines else 'it said nothing'}",
+            message=f"vLLM did not start: {errors[0][:300] if errors else 'it said nothing'}",
             hint='The run\'s log says more; backend.sampler = "torch" samples without it.',
             detail=said[-SAID:],
         )
@@ -211,6 +226,14 @@ def _status(process: psutil.Process) -> str:
         return process.status() if process.is_running() else psutil.STATUS_DEAD
     except psutil.NoSuchProcess:
         return psutil.STATUS_DEAD
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    try:
+        used = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(used.user + used.system)
 
 
 def _lora_rank(rank: int) -> int:

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.child import ChildDied
+from engine.patience import Outages
 from engine.policy.base import OnRestart, SampledToken, SampleRequest
 from engine.policy.vllm.process import BASE, ServerPlan
 from engine.policy.vllm.server import ServerGone, VllmServer
+from engine.protocol.problems import Problem
 from engine.seeds import derive
 
 T = TypeVar("T")
@@ -35,6 +37,7 @@ class VllmSampler:
         self._under_way: Counter[str] = Counter()
         self._restarts = 0
         self._asleep = False
+        self.outages = Outages()
         self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
         self.current = BASE
         """The name that new requests are sampled with."""
@@ -133,23 +136,26 @@ class VllmSampler:
 
     async def _revive(self, dead: VllmServer, gone: ServerGone) -> None:
         """Another server in the place of that one; whoever comes later finds it done."""
-        async with self._turn:
-            if self._server is not dead:
-                return
-            self._restarts += 1
-            if self._restarts > MOST_RESTARTS:
-                raise ChildDied(gone.problem) from gone
-            if self.on_restart:
-                await self.on_restart(gone.problem, self._restarts)
-            await dead.close()
-            self._server = await VllmServer.start(self._plan, self._log)
-            self._asleep = False
-            self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
-            try:
-                for name, folder in self._folders.items():
-                    await self._server.load_adapter(name, folder)
-            except ServerGone as again:
-                raise ChildDied(again.problem) from again
+        with self.outages.during(since=dead.heard):
+            async with self._turn:
+                if self._server is dead:
+                    await self._replace(gone.problem)
+
+    async def _replace(self, why: Problem) -> None:
+        self._restarts += 1
+        if self._restarts > MOST_RESTARTS:
+            raise ChildDied(why)
+        if self.on_restart:
+            await self.on_restart(why, self._restarts)
+        await self._server.close()
+        self._server = await VllmServer.start(self._plan, self._log)
+        self._asleep = False
+        self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
+        try:
+            for name, folder in self._folders.items():
+                await self._server.load_adapter(name, folder)
+        except ServerGone as again:
+            raise ChildDied(again.problem) from again
 
 
 def _behind(request: SampleRequest, said: list[int]) -> SampleRequest:

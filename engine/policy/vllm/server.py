@@ -24,9 +24,12 @@ START_S = 900.0
 LOOK_S = 1.0
 STANDSTILL_S = 4.0
 """A process may be stopped this long."""
-SILENCE_S = 25.0
-"""With requests under way, not a token for this long means that it hangs: a step is at most a few
-thousand tokens."""
+SILENCE_S = 20.0
+"""With requests under way, not a token for this long means that it hangs, unless it computes …"""
+PATIENCE_S = 180.0
+"""… and for this long, that it hangs while it computes: a step is at most a few thousand tokens."""
+IDLE = 0.3
+"""Cores; a server that uses less does not compute."""
 CALL_S = 60.0
 
 
@@ -51,7 +54,8 @@ class VllmServer:
             transport=transport, base_url="http://vllm", timeout=timeout, trust_env=False
         )
         self._under_way = 0
-        self._heard = time.monotonic()
+        self.heard = time.monotonic()
+        """When it last gave sign of life, by the monotonic clock."""
         self._gone: Problem | None = None
         self._watching: asyncio.Task[None] | None = None
         self.version = ""
@@ -111,7 +115,7 @@ class VllmServer:
                 if answer.is_error:
                     raise _refused(json.loads(await answer.aread()))
                 async for line in answer.aiter_lines():
-                    self._heard = time.monotonic()
+                    self.heard = time.monotonic()
                     if line.startswith("data: {"):
                         yield _tokens(json.loads(line[6:]), request.top_logprobs)
 
@@ -199,11 +203,11 @@ class VllmServer:
     async def _waiting(self) -> AsyncIterator[None]:
         """Somebody waits for an answer: the watch listens, and its word is the reason."""
         if not self._under_way:
-            self._heard = time.monotonic()
+            self.heard = time.monotonic()
         self._under_way += 1
         try:
             yield
-            self._heard = time.monotonic()
+            self.heard = time.monotonic()
         except (httpx.HTTPError, json.JSONDecodeError) as error:
             raise ServerGone(self._gone or await self._reason()) from error
         finally:
@@ -219,16 +223,19 @@ class VllmServer:
 
     async def _watch(self) -> None:
         """End it where it hangs: whoever waits for it then hears of it."""
-        standing = 0.0
+        standing = idle = 0.0
+        used = await asyncio.to_thread(self._process.cpu_seconds)
         while self._process.alive:
             await asyncio.sleep(LOOK_S)
             stopped = await asyncio.to_thread(self._process.stopped)
             standing = standing + LOOK_S if stopped else 0.0
-            silence = time.monotonic() - self._heard if self._under_way else 0.0
+            used, before = await asyncio.to_thread(self._process.cpu_seconds), used
+            silence = time.monotonic() - self.heard if self._under_way else 0.0
+            idle = idle + LOOK_S if silence and used - before < IDLE * LOOK_S else 0.0
             if standing > STANDSTILL_S:
                 self._gone = _gone("one of its processes was stopped by a signal")
-            elif silence > SILENCE_S:
-                self._gone = _gone(f"it hung: not a token in {SILENCE_S:.0f} s")
+            elif (silence > SILENCE_S and idle > SILENCE_S / 2) or silence > PATIENCE_S:
+                self._gone = _gone(f"it hung: not a token in {silence:.0f} s")
             if self._gone:
                 return await self._process.kill()
         self._gone = _gone("its process ended")

@@ -7,7 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.policy.base import SampledToken, SampleRequest
-from engine.policy.torch.cache import KeyValueCache, shared
+from engine.policy.prefix import shared
+from engine.policy.torch.cache import KeyValueCache
 from engine.policy.torch.model import LoraModel
 from engine.policy.torch.sampler import Sampler
 from tests.engine.policy.conftest import load
