@@ -51,6 +51,18 @@ def opened() -> Iterator[None]:
         pynvml.nvmlShutdown()
 
 
+@contextlib.contextmanager
+def watching() -> Iterator[Callable[[], tuple[Card, ...]] | None]:
+    """`look` for a while, with the library open in between; None on a machine without."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(opened())
+        except pynvml.NVMLError:
+            yield None
+        else:
+            yield lambda: look().cards
+
+
 def _card(index: int, ours: frozenset[int], driver: str | None, cuda: int | None) -> Card | None:
     """None for one that cannot be reached at all."""
     handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)

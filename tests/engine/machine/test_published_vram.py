@@ -17,9 +17,9 @@ PyTorch's reserved memory, largest: `lora--llama-3.2-3B-rank32.json` (query and 
 
 torchtune: README of pytorch/torchtune, "Memory and training speed",
 https://github.com/pytorch/torchtune#memory-and-training-speed: Llama 3.1 8B, batch 2 of packed
-2048, compiled, 16.2 GiB (LoRA) and 7.4 GiB (QLoRA); recipes/configs/llama3_1/8B_[q]lora_single_device:
-rank 8, checkpointing, all in bfloat16, the loss in 8 chunks: a logit in bfloat16 (2) and the
-gradient of one chunk (2 / 8).
+2048, compiled, 16.2 GiB (LoRA) and 7.4 GiB (QLoRA); recipes/configs/llama3_1 beside it
+(8B_lora_single_device, 8B_qlora_single_device): rank 8, checkpointing, all in bfloat16, the loss in
+8 chunks: a logit in bfloat16 (2) and the gradient of one chunk (2 / 8).
 
 What a token keeps, in bytes by hidden and intermediate number, is counted from the code: PEFT on
 transformers' Llama keeps two float32 inputs of norms (8), query, key, value and output of the
