@@ -11,7 +11,7 @@ from engine.machine.fixes import advice
 from engine.machine.plan import smaller, vram_plan
 from engine.protocol.config import ProjectConfig
 from engine.protocol.machine import Card, CardProcess
-from engine.protocol.problems import Problem, Refused
+from engine.protocol.problems import AtelierError, Problem, Refused
 
 OUT_OF_MEMORY = "policy.out_of_memory"
 LOOKS, PAUSE_S = 3, 1.0
@@ -64,15 +64,22 @@ def _emptied(card: Card) -> Card:
 
 
 def explained(problem: Problem, config: ProjectConfig, model: Path) -> Problem:
-    """Memory that ran out, with the mildest setting that needs less of it by the plan."""
+    """Memory that ran out, with the mildest setting that needs less of it by the plan. Where the
+    model's files cannot be read any more, the policy's own hint stays."""
     if problem.code != OUT_OF_MEMORY:
         return problem
+    try:
+        return problem.model_copy(update={"hint": _hint(config, model)})
+    except (OSError, ValueError, KeyError, AtelierError):
+        return problem
+
+
+def _hint(config: ProjectConfig, model: Path) -> str:
     cards = cards_of(config.backend)
     fixes = smaller(config, model, cards)
     best = next((fix for fix in fixes if fix.fits), fixes[-1] if fixes else None)
     if best is None:
-        return problem.model_copy(update={"hint": "Take a smaller model."})
+        return "Take a smaller model."
     plan = vram_plan(config, model, cards)
     room = plan.fullest.room_bytes if plan else psutil.virtual_memory().total
-    hint = f"Start again from the last checkpoint with {advice(best, room)}."
-    return problem.model_copy(update={"hint": hint})
+    return f"Start again from the last checkpoint with {advice(best, room)}."

@@ -131,6 +131,7 @@ def test_memory_that_ran_out_names_a_setting_and_its_number(
     assert "of 48.0 GB" in hint
     monkeypatch.setattr(memory, "cards_of", lambda backend: ())
     assert "train.batch_tokens = " in memory.explained(problem, config, model).hint
+    assert memory.explained(problem, config, model / "gone") == problem
     other = problem.model_copy(update={"code": "policy.other"})
     assert memory.explained(other, config, model) is other
 
