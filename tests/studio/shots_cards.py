@@ -37,6 +37,8 @@ async def shoot(app: QApplication, folder: Path) -> None:
                 studio.window.show_page("setup")
                 page._ask_forecast()
                 await settle(1.0)
+                undo = {"backend.weights": None} if name == "setup-fits" else {}
+                page._preflight.cards.offer_undo("Weights in 4 bits" if undo else "", undo)
                 await take(studio, folder, name)
             studio.window.show_page("run")
             await settle(0.5)

@@ -84,6 +84,11 @@ def test_a_card_without_its_engine_says_how_to_get_it(
     assert "Disk for it" not in installed
 
 
+def test_the_known_set_is_the_one_that_is_installed() -> None:
+    text = (Path(graphics.__file__).parents[2] / "pyproject.toml").read_text()
+    assert [name for name, v in graphics.KNOWN.items() if f'"{name}=={v}"' not in text] == []
+
+
 def test_versions_off_the_known_set_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
