@@ -156,8 +156,10 @@ class EngineClient:
             "POST", "/import", RunSummary, body=request, params={"path": path}, timeout=IMPORTING_S
         )
 
-    async def forecast(self, path: str) -> Forecast:
-        return await self._ask("GET", "/forecast", Forecast, params={"path": path})
+    async def forecast(self, path: str, values: dict[str, Any] | None = None) -> Forecast:
+        """Of the project, or of what it would be with these dotted values."""
+        params = {"path": path} | ({"values": json.dumps(values)} if values else {})
+        return await self._ask("GET", "/forecast", Forecast, params=params)
 
     async def rubric(self, path: str) -> RubricView:
         """The project's rubric and its versions."""

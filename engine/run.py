@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import time
@@ -13,8 +14,11 @@ from weakref import WeakValueDictionary
 
 import psutil
 
+from engine.machine.cards import watching
+from engine.machine.devices import visible
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import LogWritten, PhaseChanged, ProgressTicked
+from engine.protocol.machine import Card
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import Phase, RunSpec
 from engine.store.reader import RunReader
@@ -30,6 +34,8 @@ BALLAST_BYTES = 2**21
 LOCK_TRIES, LOCK_PAUSE_S = 5, 0.01
 TICK_EVERY_S = 0.25
 REPEAT_EVERY_S = 1.0
+CARDS_EVERY = 2
+"""Repeated ticks from one look at the cards to the next."""
 
 
 @dataclass
@@ -86,6 +92,7 @@ class Run:
         self.reader = RunReader(folder / DATABASE)
         self._ticked = 0.0
         self._tick: ProgressTicked | None = None
+        self._cards: tuple[Card, ...] = ()
         psutil.cpu_percent()  # the first reading is meaningless
 
     @property
@@ -136,15 +143,19 @@ class Run:
         self._announce_tick()
 
     async def keep_ticking(self) -> None:
-        """Repeat the last tick with fresh hardware figures, until cancelled."""
-        while True:
-            await asyncio.sleep(REPEAT_EVERY_S)
-            self._announce_tick()
+        """Repeat the last tick with fresh figures of the machine, until cancelled."""
+        with watching() as look:
+            for beat in itertools.count():
+                if look is not None and beat % CARDS_EVERY == 0:
+                    self._cards = visible(await asyncio.to_thread(look), os.environ)
+                await asyncio.sleep(REPEAT_EVERY_S)
+                self._announce_tick()
 
     def _announce_tick(self) -> None:
         if tick := self._tick:
             hardware = {**hardware_now(), **tick.hardware}
-            self._announce(tick.model_copy(update={"at": time.time(), "hardware": hardware}))
+            fresh = {"at": time.time(), "hardware": hardware, "cards": self._cards}
+            self._announce(tick.model_copy(update=fresh))
 
     def free_ballast(self) -> None:
         """Give up the room that was set aside, for the last events."""

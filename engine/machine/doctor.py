@@ -12,6 +12,9 @@ import apsw
 import psutil
 
 from engine.launch.local import default_workspace, runtime_dir
+from engine.machine.cards import look
+from engine.machine.devices import gpu_build, torch_build
+from engine.machine.graphics import examine_graphics
 from engine.machine.hardware import device_words, has_native_bfloat16
 from engine.models import STARTERS, cache_dir, problem_of
 from engine.protocol.problems import LaunchError
@@ -27,6 +30,7 @@ def examine() -> list[Check]:
         _packages(),
         _processor(),
         _memory(),
+        *examine_graphics(look(), torch_build(), gpu_build(), cache_dir()),
         _disk(),
         _sqlite(),
         _runtime(),

@@ -6,12 +6,14 @@ import os
 import shutil
 import struct
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from engine.machine.devices import cards_of
 from engine.machine.flops import ModelShape, forward_flops
 from engine.machine.forecast import (
     PROGRAM_BYTES,
@@ -22,7 +24,7 @@ from engine.machine.forecast import (
     sampler_bytes,
     update_seconds,
 )
-from engine.protocol.config import ProjectConfig, TrainConfig
+from engine.protocol.config import BackendConfig, ProjectConfig, TrainConfig
 from engine.protocol.records import Forecast
 
 RESERVE_BYTES = 1_000_000_000
@@ -37,6 +39,13 @@ CHECKPOINT_BYTES = 12
 @cache
 def device_words() -> str:
     return f"CPU · {os.cpu_count()} cores"
+
+
+def devices_of(backend: BackendConfig) -> str:
+    """What a run of these settings computes on, in words."""
+    names = Counter(card.name for card in cards_of(backend))
+    words = [f"{count} × {name}" if count > 1 else name for name, count in names.items()]
+    return " · ".join(words) or device_words()
 
 
 def threads() -> int:

@@ -45,6 +45,8 @@ class BackendConfig(Section):
     sleep: Literal["auto", "off", "cache", "all"] = "auto"
     """What vLLM gives back to the card while it trains: its `cache` of keys and values, or `all`;
     `auto` gives back what the forecast says is needed."""
+    share_card: bool = False
+    """Start also where other programs hold memory that the forecast counts on."""
 
 
 class AgentConfig(Section):

@@ -20,6 +20,7 @@ from engine.protocol.comparison import EvaluationResult
 from engine.protocol.event import BaseEvent
 from engine.protocol.judging import Usage
 from engine.protocol.labels import Label
+from engine.protocol.machine import Card
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
     Finding,
@@ -309,6 +310,8 @@ class ProgressTicked(BaseEvent):
     """Group → (attempts done, model calls so far)."""
     hardware: dict[str, float] = Field(default_factory=dict)
     """`cpu/percent`, `memory/bytes`, `memory/total_bytes`, `tokens_per_s`."""
+    cards: tuple[Card, ...] = ()
+    """Those that CUDA shows, as they were at most two seconds ago; none on a machine without."""
 
 
 Event = (

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import EvaluationPlan
+from engine.protocol.machine import VramPlan
 from engine.protocol.problems import Problem
 
 Split = Literal["train", "validation"]
@@ -329,6 +330,8 @@ class Forecast(Record):
     """How many those are."""
     measured: bool
     """True where step times come from an earlier run of this project on this machine."""
+    vram: VramPlan | None = None
+    """Of the graphics cards, where it computes on some."""
 
 
 class Finding(Record):

@@ -1,12 +1,13 @@
 """Routes of engine and projects; those of runs are beside. Translation, nothing else."""
 
 import asyncio
+import json
 import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 from pydantic import BaseModel, ValidationError
@@ -22,7 +23,8 @@ from engine.judge.history import save_rubric, view_rubric
 from engine.judge.local_servers import find_judges
 from engine.launch.local import PROOF_PATH, proof
 from engine.machine.doctor import examine
-from engine.machine.hardware import device_words, forecast
+from engine.machine.hardware import device_words
+from engine.machine.plan import preflight
 from engine.models import find_model, known_models
 from engine.project import (
     create_project,
@@ -214,11 +216,12 @@ class Application:
         return json_of(await asyncio.to_thread(self.library.summary, folder))
 
     async def forecast(self, request: Request) -> Response:
+        """Of the project as it stands, or with dotted `values` (JSON) that are not saved yet."""
         path = _path(request)
-        config = load_config(path)
+        config = load_config(path, _values(request.query_params.get("values")))
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
-        return json_of(await asyncio.to_thread(forecast, config, model, times, path))
+        return json_of(await asyncio.to_thread(preflight, config, model, times, path))
 
     async def rubric(self, request: Request) -> Response:
         path = _path(request)
@@ -283,6 +286,19 @@ def _path(request: Request) -> Path:
     if not value:
         raise ConfigError.of("request.no_path", "The request names no project.")
     return Path(value).expanduser().resolve()
+
+
+def _values(text: str | None) -> dict[str, Any]:
+    """Dotted keys and their values, as a query carries them."""
+    try:
+        values = json.loads(text) if text else {}
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise ConfigError.of(
+            "request.bad_values", "The values are no JSON object.", 'Send {"train.steps": 10}.'
+        )
+    return values
 
 
 async def _refuse(request: Request, error: AtelierError) -> Response:

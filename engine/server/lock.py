@@ -1,15 +1,16 @@
-"""One engine per workspace, one training run per device: flocks, released by the kernel however the
-engine dies.
+"""One engine per workspace, one training run per card or processor: flocks, released by the
+kernel however the engine dies.
 """
 
 import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from engine.launch.local import runtime_dir
+from engine.protocol.machine import Card
 from engine.protocol.problems import Refused
 
 PATIENCE_S = 20.0
@@ -56,17 +57,39 @@ def _take(descriptor: int, discovery: Path) -> None:
 
 
 @contextlib.contextmanager
-def device_lock():  # type: ignore[no-untyped-def]
-    """One training run per device on this machine, also across engines."""
-    descriptor = os.open(runtime_dir() / "device.lock", os.O_RDWR | os.O_CREAT, 0o600)
+def device_lock(cards: Sequence[Card] = (), who: str = "") -> Iterator[None]:
+    """One run on each of these cards, or on the processor where there are none, also across
+    engines. Raises Refused, naming the holder as it called itself by `who`."""
+    with contextlib.ExitStack() as stack:
+        for card in cards:
+            place = f"card {card.index} ({card.name})"
+            stack.enter_context(_held(f"card-{_safe(card.uuid)}.lock", place, who))
+        if not cards:
+            stack.enter_context(_held("device.lock", "this machine", who))
+        yield
+
+
+@contextlib.contextmanager
+def _held(name: str, place: str, who: str) -> Iterator[None]:
+    descriptor = os.open(runtime_dir() / name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
     except BlockingIOError:
+        holder = os.pread(descriptor, 500, 0).decode(errors="replace").strip()
+        os.close(descriptor)
         raise Refused.of(
             "run.device_busy",
-            "Another engine of yours is training on this machine.",
+            f"Another engine of yours is training on {place}: {holder or 'an older one'}.",
             "Wait for it, or stop it first.",
         ) from None
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{who} (process {os.getpid()})".strip().encode(), 0)
+        yield
     finally:
         os.close(descriptor)
+
+
+def _safe(name: str) -> str:
+    """Fit for a file's name."""
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
-from engine.machine.hardware import device_words
+from engine.machine.hardware import devices_of
 from engine.protocol.checkpoint_events import CheckpointBranched
 from engine.protocol.events import RubricChanged, RunExtended, RunQueued, RunStarted, RunStopped
 from engine.protocol.problems import AtelierError, Refused
@@ -210,7 +210,8 @@ class Supervisor:
         planned = 0 if spec.kind == "evaluation" else spec.config.train.steps
         run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
-        await run.say(RunStarted(spec=spec, resumed_from=last, device=device_words()))
+        device = await asyncio.to_thread(devices_of, spec.config.backend)
+        await run.say(RunStarted(spec=spec, resumed_from=last, device=device))
         if run.orders.steps != planned:
             await run.say(RunExtended(steps=run.orders.steps))
         task = asyncio.create_task(self._work(run), name=f"run {spec.name}")

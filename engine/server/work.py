@@ -7,6 +7,7 @@ from pathlib import Path
 from engine import loop
 from engine.child import ChildDied, reap_orphans
 from engine.labelling import Labeller
+from engine.machine.devices import cards_of
 from engine.machine.hardware import free_disk, step_disk_need
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import FINAL, RunFailed, RunStopped, WorkerRestarted
@@ -14,6 +15,7 @@ from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
 from engine.run import Run
 from engine.server import evaluating
 from engine.server.lock import device_lock
+from engine.server.memory import explained, refuse_held
 from engine.server.workers import House, workers
 
 MOST_RESTARTS = 3
@@ -34,7 +36,9 @@ class Living:
 async def work(run: Run, house: House) -> None:
     """Leaves the run's last event behind whatever happens, and closes it."""
     try:
-        with device_lock():
+        cards = await asyncio.to_thread(cards_of, run.config.backend)
+        with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):
+            await refuse_held(run.config, _model(run), cards)
             ticking = asyncio.create_task(run.keep_ticking())
             try:
                 await _train_with_restarts(run, house)
@@ -45,7 +49,9 @@ async def work(run: Run, house: House) -> None:
         if not _has_ended(run):
             await _say_last(run, RunStopped(step=last_step(run), reason=reason))
     except Exception as error:  # noqa: BLE001 - the last resort: it is said and stored
-        await _say_last(run, RunFailed(step=last_step(run), problem=problem_of(error)))
+        problem = problem_of(error)
+        advised = await asyncio.to_thread(explained, problem, run.config, _model(run))
+        await _say_last(run, RunFailed(step=last_step(run), problem=advised))
     finally:
         run.close()
 
@@ -106,12 +112,16 @@ def problem_of(error: BaseException) -> Problem:
     )
 
 
+def _model(run: Run) -> Path:
+    return Path(run.spec.model_path)
+
+
 def last_step(run: Run) -> int:
     return max(loop.finished_steps(run), default=0)
 
 
 def _check_disk(run: Run) -> None:
-    free, need = free_disk(run.folder), step_disk_need(run.config, Path(run.spec.model_path))
+    free, need = free_disk(run.folder), step_disk_need(run.config, _model(run))
     if free < need:
         raise Refused.of(
             "store.disk_full",

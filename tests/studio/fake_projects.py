@@ -9,7 +9,9 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from engine.machine.plan import vram_plan
 from engine.protocol.config import ProjectConfig
+from engine.protocol.machine import Card
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
     Check,
@@ -66,6 +68,11 @@ class FakeProjects:
         self.workspace, self._summaries = workspace, summaries
         self.projects: dict[str, ProjectView] = {}
         self.scenario_files: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self.cards: tuple[Card, ...] = ()
+        """Graphics cards that a forecast plans for, by the files of `model`."""
+        self.model = workspace
+        self.forecasts: list[dict[str, Any]] = []
+        """The values that were not saved yet, of each forecast."""
 
     def routes(self) -> list[tuple[Any, ...]]:
         return [
@@ -189,7 +196,10 @@ class FakeProjects:
         return JSONResponse({"total": len(rows), "items": page})
 
     async def _forecast(self, request: Request) -> Forecast:
-        steps = self.projects[request.query_params["path"]].config.train.steps  # type: ignore[union-attr]
+        values = json.loads(request.query_params.get("values", "{}"))
+        self.forecasts.append(values)
+        view = self.projects[request.query_params["path"]]
+        config = ProjectConfig.model_validate(_nested(view.config, values))
         return Forecast(
             weights_bytes=269_000_000,
             sampler_bytes=410_000_000,
@@ -198,11 +208,12 @@ class FakeProjects:
             available_bytes=12_400_000_000,
             step_low_s=7,
             step_high_s=9,
-            steps=steps,
+            steps=config.train.steps,
             disk_bytes=8 * 59_000_000,
             disk_free_bytes=41_000_000_000,
             kept=8,
             measured=False,
+            vram=vram_plan(config, self.model, self.cards),
         )
 
 

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 from engine.protocol.records import Finding
 from studio import figures
 from studio.models.run import RunModel
+from studio.pages.run.cards import CardsCard
 from studio.store.forecast import remaining_seconds, step_seconds, usual_phases
 from studio.store.parts import FlightGroup
 from studio.store.run_state import RunState
@@ -247,10 +248,11 @@ class SideColumn(QScrollArea):
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(12)
         self._step, self._flight, self._machine = StepCard(), FlightCard(), MachineCard()
+        self._cards = CardsCard()
         self._diagnoses: list[DiagnosisCard] = []
         self._shown: list[Finding] = []
         self._dismissed: set[str] = set()
-        for card in (self._step, self._flight, self._machine):
+        for card in (self._step, self._flight, self._cards, self._machine):
             self._column.addWidget(card)
         self._column.addStretch(1)
         self.setWidget(inner)
@@ -270,6 +272,7 @@ class SideColumn(QScrollArea):
         self._flight.setVisible(state.living)
         self._flight.show_run(state)
         self._machine.show_run(state)
+        self._cards.show_run(state)
         findings = [f for f in state.findings if f.code not in self._dismissed][:MOST_FINDINGS]
         if findings != self._shown:
             self._show_findings(findings)

@@ -34,7 +34,9 @@ def shares_of(forecast: Forecast) -> list[Share]:
     ]
 
 
-class _Drawn(QWidget):
+class Drawn(QWidget):
+    """A picture with a name, as wide as there is room."""
+
     high = 40
 
     def __init__(self, name: str) -> None:
@@ -46,7 +48,7 @@ class _Drawn(QWidget):
         return QSize(200, self.high)
 
 
-class MemoryBar(_Drawn):
+class MemoryBar(Drawn):
     """What a run will hold, of what is free."""
 
     high = 68
@@ -94,7 +96,7 @@ class MemoryBar(_Drawn):
             x += width + 14
 
 
-class BaselineBand(_Drawn):
+class BaselineBand(Drawn):
     """How much is solved before training, on the band where there is something to learn."""
 
     high = 54
@@ -151,7 +153,7 @@ def spread_of(rates: Sequence[float]) -> list[float]:
     return [count / len(rates) for count in counts] if rates else []
 
 
-class SpreadBars(_Drawn):
+class SpreadBars(Drawn):
     """How the scenarios spread: those in the middle teach."""
 
     high = 92

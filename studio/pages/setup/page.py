@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Slot
+from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
+from engine.protocol.config import ProjectConfig
+from engine.protocol.machine import MemoryFix
 from engine.protocol.problems import Problem
 from engine.protocol.records import Forecast, ProjectView, RunSummary, Split
 from engine.protocol.requests import EditProject
@@ -14,6 +16,7 @@ from studio import figures
 from studio.actions import Actions
 from studio.pages.page import Page, scrolled
 from studio.pages.setup.choices import ChoicesForm
+from studio.pages.setup.fields import value_at
 from studio.pages.setup.method import KEY
 from studio.pages.setup.preflight import WIDTH, Preflight
 from studio.pages.setup.scenarios_tab import ScenariosTab
@@ -27,6 +30,8 @@ from studio.widgets.text import Text
 TABS = ("Form", "project.toml", "Scenarios")
 TITLES = ("Five choices, the rest follows", "The project as a file", "Scenarios")
 WIDEST_FORM = 980
+PRICED_AFTER_MS = 120
+"""After the last move of a field."""
 
 
 class SetupPage(Page):
@@ -36,6 +41,10 @@ class SetupPage(Page):
         super().__init__(session, parent)
         self._actions = actions
         self._forecast: Forecast | None = None
+        self._pending: dict[str, dict[str, Any]] = {}
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(PRICED_AFTER_MS)
         self._title = Text(TITLES[0], "title")
         self._tabs = Segmented(TABS, "Setup as")
         self._form, self._toml = ChoicesForm(), TomlTab()
@@ -93,6 +102,9 @@ class SetupPage(Page):
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
         self._preflight.train_wanted.connect(lambda: self._actions.trigger("run.train"))
         self._preflight.again_wanted.connect(self._ask_forecast)
+        self._preflight.cards.fix_chosen.connect(self._apply_fix)
+        self._preflight.cards.undo_wanted.connect(self._put_all)
+        self._soon.timeout.connect(self._ask_forecast)
 
     def _choose(self, tab: int) -> None:
         self._tabs.set_index(tab)
@@ -107,7 +119,7 @@ class SetupPage(Page):
     def _project_changed(self) -> None:
         if self.isVisible():
             self._show_project()
-            self._ask_forecast()
+            self._soon.start()
 
     def _show_project(self) -> None:
         project = self.session.project
@@ -129,18 +141,39 @@ class SetupPage(Page):
         self._write(KEY, {KEY.rpartition(".")[0]: None, KEY: name})
 
     def _write(self, key: str, values: dict[str, Any]) -> None:
-        """The engine checks before it writes; its reason appears under the control."""
+        """The engine checks before it writes; its reason appears under the control. Meanwhile the
+        forecast is worked out with what is on its way."""
         path = self.session.project.path
+        self._pending[key] = values
+        self._soon.start()
         edit = self.session.client.edit_project(path, EditProject(values=values))
 
         def written(view: ProjectView) -> None:
+            self._pending.pop(key, None)
             self._form.set_problem(key, "")
             self.session.show_project(view)
 
         def refused(problem: Problem) -> None:
+            self._pending.pop(key, None)
+            self._soon.start()
             self._form.set_problem(key, problem.message)
 
         self.tasks.run(f"edit {key}", edit, written, refused)
+
+    def _put_all(self, values: dict[str, Any]) -> None:
+        """Several keys at once; what is wrong appears under the first."""
+        self._write(next(iter(values)), values)
+
+    def _apply_fix(self, fix: MemoryFix) -> None:
+        """One click: the values go into the project, and those before can be put back."""
+        view = self.session.project.view
+        if view is None or view.config is None:
+            return
+        usual = ProjectConfig()
+        now = {key: value_at(view.config, key) for key in fix.values}
+        before = {k: None if v == value_at(usual, k) else v for k, v in now.items()}
+        self._put_all(fix.values)
+        self._preflight.cards.offer_undo(fix.words, before)
 
     def _save_toml(self, text: str) -> None:
         def refused(problem: Problem) -> None:
@@ -172,11 +205,14 @@ class SetupPage(Page):
     @Slot()
     def _ask_forecast(self) -> None:
         path = self.session.project.path
+        pending = {k: v for values in self._pending.values() for k, v in values.items()}
 
         async def ask() -> Forecast:
-            return await self.session.client.forecast(path)
+            return await self.session.client.forecast(path, pending)
 
         def failed(problem: Problem) -> None:
+            if pending:  # the answer to the edit says what is wrong with it
+                return
             self._forecast = None
             self._preflight.show_forecast(None, problem)
 

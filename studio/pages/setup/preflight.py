@@ -7,6 +7,7 @@ from engine.protocol.problems import Problem
 from engine.protocol.records import Forecast, Interval
 from studio import figures
 from studio.pages.page import scrolled
+from studio.pages.setup.card_memory import CardMemory
 from studio.pages.setup.marks import USEFUL, BaselineBand, MemoryBar, SpreadBars, shares_of
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card
@@ -29,6 +30,8 @@ class Preflight(QWidget):
         super().__init__(parent)
         self.setFixedWidth(WIDTH)
         self._memory, self._facts = MemoryBar(), FactRow(spread=False)
+        self.cards = CardMemory()
+        self.cards.hide()
         self._memory_line = Phrase((), "label")
         self._baseline_line = Phrase((), "label")
         self._band, self._spread = BaselineBand(), SpreadBars()
@@ -45,12 +48,17 @@ class Preflight(QWidget):
 
     def show_forecast(self, forecast: Forecast | None, problem: Problem | None = None) -> None:
         """Memory and time; a problem says why they are not known."""
-        self._memory.setVisible(forecast is not None)
+        vram = forecast.vram if forecast else None
+        self._memory.setVisible(forecast is not None and vram is None)
+        self._memory_line.setVisible(vram is None)
+        self.cards.setVisible(vram is not None)
         if forecast is None:
             words = problem.message if problem else "Working it out…"
             self._memory_line.set_spans([Span("Memory  ", "text", 600), Span(words)])
             self._facts.set_facts([Fact("Time", figures.ABSENT)])
             return
+        if vram is not None:
+            self.cards.show_plan(vram)
         need = sum(share.bytes for share in shares_of(forecast))
         fits = need <= forecast.available_bytes
         self._memory.set_forecast(forecast)
@@ -99,7 +107,7 @@ class Preflight(QWidget):
         assert card.header is not None
         card.header.add_right(self._again)
         card.body.setSpacing(10)
-        memory: list[QWidget] = [self._memory_line, self._memory, self._facts]
+        memory: list[QWidget] = [self._memory_line, self._memory, self.cards, self._facts]
         baseline: list[QWidget] = [self._baseline_line, self._band, self._spread, self._advice]
         for part in memory:
             card.body.addWidget(part)

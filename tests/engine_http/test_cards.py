@@ -1,0 +1,112 @@
+"""An engine on a machine with two cards, by a driver's library of C: ticks, forecast, doctor."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.client import EngineClient
+from engine.protocol.events import FINAL, ProgressTicked, RunFailed
+from engine.protocol.problems import Refused
+from tests.engine.machine.nvml_stub import build
+from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
+
+
+@pytest.fixture(scope="module")
+def carded(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    library = build(tmp_path_factory.mktemp("driver"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(library))
+        patch.setenv("STUB_PID", str(os.getpid()))
+        patch.setenv("STUB_USED", "47900000000")
+        patch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+        engine = start_engine(home)
+    yield engine
+    stop_engine(engine)
+
+
+def test_ticks_of_a_run_tell_of_the_cards_and_are_not_stored(
+    carded: Engine, home: Path, tiny_model: Path
+) -> None:
+    project = make_project(home / "carded", tiny_model)
+    run = carded.train(project, **{"train.steps": 40})
+
+    async def listen(client: EngineClient) -> tuple[list[ProgressTicked], set[str]]:
+        ticks, stored = [], set()
+        async with asyncio.timeout(60):
+            async for event in client.events(run.id):
+                if isinstance(event, ProgressTicked):
+                    ticks.append(event)
+                else:
+                    stored.add(str(getattr(event, "kind", "")))
+                if isinstance(event, FINAL) or any(tick.cards for tick in ticks):
+                    break
+        return ticks, stored
+
+    assert run.device.startswith("CPU")  # this torch knows only the processor
+    ticks, stored = carded.call(listen)
+    carded.rest(home)
+    (second, first) = next(tick.cards for tick in ticks if tick.cards)
+    assert (first.uuid, second.uuid) == ("GPU-aaaa", "GPU-bbbb")  # as CUDA shows them
+    assert first.power_w == 217.5
+    assert second.total_bytes is None
+    (stranger,) = first.strangers  # this test's own process: no child of the engine
+    assert (stranger.pid, stranger.bytes) == (os.getpid(), 47_800_000_000)
+    assert "progress.ticked" not in stored
+
+
+def test_the_forecast_takes_values_that_are_not_saved(
+    carded: Engine, home: Path, tiny_model: Path
+) -> None:
+    path = str(make_project(home / "priced", tiny_model))
+    plain = carded.call(lambda client: client.forecast(path))
+    more = carded.call(lambda client: client.forecast(path, {"train.steps": 30, "model.rank": 64}))
+    assert (plain.steps, more.steps) == (3, 30)
+    assert more.adapter_bytes == 16 * plain.adapter_bytes
+    assert plain.vram is None
+    assert carded.call(lambda client: client.forecast(path)).steps == 3
+    with pytest.raises(Refused, match="greater than or equal to 1"):
+        carded.call(lambda client: client.forecast(path, {"train.steps": -1}))
+
+
+def test_doctor_sees_the_cards(carded: Engine) -> None:
+    checks = {check.name: check for check in carded.call(lambda client: client.doctor())}
+    assert checks["NVIDIA driver"].words == "580.65.06, runs CUDA 13.0"
+    assert checks["Card 0"].state == "warn"
+    assert "0.1 of 48.0 GB free" in checks["Card 0"].words
+    assert checks["Card 1"].words == "NVIDIA L40S"
+
+
+@pytest.fixture
+def gpu_engine() -> Iterator[None]:
+    """The GPU engine's environment, as far as it is looked at: a torch that was built for CUDA."""
+    home = Path(os.environ["XDG_CACHE_HOME"]) / "atelier" / "environments" / "engine-gpu-made"
+    torch = home / "lib" / "python3.11" / "site-packages" / "torch"
+    torch.mkdir(parents=True)
+    (torch / "version.py").write_text("__version__ = '2.13.0'\ncuda: Optional[str] = '13.0'\n")
+    (home / "ready").touch()
+    yield
+    shutil.rmtree(home)
+
+
+@pytest.mark.usefixtures("gpu_engine")
+def test_a_card_that_another_program_holds_is_refused(
+    carded: Engine, home: Path, tiny_model: Path
+) -> None:
+    project = make_project(home / "held", tiny_model, toml="\n[backend]\nprocesses = 2\n")
+    made = carded.call(lambda client: client.forecast(str(project)))
+    assert made.vram is not None
+    (only,) = made.vram.cards  # the other does not tell its size
+    assert (only.total_bytes, only.others_bytes) == (48_000_000_000, 47_900_000_000)
+    assert not only.fits
+    run = carded.train(project)
+    assert run.device == "2 × NVIDIA L40S"
+    *_, last = carded.wait(run)
+    assert isinstance(last, RunFailed)
+    assert last.problem.code == "run.card_held"
+    assert f"(process {os.getpid()}) holds memory on card 0 (NVIDIA L40S): 47.9 of 48.0 GB" in (
+        last.problem.message
+    )
