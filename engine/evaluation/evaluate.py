@@ -187,7 +187,9 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
     are not those that the evaluation began with."""
     assert contestant.shape is not None
     await run.enter(STEP, "loading")
-    policy = await start_policy(run.config, run.log_file, contestant.model)
+    policy = await start_policy(
+        run.config, Path(contestant.model_path), run.log_file, contestant.model
+    )
     try:
         train = run.config.train
         info = await policy.load(

@@ -58,13 +58,17 @@ def cards_of(backend: BackendConfig) -> tuple[Card, ...]:
     """Those that a run of these settings computes on, as they are now; none: on the processor."""
     if not computes_on_cards():
         return ()
-    return chosen(look().cards, backend.processes, os.environ)
+    wanted = backend.processes + (backend.sampler == "vllm")
+    return chosen(look().cards, wanted, os.environ)
 
 
-def chosen(
-    cards: Sequence[Card], processes: int, environment: Mapping[str, str]
-) -> tuple[Card, ...]:
-    """The first `processes` of the cards that CUDA shows.
+def has_own_sampler_card(backend: BackendConfig, cards: Sequence[Card]) -> bool:
+    """Whether the last of a run's cards is left to vLLM alone: there is one more than trainers."""
+    return backend.sampler == "vllm" and len(cards) > backend.processes
+
+
+def chosen(cards: Sequence[Card], count: int, environment: Mapping[str, str]) -> tuple[Card, ...]:
+    """The first `count` of the cards that CUDA shows.
 
     CUDA counts the fastest first unless CUDA_DEVICE_ORDER says PCI_BUS_ID, the driver by the bus:
     where several models make a difference, all that might be meant are taken.
@@ -73,7 +77,7 @@ def chosen(
     mixed = len({card.name for card in cards}) > 1
     if mixed and environment.get("CUDA_DEVICE_ORDER") != BY_BUS and not _named(environment):
         return shown
-    return shown[:processes]
+    return shown[:count]
 
 
 def visible(cards: Sequence[Card], environment: Mapping[str, str]) -> tuple[Card, ...]:

@@ -65,11 +65,6 @@ def has_native_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-def has_card() -> bool:
-    """Whether an NVIDIA driver is at work here."""
-    return Path("/proc/driver/nvidia/version").exists()
-
-
 def free_disk(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 

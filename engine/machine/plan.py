@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.machine import vram
-from engine.machine.devices import cards_of
+from engine.machine.devices import cards_of, has_own_sampler_card
 from engine.machine.fixes import Need, fixes
 from engine.machine.flops import ModelShape
 from engine.machine.forecast import MOST_ROWS
@@ -67,26 +67,28 @@ def _host_need(config: ProjectConfig, model: Path) -> Need:
 
 
 def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan:
-    """The first card samples and trains, the others train."""
-    job = job_of(config, len(cards))
+    """The first card samples and trains, the others train; with one more than there are trainers,
+    that one only samples."""
+    apart = has_own_sampler_card(config.backend, cards)
+    seat = len(cards) - 1 if apart else 0
+    job = job_of(config, len(cards) - apart)
     counted = [_counted(config, model, card) for card in cards]
     rooms = [(card.total_bytes or 0) - (card.others_bytes or 0) for card in cards]
     if config.backend.memory_share is not None:
-        share = int(config.backend.memory_share * (cards[0].total_bytes or 0))
+        share = int(config.backend.memory_share * (cards[seat].total_bytes or 0))
         job = job._replace(share_bytes=share)
     if job.sampler == "vllm":
-        job = job._replace(sleep=_sleep(config, counted[0], job, rooms[0]))
-    plans = [
-        _priced(config, one, job if not place else job._replace(rows=0), room)
-        for place, (one, room) in enumerate(zip(counted, rooms, strict=True))
-    ]
-    held = counted[0].shape.cached_token_bytes * job.context
+        job = job._replace(sleep="off" if apart else _sleep(config, counted[0], job, rooms[0]))
+    jobs = [job._replace(rows=0)] * len(cards)
+    jobs[seat] = job._replace(trains=not apart)
+    plans = [_priced(config, *one) for one in zip(counted, jobs, rooms, strict=True)]
+    held = counted[seat].shape.cached_token_bytes * job.context
     return VramPlan(
         cards=tuple(_card_plan(c, p) for c, p in zip(cards, plans, strict=True)),
         overlaps=job.overlaps,
-        memory_share=_share(config, plans[0], cards[0]) if job.sampler == "vllm" else None,
+        memory_share=_share(config, plans[seat], cards[seat]) if job.sampler == "vllm" else None,
         sleep=job.sleep,
-        rows=min(job.rows, plans[0].bytes_of(vram.CACHE) // held),
+        rows=min(job.rows, plans[seat].bytes_of(vram.CACHE) // held),
         rows_wanted=job.rows,
     )
 

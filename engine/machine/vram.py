@@ -97,6 +97,8 @@ class Job(NamedTuple):
     """Other processes that train the same batch."""
     share_bytes: int | None = None
     """What vLLM is told to take, where somebody has set it."""
+    trains: bool = True
+    """False on a card that is left to vLLM alone."""
 
 
 class Plan(NamedTuple):
@@ -219,6 +221,9 @@ def plan(shape: ModelShape, rest: int, job: Job, recipe: Recipe, room: int) -> P
     kept = activation_bytes(shape, job.tokens, recipe)
     working = working_bytes(shape, job.tokens, recipe)
     served = bool(job.rows) and job.sampler == "vllm"
+    if not job.trains:
+        parts = [Part(PROGRAMS, CONTEXT_BYTES, CONTEXT_BYTES)]
+        return Plan(tuple(_served(shape, job, weights, Plan(tuple(parts), False), room)), False)
     programs = CONTEXT_BYTES * (1 + served) + (NCCL_BYTES if job.peers else 0)
     parts = [
         Part(MODEL, weights, weights),

@@ -7,14 +7,13 @@ with it: the run goes on from its last checkpoint.
 """
 
 import asyncio
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.machine.hardware import has_card, threads
+from engine.machine.hardware import threads
 from engine.policy.base import (
     OnRestart,
     Pair,
@@ -31,6 +30,7 @@ from engine.policy.base import (
 )
 from engine.policy.prefix import shared
 from engine.policy.worker import TorchPolicy
+from engine.protocol.machine import Card
 
 T = TypeVar("T")
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
@@ -52,10 +52,13 @@ class ParallelPolicy:
             trainer.on_progress = lambda done, total, n=number: self._progress(n, done, total)  # type: ignore[misc]
 
     @classmethod
-    async def start(cls, log: Path, base_name: str, count: int) -> "ParallelPolicy":
+    async def start(
+        cls, log: Path, base_name: str, count: int, cards: Sequence[Card] = ()
+    ) -> "ParallelPolicy":
+        """One process on each card; without any, they share the processor's cores."""
         scratch = Path(tempfile.mkdtemp(prefix="atelier-ranks-"))
         starts = [
-            TorchPolicy.start(log, base_name, _variables(rank, count, scratch / "meeting"))
+            TorchPolicy.start(log, base_name, _variables(rank, count, scratch / "meeting", cards))
             for rank in range(count)
         ]
         return cls(list(await asyncio.gather(*starts)), scratch)
@@ -186,11 +189,9 @@ def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 
-def _variables(rank: int, count: int, meeting: Path) -> dict[str, str]:
+def _variables(rank: int, count: int, meeting: Path, cards: Sequence[Card]) -> dict[str, str]:
     found = {"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank)}
     found |= {"ATELIER_RENDEZVOUS": str(meeting), **LOOPBACK}
-    if has_card():
-        given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        cards = given.split(",") if given else [str(n) for n in range(count)]
-        return found | {"CUDA_VISIBLE_DEVICES": cards[rank % len(cards)]}
+    if cards:
+        return found | {"CUDA_VISIBLE_DEVICES": cards[rank].uuid}
     return found | {"OMP_NUM_THREADS": str(max(1, threads() // count))}

@@ -1,25 +1,65 @@
-"""The policy that a project's [backend] asks for."""
+"""The policy that a project's [backend] asks for, on the cards that it gets."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
+from engine.machine.devices import cards_of, has_own_sampler_card
+from engine.machine.plan import vram_plan
 from engine.policy.base import Policy
 from engine.policy.parallel import ParallelPolicy
 from engine.policy.vllm.policy import VllmPolicy
+from engine.policy.vllm.process import ServerPlace
 from engine.policy.worker import TorchPolicy
-from engine.protocol.config import ProjectConfig
+from engine.protocol.config import BackendConfig, ProjectConfig
+from engine.protocol.machine import Card
+from engine.protocol.problems import ConfigError
 
 MOST_ROWS = 256
 """Sequences that the server works on at once."""
 
 
-async def start_policy(config: ProjectConfig, log: Path, base_name: str) -> Policy:
+async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name: str) -> Policy:
     """Its processes are started and empty; `base_name` is written into saved adapters. Raises
-    PolicyError, EnvironmentMissing."""
+    ConfigError where there are too few cards, PolicyError, EnvironmentMissing."""
+    backend = config.backend
+    cards = await asyncio.to_thread(cards_of, backend)
+    _refuse_too_few(backend, cards)
     trainer: Policy
-    if config.backend.processes > 1:
-        trainer = await ParallelPolicy.start(log, base_name, config.backend.processes)
+    if backend.processes > 1:
+        trainer = await ParallelPolicy.start(log, base_name, backend.processes, cards)
     else:
         trainer = await TorchPolicy.start(log, base_name)
-    if config.backend.sampler == "torch":
+    if backend.sampler == "torch":
         return trainer
-    return VllmPolicy(trainer, log, min(config.agent.concurrency, MOST_ROWS), config.backend.sleep)
+    return VllmPolicy(trainer, log, await asyncio.to_thread(server_place, config, model, cards))
+
+
+def server_place(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> ServerPlace:
+    """What the forecast leaves to vLLM."""
+    rows = min(config.agent.concurrency, MOST_ROWS)
+    adapters = 2 + config.train.staleness
+    plan = vram_plan(config, model, cards)
+    if plan is None:
+        return ServerPlace(rows=rows, adapters=adapters, cuda=bool(cards))
+    apart = has_own_sampler_card(config.backend, cards)
+    return ServerPlace(
+        rows=max(1, min(rows, plan.rows)),
+        adapters=adapters,
+        cuda=True,
+        card=cards[-1 if apart else 0].uuid,
+        memory_share=plan.memory_share,
+        sleep=plan.sleep,
+        quantization="" if config.backend.weights == "full" else "bitsandbytes",
+    )
+
+
+def _refuse_too_few(backend: BackendConfig, cards: Sequence[Card]) -> None:
+    if cards and len(cards) < backend.processes:
+        raise ConfigError.of(
+            "backend.too_few_cards",
+            f"backend.processes is {backend.processes}, and CUDA shows {len(cards)} "
+            f"card{'s' * (len(cards) != 1)}.",
+            f"Set it to {len(cards)} or fewer.",
+            where="backend.processes",
+        )

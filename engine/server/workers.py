@@ -36,7 +36,7 @@ async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]
     """Policy and agent processes of one run, and its judges."""
     chat = await asyncio.to_thread(ChatFormat, Path(run.spec.model_path))
     config = run.config
-    policy = await start_policy(config, run.log_file, config.model.name)
+    policy = await start_policy(config, Path(run.spec.model_path), run.log_file, config.model.name)
     pool = AgentPool(run.project, config.agent, run.log_file, lambda: policy.away_s)
 
     async def said(problem: Problem, attempt: int) -> None:

@@ -30,7 +30,7 @@ class ValueHead:
         """Values [N]."""
         return self._linear(hidden_NH.float()).squeeze(-1)  # type: ignore[no-any-return]
 
-    def step(self, ranks: Ranks) -> float:
+    def step(self, ranks: Ranks | None = None) -> float:
         """Clip, update, clear; returns the norm before clipping."""
         return self._optimizer.step(self._lr, ranks)
 

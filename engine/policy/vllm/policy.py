@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from engine.machine.hardware import has_card
 from engine.policy.base import (
     OnRestart,
     Pair,
@@ -28,7 +27,7 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.canary import mean_gap, stale_or_different
-from engine.policy.vllm.process import ServerPlan
+from engine.policy.vllm.process import ServerPlace, ServerPlan
 from engine.policy.vllm.sampler import VllmSampler
 from engine.protocol.problems import PolicyError
 
@@ -36,14 +35,10 @@ CANARY_TOKENS = 128
 
 
 class VllmPolicy:
-    """Owns trainer and server. `sleep` says whether the server gives its memory back while the
-    trainer works: nothing, its cache, or all."""
+    """Owns trainer and server."""
 
-    def __init__(
-        self, trainer: Policy, log: Path, rows: int, sleep: str = "off", adapters: int = 2
-    ) -> None:
-        self._trainer, self._log, self._rows = trainer, log, rows
-        self._sleep, self._adapters = sleep, adapters
+    def __init__(self, trainer: Policy, log: Path, place: ServerPlace) -> None:
+        self._trainer, self._log, self._place = trainer, log, place
         self._scratch = Path(tempfile.mkdtemp(prefix="atelier-adapters-"))
         self._sampler: VllmSampler | None = None
         self._published = 0
@@ -71,7 +66,7 @@ class VllmPolicy:
 
     async def load(self, spec: PolicySpec) -> PolicyInfo:
         begun = time.monotonic()
-        spec = _in_one_precision(spec)
+        spec = _in_one_precision(spec, self._place.cuda)
         info = self._info = await self._trainer.load(spec)
         context = spec.model.max_context
         plan = ServerPlan(
@@ -79,13 +74,9 @@ class VllmPolicy:
             dtype=info.dtype,
             max_context=context,
             rank=spec.model.rank,
-            rows=self._rows,
-            adapters=self._adapters,
-            cuda=info.on_card,
-            cache_bytes=self._rows * context * info.cached_token_bytes,
-            sleeps=self._sleep != "off" and info.on_card,
+            cache_bytes=self._place.rows * context * info.cached_token_bytes,
+            place=self._place,
         )
-        self._sleeps = plan.sleeps
         self._sampler = await VllmSampler.start(plan, self._log)
         self._sampler.on_restart = self.on_restart
         update = {"seconds": time.monotonic() - begun, "sampler": self._sampler.words}
@@ -162,8 +153,8 @@ class VllmPolicy:
         return self._sampler
 
     async def _rest(self) -> None:
-        if self._sleeps:
-            await self._served.rest(cache_only=self._sleep == "cache")
+        if self._place.sleep != "off":
+            await self._served.rest(cache_only=self._place.sleep == "cache")
 
     async def _offer(self, name: str, before: Sequence[float]) -> tuple[str, list[float]]:
         """Load the adapter and see that the server took it, once more where it did not. The name it
@@ -192,9 +183,9 @@ class VllmPolicy:
         return (await self._trainer.score(ScoreBatch(items=[item])))[0].logprobs
 
 
-def _in_one_precision(spec: PolicySpec) -> PolicySpec:
+def _in_one_precision(spec: PolicySpec, cuda: bool) -> PolicySpec:
     """Sampler and trainer compute in the same. On the processor that is float32: there vLLM's
     adapters are an order of magnitude slower in bfloat16, and the two agree to 1e-4 nats."""
-    if spec.model.dtype != "auto" or has_card():
+    if spec.model.dtype != "auto" or cuda:
         return spec
     return spec.model_copy(update={"model": spec.model.model_copy(update={"dtype": "float32"})})

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -41,6 +42,23 @@ MEMORY_WORDS = (
 )
 
 
+class ServerPlace(Value):
+    """Where a server works, and how much of it."""
+
+    rows: int = 64
+    """Sequences it works on at once."""
+    adapters: int = 2
+    """Adapters that can be at work at once."""
+    cuda: bool = False
+    card: str = ""
+    """As CUDA_VISIBLE_DEVICES names it; that of the engine when empty."""
+    memory_share: float | None = None
+    """Of the card's memory, for everything; vLLM's own default when empty."""
+    sleep: Literal["off", "cache", "all"] = "off"
+    """What it gives back to the card while the trainer works."""
+    quantization: str = ""
+
+
 class ServerPlan(Value):
     """What one server is started with."""
 
@@ -49,22 +67,14 @@ class ServerPlan(Value):
     """`float32` or `bfloat16`: that of the trainer."""
     max_context: int
     rank: int
-    rows: int
-    """Sequences it works on at once."""
-    adapters: int = 2
-    """Adapters that can be at work at once."""
-    cuda: bool = False
-    cache_bytes: int = 0
+    cache_bytes: int
     """For keys and values, on the processor."""
-    memory_share: float | None = None
-    """Of the card's memory, for everything; vLLM's own default when empty."""
-    sleeps: bool = False
-    quantization: str = ""
+    place: ServerPlace
 
     @property
     def step_tokens(self) -> int:
         """On the processor, memory and time of an adapter grow faster than they do."""
-        return 8192 if self.cuda else 512
+        return 8192 if self.place.cuda else 512
 
     def arguments(self, socket: Path) -> list[str]:
         """Of the server's command line."""
@@ -74,26 +84,27 @@ class ServerPlan(Value):
             "--uds": socket,
             "--dtype": self.dtype,
             "--max-model-len": self.max_context,
-            "--max-num-seqs": self.rows,
+            "--max-num-seqs": self.place.rows,
             "--max-num-batched-tokens": max(self.step_tokens, self.max_context),
             "--max-lora-rank": _lora_rank(self.rank),
-            "--max-loras": self.adapters,
+            "--max-loras": self.place.adapters,
             "--max-logprobs": MOST_TOP,
             "--logprobs-mode": "processed_logprobs",  # of the distribution it draws from
             "--generation-config": "vllm",  # else the model's own top_k and penalties are applied
             "--stream-interval": STREAM_INTERVAL,
             "--uvicorn-log-level": "warning",
         }
-        if self.memory_share is not None:
-            pairs["--gpu-memory-utilization"] = round(self.memory_share, 3)
-        if self.quantization:
-            pairs["--quantization"] = self.quantization
+        place = self.place
+        if place.memory_share is not None:
+            pairs["--gpu-memory-utilization"] = round(place.memory_share, 3)
+        if place.quantization:
+            pairs["--quantization"] = place.quantization
         flags = ["--enable-lora", "--enable-prefix-caching"]
         # On the processor a prompt in two pieces ends the server where its request has a seed, and
         # 32 tokens are the least that are cached together.
         slow = ["--enforce-eager", "--no-enable-chunked-prefill", "--block-size", "32"]
-        flags += [] if self.cuda else slow
-        flags += ["--enable-sleep-mode"] if self.sleeps else []
+        flags += [] if place.cuda else slow
+        flags += ["--enable-sleep-mode"] if place.sleep != "off" else []
         return [*(str(word) for pair in pairs.items() for word in pair), *flags]
 
     def environment(self) -> dict[str, str]:
@@ -109,7 +120,9 @@ class ServerPlan(Value):
             "VLLM_HOST_IP": "127.0.0.1",
             "TOKENIZERS_PARALLELISM": "false",
         }
-        if not self.cuda:
+        if self.place.card:
+            found["CUDA_VISIBLE_DEVICES"] = self.place.card
+        if not self.place.cuda:
             gib = max(1, -(-self.cache_bytes // 2**30))
             found |= {"VLLM_CPU_KVCACHE_SPACE": str(gib), "TORCHDYNAMO_DISABLE": "1"}
         return found
@@ -128,7 +141,7 @@ class ServerProcess:
     @classmethod
     async def spawn(cls, plan: ServerPlan, log: Path) -> "ServerProcess":
         """Raises PolicyError where there is no vLLM, EnvironmentMissing where it cannot come."""
-        python = await asyncio.to_thread(python_with_vllm, plan.cuda)
+        python = await asyncio.to_thread(python_with_vllm, plan.place.cuda)
         folder = Path(tempfile.mkdtemp(prefix="vllm-", dir=runtime_dir()))
         with log.open("ab") as output:
             start = output.tell()
@@ -242,7 +255,7 @@ def _lora_rank(rank: int) -> int:
 
 
 def _no_memory(plan: ServerPlan, said: str) -> Problem:
-    context, rows = plan.max_context, plan.rows
+    context, rows = plan.max_context, plan.place.rows
     return Problem(
         code="sampler.out_of_memory",
         message=f"vLLM has too little memory for {rows} sequences of {context} tokens.",

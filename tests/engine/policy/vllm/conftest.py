@@ -13,6 +13,7 @@ import pytest
 from engine.models import find_model
 from engine.policy.base import PolicyInfo, PolicySpec
 from engine.policy.vllm.policy import VllmPolicy
+from engine.policy.vllm.process import ServerPlace
 from engine.policy.worker import TorchPolicy
 from engine.protocol.config import ModelConfig
 from engine.protocol.problems import Problem
@@ -45,7 +46,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     restarts: list[Problem] = []
 
     async def begin() -> tuple[VllmPolicy, PolicyInfo]:
-        policy = VllmPolicy(await TorchPolicy.start(log, STARTER), log, ROWS)
+        policy = VllmPolicy(await TorchPolicy.start(log, STARTER), log, ServerPlace(rows=ROWS))
 
         async def restarted(problem: Problem, count: int) -> None:
             restarts.append(problem)
