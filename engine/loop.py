@@ -122,6 +122,7 @@ async def load(run: Run, policy: Policy) -> None:
             lr=train.lr,
             max_grad_norm=train.max_grad_norm,
             batch_tokens=train.batch_tokens,
+            weights=run.config.backend.weights,
             value_lr=credit.lr if isinstance(credit, ValueCredit) else None,
         )
     )

@@ -200,6 +200,7 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
                 lr=train.lr,
                 max_grad_norm=train.max_grad_norm,
                 batch_tokens=train.batch_tokens,
+                weights=run.config.backend.weights,
             )
         )
         if contestant.adapter:

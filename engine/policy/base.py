@@ -32,6 +32,8 @@ class PolicySpec(Value):
     lr: float
     max_grad_norm: float
     batch_tokens: int
+    weights: Literal["full", "8bit", "4bit"] = "full"
+    """What the frozen weights are stored in."""
     value_lr: float | None = None
     """Learning rate of a value head; without one there is none."""
 

@@ -29,7 +29,7 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.prefix import shared
-from engine.policy.worker import TorchPolicy
+from engine.policy.worker import TORCH, TorchPolicy
 from engine.protocol.machine import Card
 
 T = TypeVar("T")
@@ -53,12 +53,19 @@ class ParallelPolicy:
 
     @classmethod
     async def start(
-        cls, log: Path, base_name: str, count: int, cards: Sequence[Card] = ()
+        cls,
+        log: Path,
+        base_name: str,
+        count: int,
+        cards: Sequence[Card] = (),
+        program: Sequence[str] = TORCH,
     ) -> "ParallelPolicy":
         """One process on each card; without any, they share the processor's cores."""
         scratch = Path(tempfile.mkdtemp(prefix="atelier-ranks-"))
         starts = [
-            TorchPolicy.start(log, base_name, _variables(rank, count, scratch / "meeting", cards))
+            TorchPolicy.start(
+                log, base_name, _variables(rank, count, scratch / "meeting", cards), program
+            )
             for rank in range(count)
         ]
         return cls(list(await asyncio.gather(*starts)), scratch)

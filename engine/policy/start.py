@@ -10,7 +10,7 @@ from engine.policy.base import Policy
 from engine.policy.parallel import ParallelPolicy
 from engine.policy.vllm.policy import VllmPolicy
 from engine.policy.vllm.process import ServerPlace
-from engine.policy.worker import TorchPolicy
+from engine.policy.worker import TORCH, TorchPolicy, unsloth_program
 from engine.protocol.config import BackendConfig, ProjectConfig
 from engine.protocol.machine import Card
 from engine.protocol.problems import ConfigError
@@ -25,11 +25,13 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
     backend = config.backend
     cards = await asyncio.to_thread(cards_of, backend)
     _refuse_too_few(backend, cards)
+    program = TORCH if backend.trainer == "torch" else await unsloth_program(bool(cards))
     trainer: Policy
     if backend.processes > 1:
-        trainer = await ParallelPolicy.start(log, base_name, backend.processes, cards)
+        count = backend.processes
+        trainer = await ParallelPolicy.start(log, base_name, count, cards, program)
     else:
-        trainer = await TorchPolicy.start(log, base_name)
+        trainer = await TorchPolicy.start(log, base_name, program=program)
     if backend.sampler == "torch":
         return trainer
     return VllmPolicy(trainer, log, await asyncio.to_thread(server_place, config, model, cards))

@@ -1,11 +1,14 @@
 """The torch policy as the engine sees it: the `Policy` interface over its child process."""
 
+import asyncio
+import importlib.util
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.child import Child
+from engine.environments import python_of
 from engine.policy.base import (
     OnRestart,
     Pair,
@@ -21,6 +24,7 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.rows import pack_rows, unpack_rows
+from engine.protocol.problems import PolicyError
 
 KEPT_PAGES = {
     "MALLOC_TRIM_THRESHOLD_": str(2**34),
@@ -28,6 +32,25 @@ KEPT_PAGES = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 """For glibc: memory of one step serves the next; new pages cost a tenth of a step."""
+TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
+ALONE = Path(__file__).parents[1] / "alone.py"
+
+
+async def unsloth_program(cuda: bool) -> tuple[str, ...]:
+    """The policy process with Unsloth's loading, in the engine's own environment where that has it;
+    else, without a card, in the one for the processor. Raises PolicyError, EnvironmentMissing."""
+    python = sys.executable
+    if importlib.util.find_spec("unsloth") is None:
+        if cuda:
+            raise PolicyError.of(
+                "trainer.not_installed",
+                "This engine has no Unsloth.",
+                "Install the GPU engine under Settings, or `python -m engine environments install "
+                "engine-gpu`; or set backend.trainer to torch.",
+                where="backend.trainer",
+            )
+        python = str(await asyncio.to_thread(python_of, "unsloth-cpu"))
+    return (python, "-P", str(ALONE), "engine.policy.unsloth")
 
 
 class TorchPolicy:
@@ -42,10 +65,13 @@ class TorchPolicy:
 
     @classmethod
     async def start(
-        cls, log: Path, base_name: str, environment: Mapping[str, str] | None = None
+        cls,
+        log: Path,
+        base_name: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = TORCH,
     ) -> "TorchPolicy":
-        """`environment` has more variables for it."""
-        argv = [sys.executable, "-m", "engine.policy.torch.serve"]
+        """`environment` has more variables for it, `program` is what runs."""
         variables = {
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
@@ -54,7 +80,7 @@ class TorchPolicy:
             **(environment or {}),
         }
         root = Path(__file__).parents[2]
-        child = await Child.spawn("policy", argv, cwd=root, log=log, environment=variables)
+        child = await Child.spawn("policy", [*program], cwd=root, log=log, environment=variables)
         return cls(child, base_name)
 
     @property

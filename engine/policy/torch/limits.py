@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import torch
 from peft import PeftModel
+from peft.tuners.lora import LoraLayer
 
 from engine.machine.flops import ModelShape
-from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.linear import times
 
 CPU = torch.device("cpu")
@@ -72,14 +72,14 @@ def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
 def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
     """Counted from the layers themselves."""
     config = trained.config.get_text_config()
-    layers = [module for module in trained.modules() if isinstance(module, LoraLinear)]
+    layers = [module for module in trained.modules() if isinstance(module, LoraLayer)]
     heads, window = config.num_attention_heads, getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None) or (
         ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     )
     head = trained.get_base_model().get_output_embeddings().weight
     return ModelShape(
-        body=sum(layer.get_base_layer().weight.numel() for layer in layers),
+        body=sum(layer.in_features * layer.out_features for layer in layers),
         adapter=sum(p.numel() for p in trained.parameters() if p.requires_grad),
         hidden=head.shape[1],
         vocabulary=head.shape[0],

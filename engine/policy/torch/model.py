@@ -5,27 +5,24 @@ from pathlib import Path
 
 import psutil
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils import set_peft_model_state_dict
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from engine.machine.flops import ModelShape
 from engine.machine.forecast import copy_bytes
 from engine.policy.base import PolicySpec
-from engine.policy.torch import attention
-from engine.policy.torch.adapter import LoraLinear
 from engine.policy.torch.attention import Plan
 from engine.policy.torch.bundle import ROWS, Bundles
 from engine.policy.torch.cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.limits import Limits, limits, shape_of
 from engine.policy.torch.linear import Packed, pack, times_packed
+from engine.policy.torch.loading import Loader, load
 from engine.policy.torch.tree import TreePlan, grow, shares_prefixes
 from engine.policy.torch.value import ValueHead
-from engine.protocol.config import ModelConfig
 from engine.protocol.problems import ModelError, PolicyError
 
 ADAPTER_FILE = "adapter_model.safetensors"
@@ -60,15 +57,14 @@ class LoraModel:
     moves log-probs by 0.1 to 0.2 nats per token, several times what the two forwards differ by.
     """
 
-    def __init__(self, spec: PolicySpec) -> None:
+    def __init__(self, spec: PolicySpec, load: Loader = load) -> None:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.device = pick_device()
         self.dtype = pick_dtype(spec.model.dtype, self.device)
-        base = _load_base(spec.model_path, self.dtype).to(self.device)
+        self.trained = load(spec, self.dtype, self.device)
+        base = self.trained.get_base_model()
         _refuse_unusual_head(base)
-        torch.manual_seed(spec.seed)
-        self.trained: PeftModel = get_peft_model(base, _lora_config(spec.model))
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
         self.eos_tokens = _eos_tokens(base)
         self.value_head: ValueHead | None = None
@@ -200,26 +196,6 @@ class LoraModel:
             )
 
 
-def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
-    try:
-        return AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            attn_implementation=attention.NAME,
-        ).eval()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ModelError.of(
-            "model.not_loadable",
-            f"The model cannot be loaded: {str(error).splitlines()[0][:300]}",
-            "Take a causal language model that transformers knows.",
-            where=path,
-            detail=str(error)[:4000],
-        ) from error
-
-
 def _refuse_unusual_head(model: PreTrainedModel) -> None:
     config = model.config.get_text_config()
     for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
@@ -230,18 +206,6 @@ def _refuse_unusual_head(model: PreTrainedModel) -> None:
                 "does not compute yet.",
                 "Take a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
             )
-
-
-def _lora_config(model: ModelConfig) -> LoraConfig:
-    config = LoraConfig(
-        r=model.rank,
-        lora_alpha=model.alpha,  # type: ignore[arg-type]
-        lora_dropout=0.0,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
-    config._register_custom_module({nn.Linear: LoraLinear})
-    return config
 
 
 def _eos_tokens(model: PreTrainedModel) -> list[int]:

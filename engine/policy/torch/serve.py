@@ -33,6 +33,7 @@ from engine.policy.canary import TOLERANCE
 from engine.policy.rows import pack_rows, unpack_rows
 from engine.policy.torch.alone import AloneSampler
 from engine.policy.torch.features import features
+from engine.policy.torch.loading import Loader, load
 from engine.policy.torch.model import LoraModel, free_bytes
 from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.preferences import fit
@@ -55,8 +56,10 @@ MOST_CACHED = 131_072
 class PolicyServer:
     """Executes requests one after another; sampling is the only one that overlaps itself."""
 
-    def __init__(self, line: socket.socket, ranks: Ranks | None = None) -> None:
-        self._line = line
+    def __init__(
+        self, line: socket.socket, ranks: Ranks | None = None, loader: Loader = load
+    ) -> None:
+        self._line, self._load_model = line, loader
         self._ranks = ranks or Ranks(0, 1)
         self._inbox: queue.Queue[dict[str, Any]] = queue.Queue()
         self._parts: dict[int, list[SampledToken]] = {}
@@ -106,7 +109,7 @@ class PolicyServer:
         spec = PolicySpec.model_validate(message["spec"])
         begun = time.monotonic()
         self._spec = spec
-        self._model = model = LoraModel(spec)
+        self._model = model = LoraModel(spec, self._load_model)
         self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
         budget = int(CACHE_SHARE * free_bytes(model.device) / model.shape.cached_token_bytes)
         kind = Sampler if model.shares_prefixes else AloneSampler
@@ -271,11 +274,11 @@ def _device_words(device: torch.device) -> str:
     return f"CPU · {os.cpu_count()} cores"
 
 
-def main() -> None:
+def main(loader: Loader = load) -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
     exit_with_engine(life)
     torch.set_num_threads(threads())
-    PolicyServer(socket.socket(fileno=line), Ranks.join()).run()
+    PolicyServer(socket.socket(fileno=line), Ranks.join(), loader).run()
 
 
 if __name__ == "__main__":

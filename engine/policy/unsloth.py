@@ -1,0 +1,126 @@
+"""The policy process with Unsloth's loading: `python -P alone.py engine.policy.unsloth LINE LIFE`.
+
+Unsloth loads the model in 4, 8 or 16 bits and puts its adapter and kernels on it, by its public
+functions alone; trees, losses and sampling are ours. On NVIDIA cards it also replaces the forward
+methods of attention, layer and model by its own, which know nothing of segments: those are put back
+as transformers wrote them, and what then still differs is found by a trial, not believed.
+"""
+
+# ruff: noqa: I001 - Unsloth wants to be imported before what it changes
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from types import ModuleType
+
+from unsloth import FastLanguageModel
+import torch
+from peft import PeftModel
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from engine.policy.base import PolicySpec
+from engine.policy.torch import attention
+from engine.policy.torch.attention import Plan
+from engine.policy.torch.loading import not_loadable
+from engine.policy.torch.serve import main
+from engine.policy.torch.tree import shares_prefixes
+from engine.protocol.problems import ModelError
+
+ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
+    """Raises ModelError where it cannot be loaded, or segments would not be seen."""
+    try:
+        config = AutoConfig.from_pretrained(spec.model_path, local_files_only=True)
+        with forwards_kept(modelling(config)):
+            base, _ = FastLanguageModel.from_pretrained(
+                model_name=spec.model_path,
+                max_seq_length=spec.model.max_context,
+                dtype=dtype,
+                load_in_4bit=spec.weights == "4bit",
+                load_in_8bit=spec.weights == "8bit",
+                local_files_only=True,
+                use_gradient_checkpointing=False,
+            )
+            trained = FastLanguageModel.get_peft_model(
+                base,
+                r=spec.model.rank,
+                lora_alpha=spec.model.alpha,
+                lora_dropout=0.0,
+                bias="none",
+                target_modules=[name for name in ADAPTED if _has(base, name)],
+                use_gradient_checkpointing=False,
+                random_state=spec.seed,
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError) as error:
+        raise not_loadable(spec.model_path, error) from error
+    own_attention(trained.get_base_model())
+    prove_segments(trained.eval(), device)
+    return trained
+
+
+@contextlib.contextmanager
+def forwards_kept(module: ModuleType) -> Iterator[None]:
+    """Whatever happens within: afterwards the classes of a modelling module have the forward
+    methods, and their names in it the classes, that transformers gave them."""
+    classes = {name: kind for name, kind in vars(module).items() if _is_layer(kind)}
+    forwards = {kind: kind.forward for kind in classes.values()}
+    try:
+        yield
+    finally:
+        for name, kind in classes.items():
+            setattr(module, name, kind)
+            kind.forward = forwards[kind]
+
+
+def own_attention(base: PreTrainedModel) -> None:
+    """Attention by segments, and position embeddings as transformers computes them."""
+    module, decoder = modelling(base.config), base.get_decoder()
+    for name, part in list(decoder.named_modules()):
+        own = getattr(module, type(part).__name__, None)
+        if name.endswith("rotary_emb") and own is not None and type(part) is not own:
+            decoder.set_submodule(name, own(config=base.config).to(base.device))
+    base.set_attn_implementation(attention.NAME)
+
+
+def prove_segments(trained: PeftModel, device: torch.device) -> None:
+    """Raises ModelError where a tree of two branches is not what the two sequences are."""
+    decoder = trained.get_base_model().get_decoder()
+
+    def hidden(plan: Plan) -> Tensor:
+        found = decoder(
+            input_ids=plan.tokens_1S, position_ids=plan.positions_1S, use_cache=False, plan=plan
+        )
+        return found.last_hidden_state[0]  # type: ignore[no-any-return]
+
+    try:
+        seen = shares_prefixes(hidden, device)
+    except (TypeError, AssertionError, RuntimeError):  # a forward that does not know of plans
+        seen = False
+    if not seen:
+        raise ModelError.of(
+            "model.segments_unseen",
+            f"Unsloth computes the attention of {type(trained.get_base_model()).__name__} in its "
+            "own way, in which attempts of a group would see each other.",
+            "Set backend.trainer to torch for this model.",
+            where="backend.trainer",
+        )
+
+
+def modelling(config: PreTrainedConfig) -> ModuleType:
+    """The module that transformers has the model's classes in."""
+    return importlib.import_module(AutoModelForCausalLM._model_mapping[type(config)].__module__)
+
+
+def _is_layer(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, nn.Module)
+
+
+def _has(model: nn.Module, leaf: str) -> bool:
+    return any(name.rpartition(".")[2] == leaf for name, _ in model.named_modules())
+
+
+if __name__ == "__main__":
+    main(load)
