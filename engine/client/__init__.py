@@ -7,6 +7,7 @@ Raises `Refused` (the engine's own problem) for anything it declines, and `Launc
 from engine.client.arena import ArenaCalls
 from engine.client.checkpoints import CheckpointCalls
 from engine.client.engine import EngineCalls
+from engine.client.environments import EnvironmentCalls
 from engine.client.judging import JudgingCalls
 from engine.client.projects import ProjectCalls
 from engine.client.runs import RunCalls
@@ -16,6 +17,7 @@ __all__ = ["EngineClient"]
 
 class EngineClient(
     EngineCalls,
+    EnvironmentCalls,
     ProjectCalls,
     RunCalls,
     JudgingCalls,
