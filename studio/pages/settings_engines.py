@@ -48,9 +48,10 @@ class EnginesCards(QWidget):
 
     def look(self) -> None:
         """Ask the engine, and go on asking while a job is under way."""
+        self._words.set_tone("faint")
         if not self._session.connected:
             self._say("No engine answers: what is installed is shown when one does.")
-        elif not self._tasks.busy("environments"):
+        else:
             self._tasks.run("environments", self._watch(), failed=self._failed)
 
     def rest(self) -> None:
@@ -82,7 +83,10 @@ class EnginesCards(QWidget):
 
     def _show(self, found: EnvironmentList) -> None:
         self._found = found
-        self._say(f"{found.problem.message} {found.problem.hint}" if found.problem else "")
+        if found.problem:
+            self._failed(found.problem)
+        elif self._words.property("tone") != "bad":  # a refusal stays until something is pressed
+            self._say("")
         self._row(built_in_row(found), self._engines)
         for view in found.environments:
             self._row(row_of(view, found), self._engines if view.engine else self._others)
@@ -105,6 +109,7 @@ class EnginesCards(QWidget):
         shown.show_row(row)
 
     def _press(self, name: str, verb: str) -> None:
+        self._say("")
         if verb == "use":
             self._use(name)
         else:
@@ -122,6 +127,7 @@ class EnginesCards(QWidget):
         self._session.restart_engine()
 
     def _roll_back(self) -> None:
+        self._say("")
         if self._found is not None and (previous := self._found.choice.previous):
             self._use(previous.name, previous.home)
 

@@ -69,7 +69,7 @@ class FakeEngine:
         self.trials = FakeTrials(self._scored_groups)
         self.kept = FakeKept(self._state_of, self._evaluate)
         self.beside = FakeEnvironments(self._living)
-        self.pid = 0
+        self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
         self.previews = 0
         self._ticks: dict[str, e.ProgressTicked] = {}
@@ -99,7 +99,7 @@ class FakeEngine:
 
     @property
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.port, TOKEN, self.pid, self.workspace)
+        return Endpoint(self.port, TOKEN, self.pid, self.workspace, self.notice)
 
     async def find(self) -> Endpoint | None:
         """In place of engine.launch.local.find."""
