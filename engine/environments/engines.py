@@ -1,11 +1,10 @@
 """Which engine is started from now on, and which folders are needed still."""
 
-import subprocess
 from pathlib import Path
 
 import psutil
 
-from engine.environments.door import EnvironmentMissing, Status, command, statuses
+from engine.environments.door import EnvironmentMissing, Status, command, run_door, statuses
 from engine.launch.choice import choose, read_choice, write_choice
 from engine.launch.interpreter import engine_home, title_of
 from engine.protocol.environments import BUILT_IN, ChosenEngine, EngineChoice, UseEngine
@@ -107,7 +106,7 @@ def sweep(name: str) -> None:
     needed = {one.home for one in (choice.current, choice.previous) if one and one.home}
     needed |= {home for home in status.homes if processes_in({Path(home).resolve()})}
     spared = [argument for home in sorted(needed) for argument in ("--spare", home)]
-    done = subprocess.run([*command(name, "sweep"), *spared], capture_output=True, text=True)
+    done = run_door([*command(name, "sweep"), *spared])
     if done.returncode:
         raise EnvironmentMissing.of(
             "environment.not_swept",

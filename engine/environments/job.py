@@ -31,8 +31,8 @@ SHARES = {
 """Where each stage begins and ends in the whole."""
 
 
-async def carry_out(name: str, action: EnvironmentAction) -> Ticks:
-    """Signs of progress until it is done.
+async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None = None) -> Ticks:
+    """Signs of progress until it is done; `pids` holds the process that is at work on it.
 
     Raises EnvironmentMissing with what is wrong, Refused where somebody needs what is to be
     removed.
@@ -40,7 +40,7 @@ async def carry_out(name: str, action: EnvironmentAction) -> Ticks:
     if action == "remove":
         await asyncio.to_thread(refuse_removal, name)
         await asyncio.to_thread(forget, name)
-    async with contextlib.aclosing(_run(name, action)) as told:
+    async with contextlib.aclosing(_run(name, action, set() if pids is None else pids)) as told:
         async for one in told:
             yield one
     if action == "repair":
@@ -49,7 +49,7 @@ async def carry_out(name: str, action: EnvironmentAction) -> Ticks:
         await asyncio.to_thread(sweep, name)
 
 
-async def _run(name: str, action: EnvironmentAction) -> Ticks:
+async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
     with life() as descriptor, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *command(name, action),
@@ -62,6 +62,7 @@ async def _run(name: str, action: EnvironmentAction) -> Ticks:
             start_new_session=True,
         )
         assert process.stdout is not None
+        pids.add(process.pid)
         last: dict[str, Any] = {}
         try:
             async for line in process.stdout:
@@ -71,6 +72,7 @@ async def _run(name: str, action: EnvironmentAction) -> Ticks:
             code = await process.wait()
         finally:
             await _end(process)
+            pids.discard(process.pid)
         if code:
             errors.seek(0)
             said = errors.read().decode(errors="replace")
@@ -87,6 +89,7 @@ def _tick(action: EnvironmentAction, said: dict[str, Any]) -> EnvironmentTicked:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Its whole group at once: nothing of it needs time to end well."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     await process.wait()

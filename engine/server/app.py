@@ -86,7 +86,9 @@ class Application:
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
-        self.environments = EnvironmentRoutes(lambda: self.supervisor.living)
+        self.environments = EnvironmentRoutes(
+            lambda: self.supervisor.living, self.supervisor.environment_pids
+        )
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:

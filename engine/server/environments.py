@@ -25,10 +25,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class EnvironmentRoutes:
-    """One job per environment. `living` counts the runs that go on here."""
+    """One job per environment. `living` counts the runs that go on here, `pids` holds the processes
+    at work, which a run that ends must spare."""
 
-    def __init__(self, living: Callable[[], int]) -> None:
-        self._living = living
+    def __init__(self, living: Callable[[], int], pids: set[int]) -> None:
+        self._living, self._pids = living, pids
         self._jobs: dict[str, _Job] = {}
         self._leaving = False
 
@@ -64,7 +65,7 @@ class EnvironmentRoutes:
         elif job and job.busy:
             _refuse_other(name, job, asked.action)
         elif not self._leaving:
-            self._jobs[name] = _Job(name, asked.action)
+            self._jobs[name] = _Job(name, asked.action, self._pids)
         return json_of(await self._now())
 
     async def use(self, request: Request) -> Response:
@@ -99,8 +100,8 @@ def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
 class _Job:
     """What is done to one environment, or was done last."""
 
-    def __init__(self, name: str, action: EnvironmentAction) -> None:
-        self.name, self.action = name, action
+    def __init__(self, name: str, action: EnvironmentAction, pids: set[int]) -> None:
+        self.name, self.action, self._pids = name, action, pids
         self._tick: EnvironmentTicked | None = None
         self._problem: Problem | None = None
         self._task = asyncio.create_task(self._work(), name=f"{action} {name}")
@@ -122,7 +123,7 @@ class _Job:
 
     async def _work(self) -> None:
         try:
-            async for tick in carry_out(self.name, self.action):
+            async for tick in carry_out(self.name, self.action, self._pids):
                 self._tick = tick
         except AtelierError as error:
             self._problem = error.problem

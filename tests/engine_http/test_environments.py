@@ -207,7 +207,7 @@ def test_the_way_back_and_removal(installed: Checkout) -> None:
 def test_a_job_of_the_engine_is_seen_cancelled_and_resumed(checkout: Checkout) -> None:
     """Also when the engine is killed: nothing of its job outlives it, and the next goes on."""
     checkout.index.fetched.clear()
-    checkout.index.delay_s = 0.5
+    checkout.index.delay_s = 0.3
     engine = Started(checkout)
     assert engine.act("install").action == "install"
     assert engine.act("install").action == "install"  # is under way

@@ -36,9 +36,10 @@ def test_cut_off_while_it_is_written_it_is_the_old_choice(monkeypatch: pytest.Mo
     def cut_off(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", cut_off)
-        write_choice(EngineChoice(current=NEWER))
+        with pytest.raises(KeyboardInterrupt):
+            write_choice(EngineChoice(current=NEWER))
     assert read_choice().current == GPU
 
 
