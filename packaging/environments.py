@@ -190,6 +190,9 @@ def install(place: Place, tell: Tell, anew: bool = False) -> Path:
     """
     before = place.home()
     if before and not anew and seems_whole(place, before):
+        if place.kept.exists():  # cut off between the mark and the clearing away
+            with place.turn(tell):
+                shutil.rmtree(place.kept, ignore_errors=True)
         return before
     check_machine(place)
     with place.turn(tell) as held:

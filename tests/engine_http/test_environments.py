@@ -4,11 +4,12 @@ and says so.
 """
 
 import asyncio
-import contextlib
+import itertools
 import json
 import random
 import signal
 import subprocess
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -79,16 +80,19 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     made.index.server_close()
 
 
-def await_moment(process: "subprocess.Popen[str]", moment: str, wait_s: float, place: Path) -> None:
-    """While it is tried out; between its mark and the switch; or after a while."""
-    if moment == "trying":
-        assert process.stdout is not None
-        next((line for line in process.stdout if '"trying"' in line), None)
-    elif moment == "mark":
-        until(lambda: list(place.glob(f"{NAME}-*.*/ready")) or process.poll() is not None)
+def await_moment(process: "subprocess.Popen[str]", moment: str, chance: random.Random) -> None:
+    """While it is tried out, or a while after a sign of progress."""
+    assert process.stdout is not None
+    if moment == "any":
+        signs = chance.randint(1, 6)
+        list(itertools.islice(process.stdout, signs))
+        time.sleep(chance.uniform(0.0, 0.3))
     else:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(wait_s)
+        next((line for line in process.stdout if '"trying"' in line), None)
+
+
+def await_mark(process: "subprocess.Popen[str]", place: Path) -> None:
+    until(lambda: list(place.glob(f"{NAME}-*.*/ready")) or process.poll() is not None)
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +100,12 @@ def installed(checkout: Checkout) -> Checkout:
     """With the GPU engine, killed at five moments on its way; the moments are of the seed, but for
     two: while it is tried out, and between its mark and the switch."""
     chance, begun = random.Random(SEED), set[str]()
+    place = checkout.cache / "environments"
     for moment in ("any", "trying", "any", "mark", "any"):
         process = checkout.start("environments", "install", NAME, "--use", "--json")
-        await_moment(process, moment, chance.uniform(0.2, 4.0), checkout.cache / "environments")
+        await_moment(process, moment, chance)
+        if moment == "mark":
+            await_mark(process, place)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         until(lambda: not at_work(checkout))
@@ -206,6 +213,8 @@ def test_the_way_back_and_removal(installed: Checkout) -> None:
 
 def test_a_job_of_the_engine_is_seen_cancelled_and_resumed(checkout: Checkout) -> None:
     """Also when the engine is killed: nothing of its job outlives it, and the next goes on."""
+    for command in (("use", "built-in"), ("remove", NAME)):
+        assert checkout.run("environments", *command).returncode == 0
     checkout.index.fetched.clear()
     checkout.index.delay_s = 0.3
     engine = Started(checkout)
