@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 import environments
+import place
 
 ROOT = Path(__file__).resolve().parents[1]
 ORIGIN = ROOT / "origin.txt"
@@ -81,7 +82,7 @@ def main() -> int:
     environment = commands.add_parser(
         "environment", help="install an environment of its own; the last line is its Python"
     )
-    environment.add_argument("name", choices=[*sorted(environments.KINDS), "all"])
+    environment.add_argument("name", choices=[*sorted(place.KINDS), "all"])
     environment.add_argument(
         "action",
         nargs="?",
@@ -156,11 +157,11 @@ def command_environment(arguments: argparse.Namespace) -> int:
     tell = Teller(arguments.json)
     try:
         act(arguments.name, arguments.action, arguments.spare, tell)
-    except environments.Refusal as refusal:
+    except place.Refusal as refusal:
         tell.refuse(refusal)
         return 1
     except Failed as failure:
-        tell.refuse(environments.Refusal("environment.not_installed", str(failure)))
+        tell.refuse(place.Refusal("environment.not_installed", str(failure)))
         return 1
     return 0
 
@@ -169,39 +170,39 @@ def act(name: str, action: str, spared: list[Path], tell: "Teller") -> None:
     """Raises Refusal, or Failed where .venv itself could not be made."""
     ensure_environment()
     if action == "status":
-        names = sorted(environments.KINDS) if name == "all" else [name]
+        names = sorted(place.KINDS) if name == "all" else [name]
         for one in names:
             tell.answer(environments.status(place_of(one)))
         return
     if name == "all":
-        raise environments.Refusal("environment.unknown", "all has only a status.")
-    place = place_of(name)
+        raise place.Refusal("environment.unknown", "all has only a status.")
+    here = place_of(name)
     if action in ("install", "repair"):
         ensure_pip()
-        if place.kind.below and not place.home():
-            ensure_packages([place.kind.below])
+        if here.kind.below and not here.home():
+            ensure_packages([here.kind.below])
         work = environments.install if action == "install" else environments.repair
-        home = work(place, tell)
-        tell.done(home, environments.python_of(home))
+        home = work(here, tell)
+        tell.done(home, place.python_of(home))
     elif action == "verify":
-        if wrong := environments.verify(place, tell):
-            raise environments.Refusal(
+        if wrong := environments.verify(here, tell):
+            raise place.Refusal(
                 "environment.damaged",
                 f"The {name} environment is damaged: {wrong[0]}",
                 "Repair it: a new one is made beside it.",
                 "\n".join(wrong),
             )
-        home = place.home()
+        home = here.home()
         assert home is not None
-        tell.done(home, environments.python_of(home))
+        tell.done(home, place.python_of(home))
     elif action == "remove":
-        environments.remove(place, tell)
+        environments.remove(here, tell)
     else:
-        environments.sweep(place, spared, tell)
+        environments.sweep(here, spared, tell)
 
 
-def place_of(name: str) -> environments.Place:
-    return environments.Place(name, LOCKS, VENV)
+def place_of(name: str) -> place.Place:
+    return place.Place(name, LOCKS, VENV)
 
 
 class Teller:
@@ -233,7 +234,7 @@ class Teller:
         else:
             say(f"{values['name']}: {values['state']} {values['home']}".rstrip())
 
-    def refuse(self, refusal: environments.Refusal) -> None:
+    def refuse(self, refusal: place.Refusal) -> None:
         names = ("code", "message", "hint", "detail")
         if self._lines:
             self._write({"problem": {name: getattr(refusal, name) for name in names}})
@@ -342,7 +343,7 @@ def ensure_torch() -> None:
         wheels = VENV / "downloads"
         pip_or_fail(["download", "--no-deps", "--dest", str(wheels), pinned], "torch")
         wheel = next(wheels.glob("torch-*.whl"))
-        if f"--hash=sha256:{environments.sha256(wheel)}" not in hashes:
+        if f"--hash=sha256:{place.sha256(wheel)}" not in hashes:
             wheel.unlink()
             raise Failed("The torch that arrived is not the locked one (its hash differs).")
         pip_or_fail(["install", "--no-deps", str(wheel)], "torch")

@@ -133,8 +133,8 @@ def make_checkout(folder: Path) -> Checkout:
     tree = folder / "checkout"
     locks = tree / "packaging" / "locks"
     locks.mkdir(parents=True)
-    for name in ("bootstrap.py", "environments.py"):
-        shutil.copy(ROOT / "packaging" / name, tree / "packaging")
+    for file in (ROOT / "packaging").glob("*.py"):
+        shutil.copy(file, tree / "packaging")
     shutil.copytree(ROOT / "engine", tree / "engine")
     for link, target in (("resources", ROOT / "resources"), ("studio", ROOT / "studio")):
         (tree / link).symlink_to(target)

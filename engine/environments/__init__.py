@@ -2,7 +2,7 @@
 
 `python_of(name)` is the door for who needs one. `catalogue` says what there is, `job` installs,
 checks, repairs and removes, `engines` says which engine is started. What is on the disk is the
-business of packaging/environments.py, and of nobody else.
+business of packaging/, and of nobody else.
 """
 
 from engine.environments.door import EnvironmentMissing, python_of

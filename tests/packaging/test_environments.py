@@ -48,7 +48,7 @@ def arrived(checkout: Checkout) -> list[str]:
 
 def test_the_cache_is_where_platformdirs_puts_it(checkout: Checkout) -> None:
     """bootstrap.py asks before platformdirs is there."""
-    code = "import sys; sys.path.insert(0, 'packaging'); import environments as e\n"
+    code = "import sys; sys.path.insert(0, 'packaging'); import place as e\n"
     code += "print(e.cache_folder())"
     theirs = "import platformdirs; print(platformdirs.user_cache_dir('atelier'))"
     assert checkout.python(code) == checkout.python(theirs) == str(checkout.cache)
@@ -152,7 +152,7 @@ def test_the_key_is_of_the_lock_alone_where_nothing_lies_below(
 ) -> None:
     """Another clone of the same locks finds what is there; only what lies on .venv asks whose."""
     code = (
-        "import sys; sys.path.insert(0, 'packaging'); import environments as e;"
+        "import sys; sys.path.insert(0, 'packaging'); import place as e;"
         "from pathlib import Path as P;"
         "keys = lambda name, venv: e.Place(name, P('packaging/locks'), P(venv)).key;"
         "other = sys.argv[1]; print("
@@ -168,11 +168,11 @@ def test_the_key_is_of_the_lock_alone_where_nothing_lies_below(
 
 def test_locks_are_read_as_pip_reads_them() -> None:
     """Every pin of every lock has a hash, and a size is known of each environment."""
-    code = "import environments as e, sys; from pathlib import Path\n"
+    code = "import place, wheels; from pathlib import Path\n"
     code += "for f in sorted(Path('locks').glob('*.txt')):\n"
-    code += "    found = e.read_lock(f); assert found and all(r.hashes for r in found), f\n"
+    code += "    found = wheels.read_lock(f); assert found and all(r.hashes for r in found), f\n"
     code += "    assert len(found) == sum(l[0].isalnum() for l in f.open() if '==' in l), f\n"
-    code += "for name in e.KINDS: e.Place(name, Path('locks'), Path('../.venv'))\n"
+    code += "for name in place.KINDS: place.Place(name, Path('locks'), Path('../.venv'))\n"
     subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT / "packaging", check=True,
