@@ -15,14 +15,21 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import environments
+import place
+
 ROOT = Path(__file__).resolve().parents[1]
+ORIGIN = ROOT / "origin.txt"
+"""Beside a copy of us in another environment: the checkout whose .venv we work with."""
 LOCKS = ROOT / "packaging" / "locks"
-VENV = ROOT / ".venv"
+VENV = (Path(ORIGIN.read_text().strip()) if ORIGIN.exists() else ROOT) / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / "atelier-installed.json"
@@ -50,19 +57,6 @@ WINDOW_LIBRARIES = [
 TEST_LIBRARIES = ["xvfb", "xauth", "xdotool"]
 
 
-BESIDE: dict[str, str | None] = {
-    "bench": "engine-cpu",
-    "judge": None,
-    "engine-gpu": None,
-    "llamacpp": None,
-    "parquet": None,
-    "unsloth-cpu": "engine-cpu",
-    "vllm-cpu": "engine-cpu",
-}
-"""Environments in the user's cache: the set of .venv that one lies on top of, or None where it
-shares nothing with it."""
-
-
 class Failed(Exception):
     """Said to the person as it is; exit 1."""
 
@@ -88,7 +82,19 @@ def main() -> int:
     environment = commands.add_parser(
         "environment", help="install an environment of its own; the last line is its Python"
     )
-    environment.add_argument("name", choices=sorted(BESIDE))
+    environment.add_argument("name", choices=[*sorted(place.KINDS), "all"])
+    environment.add_argument(
+        "action",
+        nargs="?",
+        default="install",
+        choices=["install", "verify", "repair", "remove", "sweep", "status"],
+        help="sweep clears away what newer ones have replaced; all has only a status",
+    )
+    environment.add_argument(
+        "--spare", type=Path, action="append", default=[], help="with sweep: this folder is needed"
+    )
+    environment.add_argument("--json", action="store_true", help="progress as JSON lines")
+    environment.add_argument("--life", type=int, help="a pipe: at its end everything here ends")
     environment.set_defaults(command=command_environment)
     arguments, rest = parser.parse_known_args()
     arguments.rest = rest
@@ -146,32 +152,105 @@ def command_test(arguments: argparse.Namespace) -> int:
 
 
 def command_environment(arguments: argparse.Namespace) -> int:
-    ensure_environment()
-    if below := BESIDE[arguments.name]:
-        ensure_packages([below])
-    say(str(ensure_beside(arguments.name, below)))
+    if arguments.life is not None:
+        threading.Thread(target=end_with, args=(arguments.life,), daemon=True).start()
+    tell = Teller(arguments.json)
+    try:
+        act(arguments.name, arguments.action, arguments.spare, tell)
+    except place.Refusal as refusal:
+        tell.refuse(refusal)
+        return 1
+    except Failed as failure:
+        tell.refuse(place.Refusal("environment.not_installed", str(failure)))
+        return 1
     return 0
 
 
-def ensure_beside(name: str, below: str | None) -> Path:
-    """The Python of an environment keyed by its lock and by the one below, which it reads."""
-    packages = next(VENV.glob("lib/python*/site-packages"), VENV / "Lib" / "site-packages")
-    locks = [LOCKS / f"{part}.txt" for part in (name, *([below, "torch"] if below else []))]
-    key = hashlib.sha256("".join([str(packages), *map(sha256, locks)]).encode()).hexdigest()[:12]
-    code = "import platformdirs; print(platformdirs.user_cache_dir('atelier'))"
-    cache = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True, check=True)
-    home = Path(cache.stdout.strip()) / "environments" / f"{name}-{key}"
-    python = home / PYTHON.relative_to(VENV)
-    if (home / "ready").exists():
-        return python
-    shutil.rmtree(home, ignore_errors=True)
-    subprocess.run([str(PYTHON), "-m", "venv", "--without-pip", str(home)], check=True)
-    if below:
-        own = home / packages.relative_to(VENV)
-        (own / "below.pth").write_text(f"{packages}\n")
-    install(name, LOCKS / f"{name}.txt", into=python)
-    (home / "ready").touch()
-    return python
+def act(name: str, action: str, spared: list[Path], tell: "Teller") -> None:
+    """Raises Refusal, or Failed where .venv itself could not be made."""
+    ensure_environment()
+    if action == "status":
+        names = sorted(place.KINDS) if name == "all" else [name]
+        for one in names:
+            tell.answer(environments.status(place_of(one)))
+        return
+    if name == "all":
+        raise place.Refusal("environment.unknown", "all has only a status.")
+    here = place_of(name)
+    if action in ("install", "repair"):
+        ensure_pip()
+        if here.kind.below and not here.home():
+            ensure_packages([here.kind.below])
+        work = environments.install if action == "install" else environments.repair
+        home = work(here, tell)
+        tell.done(home, place.python_of(home))
+    elif action == "verify":
+        if wrong := environments.verify(here, tell):
+            raise place.Refusal(
+                "environment.damaged",
+                f"The {name} environment is damaged: {wrong[0]}",
+                "Repair it: a new one is made beside it.",
+                "\n".join(wrong),
+            )
+        home = here.home()
+        assert home is not None
+        tell.done(home, place.python_of(home))
+    elif action == "remove":
+        environments.remove(here, tell)
+    else:
+        environments.sweep(here, spared, tell)
+
+
+def place_of(name: str) -> place.Place:
+    return place.Place(name, LOCKS, VENV)
+
+
+class Teller:
+    """What happens, as words, or as one JSON object a line on what was stdout; then all that
+    anybody else prints goes to stderr."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._lines = os.fdopen(os.dup(1), "w") if as_json else None
+        self._stage = ""
+        if as_json:
+            os.dup2(2, 1)
+
+    def __call__(self, stage: str, done: int, total: int, words: str) -> None:
+        if self._lines:
+            self._write({"stage": stage, "done": done, "total": total, "words": words})
+        elif stage != self._stage:
+            self._stage = stage
+            say(f"{stage.capitalize()}: {words if stage == 'waiting' else f'{total} in all'}")
+
+    def done(self, home: Path, python: Path) -> None:
+        if self._lines:
+            self._write({"stage": "ready", "home": str(home), "python": str(python)})
+        else:
+            say(str(python))
+
+    def answer(self, values: dict[str, object]) -> None:
+        if self._lines:
+            self._write(values)
+        else:
+            say(f"{values['name']}: {values['state']} {values['home']}".rstrip())
+
+    def refuse(self, refusal: place.Refusal) -> None:
+        names = ("code", "message", "hint", "detail")
+        if self._lines:
+            self._write({"problem": {name: getattr(refusal, name) for name in names}})
+        else:
+            print(f"\n{refusal.detail}\n{refusal}".lstrip(), file=sys.stderr)
+
+    def _write(self, values: dict[str, object]) -> None:
+        assert self._lines is not None
+        self._lines.write(json.dumps(values) + "\n")
+        self._lines.flush()
+
+
+def end_with(descriptor: int) -> None:
+    """At the end of the pipe, whoever asked is gone: pip and we go too."""
+    os.read(descriptor, 1)
+    os.killpg(0, signal.SIGKILL)
 
 
 def set_up(locks: list[str], libraries: list[str]) -> None:
@@ -219,13 +298,11 @@ def find_python() -> str:
 def ensure_packages(locks: list[str]) -> None:
     files = [LOCKS / f"{name}.txt" for name in locks]
     wanted = {file.stem: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-    installed = json.loads(STAMP.read_text()) if STAMP.exists() else {}
-    missing = [file for file in files if installed.get(file.stem) != wanted[file.stem]]
+    missing = [file for file in files if stamped().get(file.stem) != wanted[file.stem]]
     if not missing:
         return
-    if "pip" not in installed:
-        install("pip", LOCKS / "pip.txt", quiet=True)
-        installed["pip"] = "1"
+    ensure_pip()
+    installed = stamped()
     for file in missing:
         install(file.stem, file)
         installed[file.stem] = wanted[file.stem]
@@ -234,12 +311,23 @@ def ensure_packages(locks: list[str]) -> None:
         ensure_torch()
 
 
-def install(name: str, lock: Path, quiet: bool = False, into: Path | None = None) -> None:
+def stamped() -> dict[str, str]:
+    """What was installed into .venv, by set: the hash of its lock."""
+    return json.loads(STAMP.read_text()) if STAMP.exists() else {}
+
+
+def ensure_pip() -> None:
+    """The pip of the lock: older ones do not say how far they are."""
+    if "pip" not in (installed := stamped()):
+        install("pip", LOCKS / "pip.txt", quiet=True)
+        STAMP.write_text(json.dumps({**installed, "pip": "1"}))
+
+
+def install(name: str, lock: Path, quiet: bool = False) -> None:
     count = sum("==" in line and line[0] != " " for line in lock.read_text().splitlines())
     if not quiet:
         say(f"Installing {name}: {count} packages")
-    place = ["--python", str(into)] if into else []
-    pip_or_fail([*place, "install", "--no-deps", "--require-hashes", "-r", str(lock)], name)
+    pip_or_fail(["install", "--no-deps", "--require-hashes", "-r", str(lock)], name)
 
 
 def ensure_torch() -> None:
@@ -255,7 +343,7 @@ def ensure_torch() -> None:
         wheels = VENV / "downloads"
         pip_or_fail(["download", "--no-deps", "--dest", str(wheels), pinned], "torch")
         wheel = next(wheels.glob("torch-*.whl"))
-        if f"--hash=sha256:{sha256(wheel)}" not in hashes:
+        if f"--hash=sha256:{place.sha256(wheel)}" not in hashes:
             wheel.unlink()
             raise Failed("The torch that arrived is not the locked one (its hash differs).")
         pip_or_fail(["install", "--no-deps", str(wheel)], "torch")
@@ -272,14 +360,6 @@ def pip_or_fail(arguments: list[str], name: str) -> None:
             f"The packages of {name} could not be installed (pip says why above). "
             "What has arrived is kept: run the same command again."
         )
-
-
-def sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as source:
-        while block := source.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def ensure_libraries(packages: list[str]) -> None:

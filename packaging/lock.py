@@ -8,6 +8,7 @@ libraries that a CUDA build of torch wants are left out: bootstrap.py brings the
 arrives. torch has a lock of its own: in hash mode pip passes over a wheel from a local folder, so
 bootstrap.py checks its hash itself. With --torch-wheel such a wheel is accepted besides the one of
 the index, and the sets of LAYERED, which take torch's CPU build by its name, are found beside it.
+What an environment takes on disk, locks/sizes.json says; it is kept by hand.
 """
 
 import argparse

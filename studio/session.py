@@ -91,7 +91,9 @@ class Session(QObject):
         self.tasks.run("engine", self._open_engine(project, place), failed=self._engine_failed)
 
     async def _open_engine(self, project: str = "", place: str = "") -> None:
-        await self.link.open()
+        endpoint = await self.link.open()
+        if endpoint.notice:
+            self.problem_raised.emit(Problem(code="launch.fell_back", message=endpoint.notice))
         await self._ask_all()
         self.feed.set_link(LinkState("connected", await self.client.info()))
         if project:

@@ -24,7 +24,7 @@ class Settings(BaseModel):
     theme: Literal["system", "dark", "light"] = "system"
     reduced_motion: bool = False
     engine_python: str = ""
-    """Interpreter of the engine; the studio's own when empty."""
+    """Interpreter of the engine; that of the chosen engine when empty."""
     workspace: str = ""
     """Folder of projects; the default one when empty."""
     recent_projects: list[str] = Field(default_factory=list)

@@ -20,6 +20,7 @@ COMMANDS = {
     "export": "write a checkpoint as files that other programs load, and prove them",
     "serve-model": "serve an exported folder as an OpenAI-compatible endpoint on loopback",
     "models": "list, pull or find models",
+    "environments": "what is installed beside Atelier, and which engine is started",
     "new": "make a project, from a sample or empty",
     "doctor": "check this machine",
     "bench": "measure training and sampling, beside TRL where asked",
@@ -316,6 +317,27 @@ def _models(parser: argparse.ArgumentParser) -> None:
     path.add_argument("name")
 
 
+def _environments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        required=True, metavar="ACTION", parser_class=Parser, dest="action"
+    )
+    for action, words in (
+        ("list", "what there is, and what of it is installed"),
+        ("install", "install one; what was cut off goes on from there"),
+        ("verify", "compare every file with what was installed, and try it"),
+        ("repair", "where something is damaged, make a new one and use that"),
+        ("remove", "take one away, with what was brought for it"),
+        ("use", "start this engine from now on: built-in, or engine-gpu"),
+        ("rollback", "start the engine from now on that was in use before"),
+    ):
+        one = actions.add_parser(action, help=words, description=words.capitalize() + ".")
+        if action not in ("list", "rollback"):
+            one.add_argument("name")
+        if action == "install":
+            one.add_argument("--use", action="store_true", help="then start this engine")
+        _json(one)
+
+
 def _new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="where the project is made")
     parser.add_argument("--sample", help="copy this sample (hello, …)")
@@ -366,6 +388,7 @@ OPTIONS = {
     "export": _export,
     "serve-model": _serve_model,
     "models": _models,
+    "environments": _environments,
     "new": _new,
     "doctor": _json,
     "bench": _bench,

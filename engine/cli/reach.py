@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
     endpoint = await find(place)
     ours = endpoint is None
     endpoint = endpoint or await start(place)
+    if endpoint.notice:
+        sys.stderr.write(f"{endpoint.notice}\n")
     async with EngineClient(endpoint.port, endpoint.token) as client:
         try:
             yield client

@@ -12,14 +12,20 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 import httpx
 import platformdirs
 
+from engine.launch.interpreter import (
+    Interpreter,
+    chosen_interpreters,
+    given_interpreter,
+    why_broken,
+)
 from engine.protocol import API_VERSION
 from engine.protocol.problems import LaunchError
 from engine.protocol.requests import Handshake
@@ -36,6 +42,8 @@ class Endpoint:
     token: str
     pid: int
     workspace: Path
+    notice: str = ""
+    """What was not as chosen when it was started, for the person."""
 
 
 def default_workspace() -> Path:
@@ -95,22 +103,36 @@ async def find(workspace: Path) -> Endpoint | None:
 async def start(workspace: Path, python: str | None = None) -> Endpoint:
     """Start an engine that outlives us; returns when it can be called.
 
-    Raises LaunchError with the end of what the engine said when it does not come up.
+    With `python` that interpreter and no other; else the chosen engine, and where that one is
+    broken the previous one or our own: the endpoint's notice says so. Raises LaunchError with the
+    end of what the engine said when none comes up.
     """
     workspace.mkdir(parents=True, exist_ok=True)
+    if python:
+        return await _start(workspace, given_interpreter(python))
+    engines, told = await asyncio.to_thread(chosen_interpreters)
+    for one, after in zip(engines, [*engines[1:], None], strict=True):
+        try:
+            endpoint = await _start(workspace, one)
+        except LaunchError:
+            why = await asyncio.to_thread(why_broken, one) if after else ""
+            if not why:
+                raise
+            told.append(f"The {one.title} does not start ({why}).")
+            continue
+        if told:
+            told.append(f"The {one.title} was started in its place.")
+        return replace(endpoint, notice=" ".join(told))
+    raise AssertionError("our own interpreter is always among them")
+
+
+async def _start(workspace: Path, engine: Interpreter) -> Endpoint:
     logs = Path(platformdirs.user_log_dir("atelier"))
     logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     log_path = logs / "engine.log"
     with log_path.open("ab") as log:
         position = log.tell()
-        process = subprocess.Popen(  # noqa: ASYNC220 - returns at once; output is read below
-            [python or sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-            cwd=Path(__file__).parents[2],
-        )
+        process = _spawn(workspace, engine, log)
     # It outlives us; while we live, somebody must take its exit status.
     threading.Thread(target=process.wait, name="engine exit", daemon=True).start()
     line = await _first_line(process)
@@ -124,6 +146,26 @@ async def start(workspace: Path, python: str | None = None) -> Endpoint:
     if endpoint is None:
         raise _not_started(log_path, position, process.poll())
     return endpoint
+
+
+def _spawn(workspace: Path, engine: Interpreter, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            [engine.python, "-m", "engine", "serve", "--workspace", str(workspace)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            cwd=engine.folder,
+            env=engine.variables,
+        )
+    except OSError as error:
+        raise LaunchError.of(
+            "engine.not_started",
+            f"The engine did not start: {engine.python} cannot be run ({error.strerror}).",
+            "Choose another interpreter, or none, in Settings.",
+            where=engine.python,
+        ) from error
 
 
 async def find_or_start(workspace: Path, python: str | None = None) -> Endpoint:

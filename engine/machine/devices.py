@@ -50,8 +50,9 @@ def gpu_build() -> TorchBuild | None:
 
 
 def computes_on_cards() -> bool:
-    """Whether some torch here was built for CUDA."""
-    return any(build is not None and build.cuda for build in (torch_build(), gpu_build()))
+    """Whether this engine's torch was built for CUDA."""
+    build = torch_build()
+    return build is not None and bool(build.cuda)
 
 
 def cards_of(backend: BackendConfig) -> tuple[Card, ...]:

@@ -45,6 +45,14 @@ def examine_graphics(
     ]
 
 
+def card_lacks(found: Found) -> str:
+    """What stands between this machine and CUDA, in a sentence; empty where nothing does."""
+    if not found.cards:
+        return f"{found.reason} It can be installed, and is of use only with a card."
+    driver = _driver(found.cards[0])
+    return "" if driver.state != "bad" else f"The NVIDIA driver is too old. {driver.hint}"
+
+
 def _driver(card: Card) -> Check:
     runs = f", runs CUDA {card.cuda[0]}.{card.cuda[1]}" if card.cuda else ""
     major = (card.driver or "").split(".")[0]

@@ -55,6 +55,7 @@ from engine.rollout.gateway import Gateway
 from engine.run import DATABASE
 from engine.server.arena_routes import ArenaRoutes
 from engine.server.checkpoints import CheckpointRoutes
+from engine.server.environments import EnvironmentRoutes
 from engine.server.guard import Guard
 from engine.server.library import Library
 from engine.server.runs import RunRoutes
@@ -87,6 +88,9 @@ class Application:
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
+        self.environments = EnvironmentRoutes(
+            lambda: self.supervisor.living, self.supervisor.environment_pids
+        )
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:
@@ -113,6 +117,7 @@ class Application:
             *self.runs.routes(),
             *self.checkpoints.routes(),
             *self.arena.routes(),
+            *self.environments.routes(),
         ]
         starlette = Starlette(
             routes=[
@@ -243,7 +248,7 @@ class Application:
 
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S
-        busy = self.supervisor.living or self.supervisor.exports.busy
+        busy = self.supervisor.living or self.supervisor.exports.busy or self.environments.busy
         return idle and not busy and not self.broadcast.listeners
 
     def _counted(self, handler: Handler) -> Handler:

@@ -54,6 +54,7 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
             await _until_stopped(application, serving)
         finally:
             discovery.unlink(missing_ok=True)  # whoever comes now starts another one
+            await application.environments.close()
             await application.supervisor.close()
             application.broadcast.close()
             server.should_exit = True

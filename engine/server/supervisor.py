@@ -48,11 +48,13 @@ class Supervisor:
         self.house = House(gateway, self.judge_keys, lambda: self.spared)
         self.arena = ArenaDesk(self.house)
         self.exports = ExportDesk(self.opened)
+        self.environment_pids: set[int] = set()
+        """Processes that install or check an environment."""
 
     @property
     def spared(self) -> list[int]:
         """Children that are no run's."""
-        return [*self.desk.pids, *self.arena.pids, *self.exports.pids]
+        return [*self.desk.pids, *self.arena.pids, *self.exports.pids, *self.environment_pids]
 
     @property
     def living(self) -> int:

@@ -3,8 +3,10 @@
 `client` belongs to the caller's event loop (the studio's Qt loop); streams live in the pump.
 """
 
+import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 
 from engine.client import EngineClient
@@ -12,6 +14,8 @@ from engine.launch import local
 from engine.launch.local import Endpoint
 from engine.protocol.problems import LaunchError
 from studio.link.pump import EventPump, Listener
+
+LEAVING_S = 10.0
 
 
 class EngineLink:
@@ -51,9 +55,17 @@ class EngineLink:
         return endpoint is not None
 
     async def shut_down(self) -> None:
-        """Ask the engine to end; its runs stop after what is acknowledged."""
+        """Ask the engine to end, and wait until nobody finds it any more; its runs stop after what
+        is acknowledged."""
+        gone = self.endpoint
         await self.client.shut_down()
         await self._drop()
+        end = time.monotonic() + LEAVING_S
+        while gone is not None and time.monotonic() < end:
+            found = await self.find()
+            if found is None or found.pid != gone.pid:
+                return
+            await asyncio.sleep(0.05)
 
     def kill(self) -> None:
         """Last resort for an engine that no longer answers: nothing acknowledged is lost."""

@@ -13,6 +13,7 @@ from studio.commands import shortcut_table
 from studio.link.state import LinkState
 from studio.models.shortcuts import ShortcutTableModel
 from studio.pages.page import Page, scrolled
+from studio.pages.settings_engines import EnginesCards
 from studio.pages.settings_keys import JudgeKeysCard
 from studio.session import Session
 from studio.widgets.buttons import Button
@@ -39,7 +40,9 @@ class SettingsPage(Page):
         self._actions, self._workspace = actions, workspace
         self._facts = KeyValues(2)
         self._checks: list[CheckLine] = []
+        self._contact = ""
         self._judge_keys = JudgeKeysCard(self.tasks)
+        self._engines = EnginesCards(session, self.tasks)
         self._build()
         session.engine_changed.connect(self._show_engine)
         session.settings.changed.connect(self._show_look)
@@ -49,6 +52,10 @@ class SettingsPage(Page):
     def enter(self) -> None:
         self._show_engine(self.session.feed.link)
         self._judge_keys.look()
+        self._engines.look()
+
+    def leave(self) -> None:
+        self._engines.rest()
 
     def _build(self) -> None:
         content = QWidget()
@@ -58,6 +65,7 @@ class SettingsPage(Page):
         for card in (
             self._look_card(),
             self._engine_card(),
+            self._engines,
             self._doctor_card(),
             self._judge_keys,
             self._keys_card(),
@@ -91,7 +99,7 @@ class SettingsPage(Page):
         )
         card.body.setSpacing(12)
         card.body.addWidget(self._facts)
-        python = PathField("Engine interpreter", "the studio's own")
+        python = PathField("Engine interpreter", "that of the engine in use")
         python.set_value(self.session.settings.current.engine_python)
         python.edited.connect(lambda value: self._set_python(str(value or "")))
         python.browse_requested.connect(self._choose_python)
@@ -101,7 +109,7 @@ class SettingsPage(Page):
                 "engine_python",
                 "Interpreter",
                 python,
-                help="Python that has torch; empty: this one.",
+                help="Python that has torch; it goes before the engines below.",
             )
         )
         workspace = TextField("Workspace", mono=True)
@@ -174,6 +182,10 @@ class SettingsPage(Page):
                 ("Living runs", str(info.living_runs)),
             ]
         self._facts.set_values(values)
+        if link.contact != self._contact:
+            self._contact = link.contact
+            if self.isVisible():
+                self._engines.look()
 
     def _set_python(self, path: str) -> None:
         self.session.settings.update(engine_python=path)

@@ -32,3 +32,9 @@ def test_host_runs_on_the_standard_library_alone() -> None:
     host = ROOT / "engine" / "rollout" / "host.py"
     code = f"import runpy; runpy.run_path({str(host)!r}, run_name='host')"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, cwd=ROOT)
+
+
+def test_bootstrap_runs_on_the_standard_library_alone() -> None:
+    """-S: no site-packages; before .venv there is nothing else."""
+    command = [sys.executable, "-S", str(ROOT / "packaging" / "bootstrap.py"), "environment", "-h"]
+    subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)

@@ -12,6 +12,7 @@ import pytest
 from engine.launch.local import discovery_file, find
 from engine.server.app import Application
 from engine.server.checkpoints import CheckpointRoutes
+from engine.server.environments import EnvironmentRoutes
 from engine.server.runs import RunRoutes
 from tests.engine_http.conftest import Engine
 
@@ -25,7 +26,8 @@ PATHS = (
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
-    "/runs/x/checkpoints/1/export", "/docs", "/nope",
+    "/runs/x/checkpoints/1/export", "/environments", "/environments/x",
+    "/engine/use", "/docs", "/nope",
 )  # fmt: skip
 
 
@@ -83,7 +85,7 @@ def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
 
 def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
-    modules = (Application, RunRoutes, CheckpointRoutes)
+    modules = (Application, RunRoutes, CheckpointRoutes, EnvironmentRoutes)
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)
     routes = set(re.findall(r'\("(?:GET|POST|PUT|DELETE)", "(/[^"]*)"', source))

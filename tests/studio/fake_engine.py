@@ -35,6 +35,7 @@ from engine.protocol.requests import (
     TrajectoryQuery,
 )
 from studio.store.run_state import RunState
+from tests.studio.fake_environments import FakeEnvironments
 from tests.studio.fake_judge import call_of, verdicts_of
 from tests.studio.fake_kept import FakeKept, evaluation_run
 from tests.studio.fake_labels import FakeLabels, answer
@@ -67,6 +68,8 @@ class FakeEngine:
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
         self.kept = FakeKept(self._state_of, self._evaluate)
+        self.beside = FakeEnvironments(self._living)
+        self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
         self.previews = 0
         self._ticks: dict[str, e.ProgressTicked] = {}
@@ -96,7 +99,7 @@ class FakeEngine:
 
     @property
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.port, TOKEN, 0, self.workspace)
+        return Endpoint(self.port, TOKEN, self.pid, self.workspace, self.notice)
 
     async def find(self) -> Endpoint | None:
         """In place of engine.launch.local.find."""
@@ -193,6 +196,7 @@ class FakeEngine:
                         *self.homes.routes(),
                         *self.trials.routes(),
                         *self.kept.routes(),
+                        *self.beside.routes(),
                     )
                 ),
             ]
@@ -219,7 +223,6 @@ class FakeEngine:
         return PlainTextResponse(proof(TOKEN, request.query_params["nonce"]))
 
     async def _info(self, request: Request) -> EngineInfo:
-        living = sum(s.state in ("running", "paused") for s in self.summaries.values())
         return EngineInfo(
             version="0.1.0",
             api=API_VERSION,
@@ -230,10 +233,16 @@ class FakeEngine:
             python="3.11.9",
             memory_bytes=4_100_000_000,
             memory_total_bytes=16_700_000_000,
-            living_runs=living,
+            living_runs=self._living(),
         )
 
+    def _living(self) -> int:
+        return sum(s.state in ("running", "paused") for s in self.summaries.values())
+
     async def _shutdown(self, request: Request) -> Response:
+        """Another process answers from now on."""
+        self.pid += 1
+        self.beside.restarted()
         return JSONResponse({})
 
     async def _runs(self, request: Request) -> Any:

@@ -138,6 +138,5 @@ def test_memory_that_ran_out_names_a_setting_and_its_number(
 
 def test_a_cpu_build_of_torch_computes_on_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "torch_build", lambda: devices.TorchBuild("2.13.0+cpu", None))
-    monkeypatch.setattr(devices, "gpu_build", lambda: None)
     assert devices.cards_of(ProjectConfig().backend) == ()
     assert os.environ.get("CUDA_VISIBLE_DEVICES") is None

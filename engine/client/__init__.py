@@ -1,0 +1,27 @@
+"""Typed calls to a living engine, and its event stream. Studio and CLI use nothing else.
+
+Raises `Refused` (the engine's own problem) for anything it declines, and `LaunchError` with code
+`engine.unreachable` when nobody answers.
+"""
+
+from engine.client.arena import ArenaCalls
+from engine.client.checkpoints import CheckpointCalls
+from engine.client.engine import EngineCalls
+from engine.client.environments import EnvironmentCalls
+from engine.client.judging import JudgingCalls
+from engine.client.projects import ProjectCalls
+from engine.client.runs import RunCalls
+
+__all__ = ["EngineClient"]
+
+
+class EngineClient(
+    EngineCalls,
+    EnvironmentCalls,
+    ProjectCalls,
+    RunCalls,
+    JudgingCalls,
+    CheckpointCalls,
+    ArenaCalls,
+):
+    """One engine, one token. Use as an async context manager, inside one event loop."""

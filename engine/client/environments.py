@@ -1,0 +1,27 @@
+"""Calls about environments beside the engine's own, and which engine is started."""
+
+from engine.client.transport import Transport
+from engine.protocol.environments import (
+    ActOnEnvironment,
+    EngineChoice,
+    EnvironmentAction,
+    EnvironmentList,
+    UseEngine,
+)
+
+
+class EnvironmentCalls(Transport):
+    """What there is and how far its jobs are; jobs go on without whoever asked for them."""
+
+    async def environments(self) -> EnvironmentList:
+        return await self._ask("GET", "/environments", EnvironmentList)
+
+    async def act_on_environment(self, name: str, action: EnvironmentAction) -> EnvironmentList:
+        """Begin a job, or cancel the one under way. Raises Refused with what stands against it."""
+        body = ActOnEnvironment(action=action)
+        return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
+
+    async def use_engine(self, name: str, home: str = "") -> EngineChoice:
+        """Which engine is started from now on. Raises Refused while a run lives here."""
+        body = UseEngine(name=name, home=home)
+        return await self._ask("POST", "/engine/use", EngineChoice, body=body)

@@ -1,0 +1,62 @@
+"""Calls about a run's judges and a person's labels."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from engine.client.runs import STARTING_S
+from engine.client.transport import Transport
+from engine.protocol.judging import Call, Disagreement, Suggestion, TrialPrice, Tried
+from engine.protocol.labels import Agreement, Label, Labelled, LabelPreview
+from engine.protocol.requests import TryJudge
+
+
+class JudgingCalls(Transport):
+    """What judges said and would say, and what the person says."""
+
+    async def call(self, run_id: str, key: str) -> Call:
+        """One question to a judge and its answer, word for word."""
+        return await self._ask("GET", f"/runs/{run_id}/calls/{key}", Call)
+
+    async def agreement(self, run_id: str) -> list[Agreement]:
+        """One row per judge and rubric, the newest first."""
+        return await self._list(f"/runs/{run_id}/agreement", Agreement)
+
+    async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
+        """Pairs that a judge puts the other way round than the person, the widest first."""
+        params = {"judge": judge, "rubric": rubric}
+        return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
+
+    async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
+        """What it would ask and cost; nothing is asked. Starts the judge process."""
+        path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
+        return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
+
+    async def try_judge(self, run_id: str, request: TryJudge) -> AsyncIterator[Tried]:
+        """Group by group as they are judged; leaving the loop cancels the rest."""
+        async with aclosing(self._told(f"/runs/{run_id}/judge", request, Tried)) as told:
+            async for one in told:
+                yield one
+
+    async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
+        """What the judge would write instead, after its disagreements with the person."""
+        path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
+        return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
+
+    async def labels(self, run_id: str) -> list[Label]:
+        """Oldest first, with those that were undone."""
+        return await self._list(f"/runs/{run_id}/labels", Label)
+
+    async def preview_label(self, run_id: str, label: Label) -> LabelPreview:
+        """What it would do; stores nothing."""
+        path = f"/runs/{run_id}/labels/preview"
+        return await self._ask("POST", path, LabelPreview, body=label)
+
+    async def add_label(self, run_id: str, label: Label) -> Labelled:
+        return await self._ask("POST", f"/runs/{run_id}/labels", Labelled, body=label)
+
+    async def undo_label(self, run_id: str) -> Labelled:
+        """Take back the newest that holds."""
+        return await self._ask("POST", f"/runs/{run_id}/labels/undo", Labelled)
+
+    async def redo_label(self, run_id: str) -> Labelled:
+        return await self._ask("POST", f"/runs/{run_id}/labels/redo", Labelled)

@@ -1,0 +1,76 @@
+"""Calls about projects: what is in their folders."""
+
+import json
+from typing import Any
+
+from engine.client.transport import Transport
+from engine.protocol.judging import JudgeOption, RubricView
+from engine.protocol.records import Forecast, ProjectView, RunSummary, Sample, Split
+from engine.protocol.requests import (
+    CreateProject,
+    EditProject,
+    ImportRun,
+    SaveRubric,
+    ScenarioPage,
+    WriteScenarios,
+)
+
+IMPORTING_S = 3600.0
+"""A large folder, and maybe what reads it has to be installed first."""
+
+
+class ProjectCalls(Transport):
+    """Projects of the workspace, and one project's files."""
+
+    async def samples(self) -> list[Sample]:
+        return await self._list("/samples", Sample)
+
+    async def projects(self) -> list[ProjectView]:
+        """Every project in the workspace."""
+        return await self._list("/projects", ProjectView)
+
+    async def project(self, path: str) -> ProjectView:
+        return await self._ask("GET", "/project", ProjectView, params={"path": path})
+
+    async def create_project(self, request: CreateProject) -> ProjectView:
+        return await self._ask("POST", "/projects", ProjectView, body=request)
+
+    async def edit_project(self, path: str, request: EditProject) -> ProjectView:
+        """Raises Refused with the file's problems when the result would not parse."""
+        return await self._ask("PUT", "/project", ProjectView, body=request, params={"path": path})
+
+    async def scenarios(
+        self, path: str, split: Split, offset: int = 0, limit: int = 200
+    ) -> ScenarioPage:
+        params = {"path": path, "split": split, "offset": offset, "limit": limit}
+        return await self._ask("GET", "/scenarios", ScenarioPage, params=params)
+
+    async def write_scenarios(
+        self, path: str, split: Split, request: WriteScenarios
+    ) -> ProjectView:
+        params = {"path": path, "split": split}
+        return await self._ask("PUT", "/scenarios", ProjectView, body=request, params=params)
+
+    async def import_run(self, path: str, request: ImportRun) -> RunSummary:
+        """Everything of the source as a run of the project, or nothing. Raises Refused with what is
+        wrong, and where. It may take minutes."""
+        return await self._ask(
+            "POST", "/import", RunSummary, body=request, params={"path": path}, timeout=IMPORTING_S
+        )
+
+    async def forecast(self, path: str, values: dict[str, Any] | None = None) -> Forecast:
+        """Of the project, or of what it would be with these dotted values."""
+        params = {"path": path} | ({"values": json.dumps(values)} if values else {})
+        return await self._ask("GET", "/forecast", Forecast, params=params)
+
+    async def rubric(self, path: str) -> RubricView:
+        """The project's rubric and its versions."""
+        return await self._ask("GET", "/rubric", RubricView, params={"path": path})
+
+    async def save_rubric(self, path: str, request: SaveRubric) -> RubricView:
+        """Raises Refused where nobody could judge by it."""
+        return await self._ask("PUT", "/rubric", RubricView, body=request, params={"path": path})
+
+    async def judges(self) -> list[JudgeOption]:
+        """Judges that servers on the engine's machine offer."""
+        return await self._list("/judges", JudgeOption)

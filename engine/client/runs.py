@@ -1,0 +1,90 @@
+"""Calls about runs: start them, steer them, read and follow what they have stored."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+
+from engine.client.transport import Transport, refusal, unreachable
+from engine.protocol.comparison import EvaluationResult
+from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.records import RunSummary, Split, Trajectory
+from engine.protocol.requests import (
+    Command,
+    GroupPage,
+    Siblings,
+    StartEvaluation,
+    StartRun,
+    TrajectoryPage,
+    TrajectoryQuery,
+)
+
+STARTING_S = 300.0
+"""The judge's environment may have to be installed first."""
+SILENCE_S = 20.0
+"""The stream carries a comment every 5 s: this long without a byte, the engine is gone."""
+
+
+class RunCalls(Transport):
+    """One run or all of them."""
+
+    async def runs(self, project: str | None = None) -> list[RunSummary]:
+        """Newest first; of one project folder, or of all that the engine knows."""
+        return await self._list(
+            "/runs", RunSummary, params={"project": project} if project else None
+        )
+
+    async def start_run(self, request: StartRun) -> RunSummary:
+        """A branch copies what its parent has stored: that may take minutes."""
+        return await self._ask("POST", "/runs", RunSummary, body=request, timeout=STARTING_S)
+
+    async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
+        """Compare models; it goes on as a run does."""
+        return await self._ask("POST", "/evaluations", RunSummary, body=request)
+
+    async def evaluation(self, run_id: str) -> EvaluationResult:
+        """What has come out of an evaluation by now."""
+        return await self._ask("GET", f"/runs/{run_id}/evaluation", EvaluationResult)
+
+    async def run(self, run_id: str) -> RunSummary:
+        return await self._ask("GET", f"/runs/{run_id}", RunSummary)
+
+    async def command(self, run_id: str, command: Command) -> RunSummary:
+        return await self._ask("POST", f"/runs/{run_id}/command", RunSummary, body=command)
+
+    async def trajectories(self, run_id: str, query: TrajectoryQuery) -> TrajectoryPage:
+        return await self._ask("POST", f"/runs/{run_id}/trajectories", TrajectoryPage, body=query)
+
+    async def trajectory(self, run_id: str, trajectory_id: str) -> Trajectory:
+        return await self._ask("GET", f"/runs/{run_id}/trajectories/{trajectory_id}", Trajectory)
+
+    async def groups(self, run_id: str, query: TrajectoryQuery) -> GroupPage:
+        """Groups that hold a match of the query's filters, newest first."""
+        return await self._ask("POST", f"/runs/{run_id}/groups", GroupPage, body=query)
+
+    async def siblings(self, run_id: str, split: Split, step: int, group: int) -> Siblings:
+        return await self._ask("GET", f"/runs/{run_id}/groups/{split}/{step}/{group}", Siblings)
+
+    async def log(self, run_id: str) -> str:
+        """The end of the run's log: what engine, policy and agents wrote."""
+        return (await self._send("GET", f"/runs/{run_id}/log")).text
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event | UnknownEvent]:
+        """Replay from `after`, then follow, until the engine closes the stream or falls silent.
+
+        Events with a `seq` arrive once and in order: the caller keeps the last one it has used and
+        asks again from there.
+        """
+        timeout = httpx.Timeout(SILENCE_S, connect=5.0)
+        path = f"/runs/{run_id}/events"
+        try:
+            async with self._http.stream(
+                "GET", path, params={"after": after}, timeout=timeout
+            ) as response:
+                if response.status_code != httpx.codes.OK:
+                    await response.aread()
+                    raise refusal(response)
+                async for line in response.aiter_lines():
+                    if line.startswith("data:"):
+                        yield decode(line[5:].strip())
+        except httpx.TransportError as error:
+            raise unreachable(error) from error

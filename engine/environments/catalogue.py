@@ -1,0 +1,68 @@
+"""What environments there are, what each is for, and what this machine lacks for it."""
+
+from dataclasses import dataclass
+
+from engine.environments.door import Status, statuses
+from engine.launch.choice import read_choice
+from engine.launch.interpreter import running_engine
+from engine.protocol.environments import EngineChoice, EnvironmentList, EnvironmentView
+from engine.protocol.problems import LaunchError, Problem
+
+
+@dataclass(frozen=True)
+class Words:
+    """How an environment is spoken of."""
+
+    title: str
+    purpose: str
+    needs: str = "any machine that Atelier runs on"
+    card: bool = False
+    """Of use only with an NVIDIA card."""
+
+
+CPU = "Linux on x86_64, Python 3.11"
+WORDS = {
+    "engine-gpu": Words(
+        "GPU engine",
+        "A whole engine with torch for CUDA, vLLM to sample and Unsloth to train.",
+        "Linux on x86_64, an NVIDIA card and its driver",
+        card=True,
+    ),
+    "vllm-cpu": Words("vLLM on the processor", "Samples with vLLM, without a card.", CPU),
+    "unsloth-cpu": Words("Unsloth on the processor", "Trains with Unsloth, without a card.", CPU),
+    "judge": Words("Judge", "Speaks to the providers of judges, by litellm."),
+    "parquet": Words("Parquet", "Reads attempts that ART has kept in Parquet files."),
+    "llamacpp": Words("llama.cpp", "Reads exported GGUF files, as Ollama does."),
+    "bench": Words("TRL", "The other side of the benchmark."),
+}
+"""In the order in which they are shown."""
+
+
+def environments(card_lacks: str = "") -> EnvironmentList:
+    """Everything, as it is on the disk; `card_lacks` says what stands between this machine and
+    CUDA. Raises EnvironmentMissing without a checkout."""
+    found = {status.name: status for status in statuses()}
+    problem: Problem | None = None
+    choice = EngineChoice()
+    try:
+        choice = read_choice()
+    except LaunchError as error:
+        problem = error.problem
+    views = [
+        _view(found[name], words, card_lacks) for name, words in WORDS.items() if name in found
+    ]
+    return EnvironmentList(
+        environments=views, choice=choice, running=running_engine(), problem=problem
+    )
+
+
+def _view(status: Status, words: Words, card: str) -> EnvironmentView:
+    kept = status.model_dump(exclude={"homes", "busy"})
+    return EnvironmentView(
+        **kept,
+        title=words.title,
+        purpose=words.purpose,
+        needs=words.needs,
+        lacks=card if words.card else "",
+        elsewhere=status.busy,
+    )

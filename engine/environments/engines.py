@@ -1,0 +1,135 @@
+"""Which engine is started from now on, and which folders are needed still."""
+
+from pathlib import Path
+
+import psutil
+
+from engine.environments.door import EnvironmentMissing, Status, command, run_door, statuses
+from engine.launch.choice import choose, read_choice, write_choice
+from engine.launch.interpreter import engine_home, title_of
+from engine.protocol.environments import BUILT_IN, ChosenEngine, EngineChoice, UseEngine
+from engine.protocol.problems import LaunchError, Refused
+
+
+def use_engine(wanted: UseEngine) -> EngineChoice:
+    """Start this one from now on. Raises Refused where it is not there whole.
+
+    The one that is current already stays so, and so does the previous one.
+    """
+    if wanted.name == BUILT_IN:
+        return choose(ChosenEngine())
+    return choose(_whole(wanted))
+
+
+def roll_back() -> EngineChoice:
+    """Start the previous one from now on; the one of now is the previous one then."""
+    previous = read_choice().previous
+    if previous is None:
+        raise Refused.of("engine.no_previous", "No engine was in use before this one.")
+    return use_engine(UseEngine(name=previous.name, home=previous.home))
+
+
+def _whole(wanted: UseEngine) -> ChosenEngine:
+    title = title_of(wanted.name)
+    status = status_of(wanted.name)
+    if not status.engine:
+        raise Refused.of("engine.none", f"The {wanted.name} environment holds no engine.")
+    home = wanted.home or status.home
+    python = Path(home) / "bin" / "python"
+    if home not in status.homes or not python.exists() or engine_home(python) is None:
+        raise Refused.of("engine.missing", f"The {title} is not installed.", "Install it first.")
+    if home == status.home and status.state == "broken":
+        raise Refused.of(
+            "engine.broken", f"The {title} is damaged: {status.wrong[0]}", "Repair it first."
+        )
+    return ChosenEngine(name=wanted.name, home=home, python=str(python))
+
+
+def status_of(name: str) -> Status:
+    """Raises Refused where there is no such environment."""
+    for status in statuses():
+        if status.name == name:
+            return status
+    raise Refused.of("environment.unknown", f"There is no environment {name}.")
+
+
+def refuse_removal(name: str) -> None:
+    """Raises Refused where the engine in use, or a process, needs it."""
+    status = status_of(name)
+    homes = _paths(status.homes)
+    try:
+        current = read_choice().current
+    except LaunchError:
+        current = ChosenEngine()
+    if not current.built_in and Path(current.home).resolve() in homes:
+        raise Refused.of(
+            "environment.in_use",
+            f"The {title_of(name)} is the one in use.",
+            "Use another engine first.",
+        )
+    if working := processes_in(homes):
+        raise Refused.of(
+            "environment.in_use",
+            f"Process {working[0].pid} is at work in the {name} environment.",
+            "Wait until it has ended, or end it.",
+        )
+
+
+def forget(name: str) -> None:
+    """What is to be removed is no engine that one goes back to."""
+    try:
+        choice = read_choice()
+    except LaunchError:
+        return
+    if choice.previous and choice.previous.name == name:
+        write_choice(choice.model_copy(update={"previous": None}))
+
+
+def follow_repair(name: str) -> None:
+    """Where the engine in use was replaced by a whole one, that is the one in use."""
+    status = status_of(name)
+    choice = read_choice()
+    if not status.engine or choice.current.name != name or choice.current.home == status.home:
+        return
+    repaired = ChosenEngine(name=name, home=status.home, python=status.python)
+    write_choice(choice.model_copy(update={"current": repaired}))
+
+
+def sweep(name: str) -> None:
+    """Take away what a newer one has replaced, where no choice and no process needs it. Raises
+    EnvironmentMissing where it cannot be taken away."""
+    status = status_of(name)
+    try:
+        choice = read_choice()
+    except LaunchError:
+        return  # nobody can tell what is needed
+    needed = {one.home for one in (choice.current, choice.previous) if one and one.home}
+    needed |= {home for home in status.homes if processes_in({Path(home).resolve()})}
+    spared = [argument for home in sorted(needed) for argument in ("--spare", home)]
+    done = run_door([*command(name, "sweep"), *spared])
+    if done.returncode:
+        raise EnvironmentMissing.of(
+            "environment.not_swept",
+            f"What the new {name} environment has replaced could not be removed.",
+            "It takes room, and does no other harm.",
+            detail=done.stderr[-4000:],
+        )
+
+
+def processes_in(homes: set[Path]) -> list[psutil.Process]:
+    """Processes that run a Python of these environments."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or [""]
+        if words[0].startswith("/") and not homes.isdisjoint(_above(words[0])):
+            found.append(process)
+    return found
+
+
+def _above(program: str) -> set[Path]:
+    folder = Path(program).parent  # unresolved: it is a link to the Python that it was made from
+    return {folder.parent.resolve()}
+
+
+def _paths(homes: list[str]) -> set[Path]:
+    return {Path(home).resolve() for home in homes}

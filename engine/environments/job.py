@@ -1,0 +1,95 @@
+"""One job on an environment: install, verify, repair or remove, with progress.
+
+Whoever leaves the loop, or is killed, ends it; what has arrived is kept, and what was whole stays
+whole.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import tempfile
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from engine.environments.door import EnvironmentMissing, command, life, problem_of
+from engine.environments.engines import follow_repair, forget, refuse_removal, sweep
+from engine.protocol.environments import EnvironmentAction, EnvironmentTicked
+
+Ticks = AsyncGenerator[EnvironmentTicked, None]
+
+SHARES = {
+    "waiting": (0.0, 0.0),
+    "checking": (0.0, 0.02),
+    "downloading": (0.02, 0.6),
+    "installing": (0.6, 0.95),
+    "trying": (0.95, 1.0),
+    "verifying": (0.0, 0.02),
+    "removing": (0.0, 1.0),
+}
+"""Where each stage begins and ends in the whole."""
+
+
+async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None = None) -> Ticks:
+    """Signs of progress until it is done; `pids` holds the process that is at work on it.
+
+    Raises EnvironmentMissing with what is wrong, Refused where somebody needs what is to be
+    removed.
+    """
+    if action == "remove":
+        await asyncio.to_thread(refuse_removal, name)
+        await asyncio.to_thread(forget, name)
+    async with contextlib.aclosing(_run(name, action, set() if pids is None else pids)) as told:
+        async for one in told:
+            yield one
+    if action == "repair":
+        await asyncio.to_thread(follow_repair, name)
+    if action in ("install", "repair"):
+        await asyncio.to_thread(sweep, name)
+
+
+async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
+    with life() as descriptor, tempfile.TemporaryFile() as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command(name, action),
+            "--life",
+            str(descriptor),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            pass_fds=[descriptor],
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        pids.add(process.pid)
+        last: dict[str, Any] = {}
+        try:
+            async for line in process.stdout:
+                last = json.loads(line)
+                if "done" in last:
+                    yield _tick(action, last)
+            code = await process.wait()
+        finally:
+            await _end(process)
+            pids.discard(process.pid)
+        if code:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace")
+            raise EnvironmentMissing(problem_of(last, said, name))
+
+
+def _tick(action: EnvironmentAction, said: dict[str, Any]) -> EnvironmentTicked:
+    begin, end = SHARES[said["stage"]]
+    if action == "verify":
+        begin, end = (0.0, 0.9) if said["stage"] == "verifying" else (0.9, 1.0)
+    share = begin + (end - begin) * said["done"] / max(1, said["total"])
+    return EnvironmentTicked(share=share, **said)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Its whole group at once: nothing of it needs time to end well."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

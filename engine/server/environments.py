@@ -1,0 +1,131 @@
+"""Jobs on environments in this engine, and their routes: they go on when the window closes, and end
+with the engine.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.environments.catalogue import WORDS, environments
+from engine.environments.engines import use_engine
+from engine.environments.job import carry_out
+from engine.machine.cards import look
+from engine.machine.graphics import card_lacks
+from engine.protocol.environments import (
+    ActOnEnvironment,
+    EnvironmentAction,
+    EnvironmentList,
+    EnvironmentTicked,
+    UseEngine,
+)
+from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.server.wire import body_of, json_of
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class EnvironmentRoutes:
+    """One job per environment. `living` counts the runs that go on here, `pids` holds the processes
+    at work, which a run that ends must spare."""
+
+    def __init__(self, living: Callable[[], int], pids: set[int]) -> None:
+        self._living, self._pids = living, pids
+        self._jobs: dict[str, _Job] = {}
+        self._leaving = False
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/environments", self.view),
+            ("POST", "/environments/{name}", self.act),
+            ("POST", "/engine/use", self.use),
+        ]
+
+    @property
+    def busy(self) -> bool:
+        return any(job.busy for job in self._jobs.values())
+
+    async def close(self) -> None:
+        """End what is under way; another engine goes on with it."""
+        self._leaving = True
+        for job in self._jobs.values():
+            await job.cancel()
+
+    async def view(self, request: Request) -> Response:
+        return json_of(await self._now())
+
+    async def act(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        asked = await body_of(request, ActOnEnvironment)
+        if name not in WORDS:
+            raise Refused.of("environment.unknown", f"There is no environment {name}.")
+        job = self._jobs.get(name)
+        if asked.action == "cancel":
+            if job:
+                await job.cancel()
+        elif job and job.busy:
+            _refuse_other(name, job, asked.action)
+        elif not self._leaving:
+            self._jobs[name] = _Job(name, asked.action, self._pids)
+        return json_of(await self._now())
+
+    async def use(self, request: Request) -> Response:
+        asked = await body_of(request, UseEngine)
+        if self._living():
+            raise Refused.of(
+                "run.lives",
+                "A run is going on, and another engine would begin with stopping it.",
+                "Wait for it, or stop it first.",
+            )
+        return json_of(await asyncio.to_thread(use_engine, asked))
+
+    async def _now(self) -> EnvironmentList:
+        found = await asyncio.to_thread(lambda: environments(card_lacks(look())))
+        views = [
+            one.model_copy(update=self._jobs[one.name].view()) if one.name in self._jobs else one
+            for one in found.environments
+        ]
+        return found.model_copy(update={"environments": views})
+
+
+def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
+    """Asked for the same again, it is under way."""
+    if job.action != action:
+        raise Refused.of(
+            "environment.busy",
+            f"{WORDS[name].title}: another job is under way.",
+            "Wait for it, or cancel it.",
+        )
+
+
+class _Job:
+    """What is done to one environment, or was done last."""
+
+    def __init__(self, name: str, action: EnvironmentAction, pids: set[int]) -> None:
+        self.name, self.action, self._pids = name, action, pids
+        self._tick: EnvironmentTicked | None = None
+        self._problem: Problem | None = None
+        self._task = asyncio.create_task(self._work(), name=f"{action} {name}")
+
+    @property
+    def busy(self) -> bool:
+        return not self._task.done()
+
+    def view(self) -> dict[str, object]:
+        """What it adds to what is on the disk."""
+        if self.busy:
+            return {"action": self.action, "tick": self._tick, "elsewhere": False}
+        return {"problem": self._problem}
+
+    async def cancel(self) -> None:
+        """Returns when nothing of it is left."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _work(self) -> None:
+        try:
+            async for tick in carry_out(self.name, self.action, self._pids):
+                self._tick = tick
+        except AtelierError as error:
+            self._problem = error.problem
