@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 
-def main() -> None:
+def bring() -> None:
+    """Import our package, by its place and not by a path that has more."""
     here = Path(__file__).parent
     found = importlib.util.spec_from_file_location(
         here.name, here / "__init__.py", submodule_search_locations=[str(here)]
@@ -20,6 +21,10 @@ def main() -> None:
     package = importlib.util.module_from_spec(found)
     sys.modules[here.name] = package
     found.loader.exec_module(package)
+
+
+def main() -> None:
+    bring()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

@@ -27,6 +27,8 @@ from engine.policy.torch.serve import main
 from engine.policy.torch.tree import shares_prefixes
 from engine.protocol.problems import ModelError
 
+QUANTISED = {"8bit": "Linear8bitLt", "4bit": "Linear4bit"}
+"""The layers of bitsandbytes."""
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -56,6 +58,7 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
             )
     except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError) as error:
         raise not_loadable(spec.model_path, error) from error
+    prove_storage(trained, spec.weights)
     own_attention(trained.get_base_model())
     prove_segments(trained.eval(), device)
     return trained
@@ -83,6 +86,18 @@ def own_attention(base: PreTrainedModel) -> None:
         if name.endswith("rotary_emb") and own is not None and type(part) is not own:
             decoder.set_submodule(name, own(config=base.config).to(base.device))
     base.set_attn_implementation(attention.NAME)
+
+
+def prove_storage(trained: PeftModel, weights: str) -> None:
+    """Raises ModelError where Unsloth has taken another storage than it was asked for."""
+    kinds = {type(part).__name__ for part in trained.get_base_model().modules()}
+    if weights != "full" and QUANTISED[weights] not in kinds:
+        raise ModelError.of(
+            "model.weights_not_stored",
+            f"Unsloth cannot keep this model in {weights[0]} bits on this machine.",
+            "Set backend.weights to full, or train on an NVIDIA card.",
+            where="backend.weights",
+        )
 
 
 def prove_segments(trained: PeftModel, device: torch.device) -> None:

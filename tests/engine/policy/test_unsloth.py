@@ -1,0 +1,113 @@
+"""The trainer that Unsloth has loaded, in its own environment on the processor: the gradients of the
+torch policy, segments that are seen, and none of our other folders on its path."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from engine.environments import python_of
+from engine.policy.base import Policy, PolicySpec, ScoreBatch
+from engine.policy.worker import ALONE, TorchPolicy, unsloth_program
+from engine.protocol.config import ModelConfig
+from engine.protocol.problems import AtelierError
+from tests.engine.policy.test_parallel import STEADY, batch, gradient, moments
+
+ROOT = Path(__file__).parents[3]
+BRING = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['bring']()"
+TRIALS = Path(__file__).parent / "unsloth_trials.py"
+
+
+@pytest.fixture(scope="module")
+def unsloth() -> Path:
+    """Its Python; installed once into the user's cache."""
+    return python_of("unsloth-cpu")
+
+
+def spec(model: Path, **fields: object) -> PolicySpec:
+    known = {
+        "model_path": str(model), "model": ModelConfig(dtype="float32", rank=4, alpha=8), "seed": 3,
+        "lr": 1e-2, "max_grad_norm": 1e9, "batch_tokens": 64,
+    }  # fmt: skip
+    return PolicySpec.model_validate(known | fields)
+
+
+def test_gradients_are_those_of_the_torch_policy(
+    unsloth: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """The same adapter, the same tree: float32 to rounding."""
+
+    async def work() -> None:
+        log = tmp_path / "log"
+        policies: list[Policy] = [
+            await TorchPolicy.start(log, "tiny"),
+            await TorchPolicy.start(log, "tiny", program=await unsloth_program(cuda=False)),
+        ]
+        try:
+            infos = await asyncio.gather(*(p.load(spec(tiny_model)) for p in policies))
+            assert [info.shares_prefixes for info in infos] == [True, True]
+            assert infos[0].trainable == infos[1].trainable
+            await policies[0].save_adapter(tmp_path / "same")
+            await policies[1].load_adapter(tmp_path / "same")
+            told = [
+                await gradient(policy, tmp_path / str(n), batch())
+                for n, policy in enumerate(policies)
+            ]
+            one, two = (moments(tmp_path / str(n)) for n in range(2))
+            gap = max(10 * float((one[name] - two[name]).abs().max()) for name in one)
+            print(f"largest gradient difference {gap:.1e}")
+            assert gap <= 1e-6
+            close = {name: pytest.approx(told[0][name], rel=1e-4, abs=1e-6) for name in STEADY}
+            assert {name: told[1][name] for name in STEADY} == close
+            assert told[1]["publish_gap"] <= 1e-4
+            scored = [await policy.score(ScoreBatch(items=batch().items)) for policy in policies]
+            for mine, theirs in zip(*scored, strict=True):
+                assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-5)
+        finally:
+            await asyncio.gather(*(policy.close() for policy in policies))
+
+    asyncio.run(work())
+
+
+def test_attention_that_would_not_see_segments_is_put_back_or_refused(
+    unsloth: Path, tiny_model: Path
+) -> None:
+    """What Unsloth replaces on a card, replaced by a test."""
+    then = "; sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [str(unsloth), "-P", "-c", BRING + then, str(ALONE), str(TRIALS), str(tiny_model)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "left as it was changed": "model.segments_unseen",
+        "put back": "seen",
+        "attention": True,
+        "rotary": True,
+    }
+
+
+def test_our_studio_is_not_on_its_path(unsloth: Path) -> None:
+    look = "import importlib.util, engine; print(importlib.util.find_spec('studio').origin)"
+    command = [str(unsloth), "-P", "-c", f"{BRING}; {look}; print(engine.__file__)", str(ALONE)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    studio, engine = done.stdout.split()
+    assert str(ROOT) not in studio
+    assert engine == str(ROOT / "engine" / "__init__.py")
+
+
+def test_weights_that_the_processor_cannot_hold_are_refused(
+    unsloth: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Unsloth itself would take 16 bits instead, and say so to nobody."""
+
+    async def work() -> None:
+        program = await unsloth_program(cuda=False)
+        policy = await TorchPolicy.start(tmp_path / "log", "tiny", program=program)
+        try:
+            with pytest.raises(AtelierError, match="in 8 bits on this machine"):
+                await policy.load(spec(tiny_model, weights="8bit"))
+        finally:
+            await policy.close()
+
+    asyncio.run(work())
