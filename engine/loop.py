@@ -12,7 +12,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 
 from engine import checkpoint, diagnosis
 from engine.branch import compare_with_parent
@@ -32,13 +32,14 @@ from engine.protocol.events import (
     ValidationFinished,
     WarmupFinished,
 )
-from engine.protocol.records import Interval, Scenario, Trajectory
+from engine.protocol.records import Interval, Scenario
 from engine.retention import prune
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
 from engine.seeds import derive
 from engine.sft import demonstration_files, load_demonstrations
+from engine.step.ahead import Groups, Rollouts, staleness
 from engine.step.batch import trained_tokens
 from engine.step.choose import choose
 from engine.step.clock import Clock
@@ -63,31 +64,34 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
     await load(run, policy)
     history = finished_steps(run)
     step = await restore_or_warm_up(run, policy, stage)
+
+    def roll(number: int, clock: Clock) -> Awaitable[Groups]:
+        return roll_out_step(run, stage, number, scenarios, clock, number not in history)
+
     try:
-        while step < run.orders.steps:
-            await gate(run, step)
-            if validation_is_due(run, step):
-                await validate(run, stage, held_out, step)
-            step += 1
-            clock = Clock()
-            chosen = choose(scenarios, run.config.train.seed, step, run.config.train.groups)
-            anew = step not in history
-            if anew:
-                await announce_step(run, step, chosen)
-            groups = await roll_out_step(run, stage, step, scenarios, chosen, clock, anew)
-            sampled = await policy.sampling()
-            if anew:
-                await review(run, step, clock)
-            groups, again = await close_batch(run, step, groups)
-            learned = await learn(run, policy, groups + again, step, clock)
-            kind = run.config.train.algorithm.advantage
-            told = {"groups/again": float(len(again)), **sampled, **learned}
-            told |= stage.judge.metrics() if stage.judge else {}
-            metrics = describe(groups, kind, told, clock)
-            if anew:
-                await finish_step(run, step, metrics, learned, history)
-            if checkpoint_is_due(run, step):
-                await keep(run, policy, step, metrics)
+        async with Rollouts(run, roll) as rollouts:
+            while step < run.orders.steps:
+                await gate(run, step)
+                if validation_is_due(run, step):
+                    await validate(run, stage, held_out, step)
+                step += 1
+                clock = Clock()
+                anew = step not in history
+                groups = await rollouts.of(step, clock)
+                sampled = await policy.sampling()
+                if anew:
+                    await review(run, step, clock)
+                groups, again = await close_batch(run, step, groups)
+                learned = await learn(run, policy, groups + again, step, clock)
+                kind = run.config.train.algorithm.advantage
+                told = {"groups/again": float(len(again)), **sampled, **learned}
+                told |= {"staleness": staleness(step, groups)} if run.config.train.staleness else {}
+                told |= stage.judge.metrics() if stage.judge else {}
+                metrics = describe(groups, kind, told, clock)
+                if anew:
+                    await finish_step(run, step, metrics, learned, history)
+                if checkpoint_is_due(run, step):
+                    await keep(run, policy, step, metrics)
     except StopRequested:
         await keep(run, policy, step, history.get(step, {}))
         await run.say(RunStopped(step=step, reason="You stopped it after this step."))
@@ -234,20 +238,18 @@ def checkpoint_is_due(run: Run, step: int) -> bool:
     return wanted or step % run.config.train.checkpoint_every == 0 or step == run.orders.steps
 
 
-async def announce_step(run: Run, step: int, chosen: list[Scenario]) -> None:
-    await run.say(StepStarted(step=step, groups=planned(chosen, run.config.train.group_size)))
-
-
 async def roll_out_step(
     run: Run,
     stage: Stage,
     step: int,
     scenarios: list[Scenario],
-    chosen: list[Scenario],
     clock: Clock,
     anew: bool,
-) -> list[list[Trajectory]]:
+) -> Groups:
     size = run.config.train.group_size
+    chosen = choose(scenarios, run.config.train.seed, step, run.config.train.groups)
+    if anew:
+        await run.say(StepStarted(step=step, groups=planned(chosen, size)))
     async with clock.phase(run, step, "rolling_out"):
         if stage.judge:
             await stage.judge.prepare()

@@ -90,6 +90,9 @@ class Run:
         _set_aside(folder / BALLAST)
         self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
         self.reader = RunReader(folder / DATABASE)
+        self.quiet: set[int] = set()
+        """Steps whose attempts are sampled while an earlier one learns: their phases are not
+        those of the run."""
         self._ticked = 0.0
         self._tick: ProgressTicked | None = None
         self._cards: tuple[Card, ...] = ()
@@ -108,7 +111,9 @@ class Run:
         return await self.writer.say(event)
 
     async def enter(self, step: int, phase: Phase) -> None:
-        """Say that a phase begins."""
+        """Say that a phase begins, unless it is of a step that runs ahead."""
+        if step in self.quiet:
+            return
         await self.say(PhaseChanged(step=step, phase=phase))
         self.tick(step, phase, 0, 0)
 
@@ -126,6 +131,8 @@ class Run:
         **hardware: float,
     ) -> None:
         """A sign of life, at most four a second (the last of a phase always)."""
+        if step in self.quiet:
+            return
         now = time.monotonic()
         if now - self._ticked < TICK_EVERY_S and done < total:
             return

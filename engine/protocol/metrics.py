@@ -253,6 +253,13 @@ METRICS: tuple[Metric, ...] = (
     Metric("tokens_per_s/train", "Speed", "tokens/s", "Trained tokens per second of training."),
     Metric("time_s/step", "Speed", "s", "The whole step."),
     Metric("time_s/sampling", "Speed", "s", "The part of it in which the sampler computed."),
+    Metric(
+        "staleness",
+        "Policy drift",
+        "updates",
+        "How many updates older the weights were that began the attempts, on average.",
+        "at most train.staleness",
+    ),
     Metric("time_s/switch", "Speed", "s", "The card's change of hands from sampler to trainer."),
     Metric("time_s/*", "Speed", "s", "One phase of the step."),
 )

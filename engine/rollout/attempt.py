@@ -96,6 +96,7 @@ async def roll_out(
     Raises what the policy raises when its process is gone: that is no attempt at all.
     """
     session = stage.session(place, seed)
+    version = stage.policy.version if isinstance(stage, Stage) else 0
     key = stage.gateway.open(session)
     begun = time.monotonic()
     result, problem = AgentResult({}, {}, ""), None
@@ -143,7 +144,7 @@ async def roll_out(
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=storable(conversation.tools),
         output=storable(result.output),
-        policy_version=stage.policy.version if isinstance(stage, Stage) else 0,
+        policy_version=version,
         seed=seed,
         contestant=stage.contestant,
         **_paid(session),

@@ -21,6 +21,7 @@ from tests.engine_http.conftest import (
     ROOT,
     Engine,
     is_alive,
+    make_project,
     start_engine,
     stop_engine,
     until,
@@ -85,3 +86,28 @@ def test_a_killed_rank_costs_a_restart_and_no_step(
     assert [e.worker for e in events if isinstance(e, WorkerRestarted)] == ["policy"]
     assert [e.step for e in events if isinstance(e, StepFinished)] == list(range(1, 7))
     assert not any(is_alive(rank) for rank in ranks)
+
+
+def test_attempts_that_run_ahead_are_one_update_old_and_survive_a_kill(
+    workspace: Path, tiny_model: Path
+) -> None:
+    project = make_project(workspace / "letters", tiny_model)
+    engine = start_engine(workspace)
+    try:
+        run = engine.train(project, **{"train.staleness": 1, "train.steps": 6})
+        engine.wait_for(run, "step.finished")
+        engine.kill()
+        engine = start_engine(workspace)
+        engine.call(lambda c: c.project(str(project)))
+        engine.call(lambda c: c.command(run.id, Command(action="resume")))
+        events = engine.wait(run)
+    finally:
+        stop_engine(engine)
+    assert isinstance(events[-1], RunFinished)
+    steps = [e for e in events if isinstance(e, StepFinished)]
+    assert [e.step for e in steps] == list(range(1, 7))
+    ages = [e.metrics["staleness"] for e in steps]
+    assert ages[0] == 0
+    assert all(0 <= age <= 1 for age in ages)
+    assert sum(ages) >= 3
+    assert all(e.metrics["unscored"] == 0 and e.metrics["trajectories"] == 8 for e in steps)

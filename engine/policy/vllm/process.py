@@ -5,6 +5,7 @@ It knows nothing of us; `beside/sitecustomize.py` makes each of its processes le
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import re
@@ -178,8 +179,11 @@ class ServerProcess:
 
     async def kill(self) -> None:
         """All of it; returns when it is gone."""
-        await asyncio.to_thread(lambda: end_processes(self._look()))
-        await self._process.wait()
+        _, *others = await asyncio.to_thread(self._look)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()  # nobody else may take its exit status
+        await asyncio.to_thread(end_processes, others)
 
     async def end(self) -> None:
         """… and clear up behind it."""

@@ -1,4 +1,4 @@
-"""The trainer that Unsloth has loaded, in its own environment on the processor: the gradients of the
+"""The trainer that Unsloth has loaded, in its own environment on the processor: gradients of the
 torch policy, segments that are seen, and none of our other folders on its path."""
 
 import asyncio
