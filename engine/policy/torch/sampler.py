@@ -73,6 +73,11 @@ class Sampler:
     def busy(self) -> bool:
         return bool(self._waiting or self._running)
 
+    @property
+    def numbers(self) -> list[int]:
+        """Of the requests that wait or run."""
+        return [row.number for row in (*self._waiting, *self._running)]
+
     def add(self, number: int, request: SampleRequest) -> None:
         eos: frozenset[int] = frozenset() if request.ignore_eos else self._eos
         stops = eos | frozenset(request.stop_tokens)

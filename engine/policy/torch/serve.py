@@ -72,12 +72,22 @@ class PolicyServer:
             busy = self._model is not None and self._sampler.busy
             message = self._next(block=not busy)
             if message is None:
-                self._sampler.step()
-                self._flush()
+                self._sample()
                 continue
             self._handle(message)
             while busy_message := self._next(block=False, wait_s=GATHER_S):
                 self._handle(busy_message)
+
+    def _sample(self) -> None:
+        """One decode step; where memory runs out, every request under way hears of it."""
+        try:
+            self._sampler.step()
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            problem = _out_of_memory("sampling", error).model_dump()
+            for number in self._sampler.numbers:
+                self._sampler.cancel(number)
+                self._send(number, "error", problem)
+        self._flush()
 
     def _next(self, block: bool, wait_s: float = 0.0) -> dict[str, Any] | None:
         try:
