@@ -127,6 +127,7 @@ async def load(run: Run, policy: Policy) -> None:
             max_grad_norm=train.max_grad_norm,
             batch_tokens=train.batch_tokens,
             weights=run.config.backend.weights,
+            recompute=run.config.backend.recompute,
             value_lr=credit.lr if isinstance(credit, ValueCredit) else None,
         )
     )

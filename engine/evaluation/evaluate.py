@@ -201,6 +201,7 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
                 max_grad_norm=train.max_grad_norm,
                 batch_tokens=train.batch_tokens,
                 weights=run.config.backend.weights,
+                recompute=run.config.backend.recompute,
             )
         )
         if contestant.adapter:

@@ -86,11 +86,12 @@ def _fix(step: Step, before: Need, after: Need) -> MemoryFix:
 
 
 def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
-    """Sleep and smaller batches cost seconds and change nothing; fewer bits, a smaller adapter and
-    a shorter context change what is learnt."""
+    """Sleep, smaller batches and computing again cost seconds and change nothing; fewer bits, a
+    smaller adapter and a shorter context change what is learnt."""
     if not host:
         yield _sleeps(config)
     yield _halves("train.batch_tokens", config.train.batch_tokens, LEAST_BATCH, "Batch of {:,}")
+    yield _recompute(config)
     yield _halves("agent.concurrency", config.agent.concurrency, 1, "{:,} attempts at once")
     if not host:
         yield _turns(config)
@@ -102,6 +103,11 @@ def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
 def _sleeps(config: ProjectConfig) -> Iterator[Step]:
     if config.backend.sampler == "vllm" and config.backend.sleep in ("off", "cache"):
         yield Step("vLLM gives all back while training", {"backend.sleep": "all"})
+
+
+def _recompute(config: ProjectConfig) -> Iterator[Step]:
+    if not config.backend.recompute:
+        yield Step("Compute layers again on the way back", {"backend.recompute": True})
 
 
 def _turns(config: ProjectConfig) -> Iterator[Step]:

@@ -103,10 +103,16 @@ def sample_seconds(shape: ModelShape, machine: Machine, work: Work) -> float:
     )
 
 
-def activation_bytes(shape: ModelShape, work: Work, batch_tokens: int) -> int:
-    """Kept for the backward pass of the largest micro-batch."""
+def activation_bytes(
+    shape: ModelShape, work: Work, batch_tokens: int, recompute: bool = False
+) -> int:
+    """Kept for the backward pass of the largest micro-batch: all of it, or each layer's input and
+    all of one layer."""
     tokens = min(batch_tokens, work.unique_tokens)
-    return int(tokens * shape.layers * _kept_numbers(shape) * shape.width_bytes)
+    kept = shape.layers * _kept_numbers(shape)
+    if recompute:
+        kept = shape.layers * shape.hidden + _kept_numbers(shape)
+    return int(tokens * kept * shape.width_bytes)
 
 
 def copy_bytes(shape: ModelShape, free_bytes: int) -> int:

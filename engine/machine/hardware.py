@@ -93,13 +93,15 @@ def forecast(
     least, most = expected_work(config)
     memory = psutil.virtual_memory()
     context = min(config.model.max_context, most.prompt + most.completion)
-    low, high = step_range(train, shape, precision, (least, most), step_times_s)
+    low, high = step_range(config, shape, precision, (least, most), step_times_s)
     parameters = model_shape(model)["parameters"]
     return Forecast(
         weights_bytes=parameters * shape.width_bytes + PROGRAM_BYTES,
         sampler_bytes=sampler_bytes(shape, most, context, memory.available),
         adapter_bytes=16 * shape.adapter,
-        activations_bytes=activation_bytes(shape, most, train.batch_tokens),
+        activations_bytes=activation_bytes(
+            shape, most, train.batch_tokens, config.backend.recompute
+        ),
         available_bytes=memory.total,
         step_low_s=low,
         step_high_s=high,
@@ -120,7 +122,7 @@ def expected_work(config: ProjectConfig) -> tuple[Work, Work]:
 
 
 def step_range(
-    train: TrainConfig,
+    config: ProjectConfig,
     shape: ModelShape,
     precision: str,
     expected: tuple[Work, Work],
@@ -131,7 +133,8 @@ def step_range(
         return recent[0], recent[-1]
     cores = os.cpu_count() or 1
     machine = Machine(FLOPS_PER_CORE[precision] * cores, BYTES_PER_CORE * cores)
-    passes = len(train.algorithm.extra_passes)
+    train = config.train
+    passes = len(train.algorithm.extra_passes) + config.backend.recompute
     low, high = (
         sample_seconds(shape, machine, work)
         + update_seconds(shape, machine, work, train.batch_tokens)

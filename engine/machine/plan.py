@@ -127,9 +127,7 @@ def _counted(config: ProjectConfig, model: Path, card: Card) -> Counted:
 
 
 def _priced(config: ProjectConfig, counted: Counted, job: vram.Job, room: int) -> vram.Plan:
-    """Unsloth keeps one hidden vector a layer and computes the rest again; ours keeps it all."""
-    checkpointing = config.backend.trainer == "unsloth"
-    recipe = vram.recipe_of(counted.shape, job.storage, checkpointing)
+    recipe = vram.recipe_of(counted.shape, job.storage, config.backend.recompute)
     return vram.plan(counted.shape, counted.rest, job, recipe, room)
 
 

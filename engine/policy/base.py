@@ -34,6 +34,8 @@ class PolicySpec(Value):
     batch_tokens: int
     weights: Literal["full", "8bit", "4bit"] = "full"
     """What the frozen weights are stored in."""
+    recompute: bool = False
+    """Compute each layer again in the backward pass instead of keeping what it computed."""
     value_lr: float | None = None
     """Learning rate of a value head; without one there is none."""
 

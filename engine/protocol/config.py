@@ -38,6 +38,9 @@ class BackendConfig(Section):
     weights: Literal["full", "8bit", "4bit"] = "full"
     """What the frozen weights are stored in; `full` is the precision of model.dtype. Fewer bits
     need Unsloth and an NVIDIA card."""
+    recompute: bool = False
+    """Compute each layer again on the way back instead of keeping what it computed: a third slower,
+    a fraction of the memory, the same result."""
     processes: Annotated[int, Field(ge=1, le=8)] = 1
     """Trainers that share each batch, one a card."""
     memory_share: Annotated[float, Field(gt=0, lt=1)] | None = None

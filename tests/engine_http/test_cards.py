@@ -1,8 +1,8 @@
 """An engine on a machine with two cards, by a driver's library of C: ticks, forecast, doctor."""
 
 import asyncio
+import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,15 +17,22 @@ from tests.engine_http.conftest import Engine, make_project, start_engine, stop_
 
 @pytest.fixture(scope="module")
 def carded(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    library = build(tmp_path_factory.mktemp("driver"))
+    with driver(tmp_path_factory.mktemp("driver")):
+        engine = start_engine(home)
+    yield engine
+    stop_engine(engine)
+
+
+@contextlib.contextmanager
+def driver(folder: Path) -> Iterator[None]:
+    """What starts within finds a driver's library with two cards."""
+    library = build(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(library))
         patch.setenv("STUB_PID", str(os.getpid()))
         patch.setenv("STUB_USED", "47900000000")
         patch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
-        engine = start_engine(home)
-    yield engine
-    stop_engine(engine)
+        yield
 
 
 def test_ticks_of_a_run_tell_of_the_cards_and_are_not_stored(
@@ -81,30 +88,32 @@ def test_doctor_sees_the_cards(carded: Engine) -> None:
 
 
 @pytest.fixture
-def gpu_engine() -> Iterator[None]:
-    """The GPU engine's environment, as far as it is looked at: a torch that was built for CUDA."""
-    home = Path(os.environ["XDG_CACHE_HOME"]) / "atelier" / "environments" / "engine-gpu-made"
-    torch = home / "lib" / "python3.11" / "site-packages" / "torch"
+def cuda_engine(workspace: Path, tmp_path: Path) -> Iterator[Engine]:
+    """One whose torch says that it was built for CUDA; it is never loaded here."""
+    torch = tmp_path / "beside" / "torch"
     torch.mkdir(parents=True)
+    (torch / "__init__.py").touch()
     (torch / "version.py").write_text("__version__ = '2.13.0'\ncuda: Optional[str] = '13.0'\n")
-    (home / "ready").touch()
-    yield
-    shutil.rmtree(home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(torch.parent))
+        with driver(tmp_path):
+            engine = start_engine(workspace)
+    yield engine
+    stop_engine(engine)
 
 
-@pytest.mark.usefixtures("gpu_engine")
 def test_a_card_that_another_program_holds_is_refused(
-    carded: Engine, home: Path, tiny_model: Path
+    cuda_engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    project = make_project(home / "held", tiny_model, toml="\n[backend]\nprocesses = 2\n")
-    made = carded.call(lambda client: client.forecast(str(project)))
+    project = make_project(workspace / "held", tiny_model, toml="\n[backend]\nprocesses = 2\n")
+    made = cuda_engine.call(lambda client: client.forecast(str(project)))
     assert made.vram is not None
     (only,) = made.vram.cards  # the other does not tell its size
     assert (only.total_bytes, only.others_bytes) == (48_000_000_000, 47_900_000_000)
     assert not only.fits
-    run = carded.train(project)
+    run = cuda_engine.train(project)
     assert run.device == "2 × NVIDIA L40S"
-    *_, last = carded.wait(run)
+    *_, last = cuda_engine.wait(run)
     assert isinstance(last, RunFailed)
     assert last.problem.code == "run.card_held"
     assert f"(process {os.getpid()}) holds memory on card 0 (NVIDIA L40S): 47.9 of 48.0 GB" in (

@@ -296,6 +296,7 @@ def test_kill_anything_at_any_moment(workspace: Path, tiny_model: Path) -> None:
             engine.call(lambda c: c.command(run.id, Command(action="resume")))
     studio.kill()
     studio.wait()
+    engine.wait_for(run, "checkpoint.saved")  # at least one is compared below
     if engine.call(lambda c: c.run(run.id)).state == "running":
         engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
     assert list(stored(engine, run.id)) == list(range(1, 1 + len(stored(engine, run.id))))

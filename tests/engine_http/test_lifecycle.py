@@ -54,7 +54,15 @@ def test_a_run_says_everything_once_and_in_order(
     assert steps[0].metrics["logprob_gap/max"] <= 1e-4
     keys = {key for step in steps for key in step.metrics}
     assert [key for key in keys if metric(key) is None] == []
-    asked_for_elsewhere = {"kl", "judge/rules", "judge/local", "judge/canaries"}
+    asked_for_elsewhere = {
+        "kl",
+        "judge/rules",
+        "judge/local",
+        "judge/canaries",
+        "publish_moved",
+        "staleness",
+        "time_s/switch",
+    }
     assert {m.key for m in METRICS if "*" not in m.key} - keys == asked_for_elsewhere
     adapter = json.loads(
         (Path(run.path) / events[-1].checkpoint / "adapter" / "adapter_config.json").read_text()

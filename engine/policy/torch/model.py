@@ -1,5 +1,7 @@
 """Base weights and the LoRA adapter that learns."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from peft.utils import set_peft_model_state_dict
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from engine.machine.flops import ModelShape
@@ -65,6 +68,7 @@ class LoraModel:
         self.trained = load(spec, self.dtype, self.device)
         base = self.trained.get_base_model()
         _refuse_unusual_head(base)
+        self._recomputed = _checkpointed_layers(base) if spec.recompute else []
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
         self.eos_tokens = _eos_tokens(base)
         self.value_head: ValueHead | None = None
@@ -132,6 +136,18 @@ class LoraModel:
             )
         return tuple(states_1SH[0] for states_1SH in outputs.hidden_states)
 
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Within, the layers keep only their input for the backward pass, where the spec says so
+        (gradient checkpointing, 1604.06174)."""
+        for layer in self._recomputed:
+            layer.training = True  # itself alone: it has no dropout of its own
+        try:
+            yield
+        finally:
+            for layer in self._recomputed:
+                layer.training = False
+
     def logits(self, hidden_BH: Tensor) -> Tensor:
         """[B, vocabulary], in the sampler's way."""
         return times_packed(hidden_BH, self._copies[1] if self._copies else self._head)
@@ -194,6 +210,20 @@ class LoraModel:
                 "Take one that was trained on the same base model.",
                 where=str(folder),
             )
+
+
+def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
+    """Those that transformers can compute again; Raises ModelError where it cannot."""
+    try:
+        base.gradient_checkpointing_enable({"use_reentrant": False})
+    except ValueError as error:
+        raise ModelError.of(
+            "model.no_recompute",
+            f"This model cannot compute its layers again: {error}",
+            "Set backend.recompute to false, or take a smaller train.batch_tokens.",
+            where="backend.recompute",
+        ) from error
+    return [layer for layer in base.modules() if isinstance(layer, GradientCheckpointingLayer)]
 
 
 def _refuse_unusual_head(model: PreTrainedModel) -> None:

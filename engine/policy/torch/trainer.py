@@ -80,8 +80,9 @@ def forward_backward(
         forest = grow([seen(item) for item in items])
         plan = TreePlan(forest, model.device)
         trained = _trained(items, forest, model.device)
-        terms = _terms(model, batch, items, plan, trained)
-        (terms.losses_M.sum() / batch.normaliser).backward()  # type: ignore[no-untyped-call]
+        with model.recomputing():
+            terms = _terms(model, batch, items, plan, trained)
+            (terms.losses_M.sum() / batch.normaliser).backward()  # type: ignore[no-untyped-call]
         parts.append(_kept(terms, done))
         done += len(items)
         places = len(trained.places_N.unique())

@@ -199,3 +199,32 @@ def test_micro_batches_keep_every_item_within_the_budget() -> None:
     assert sorted(map(id, everyone)) == sorted(map(id, batch))
     assert all(len(p) == 1 or grow([seen(i) for i in p]).tokens <= 100 for p in parts)
     assert len(parts) < 8
+
+
+def test_layers_that_are_computed_again_give_the_same_gradient(
+    model: LoraModel, tiny_model: Path
+) -> None:
+    """To the byte, and without keeping what they computed."""
+    spec = PolicySpec(
+        model_path=str(tiny_model), model=ModelConfig(dtype="float32", rank=4, alpha=8), seed=0,
+        lr=1e-2, max_grad_norm=1, batch_tokens=256, recompute=True,
+    )  # fmt: skip
+    again = LoraModel(spec)
+    again.trained.load_state_dict(model.trained.state_dict())
+    batch = TrainBatch(items=items(model), normaliser=100)
+    kept: list[int] = []
+    for each in (model, again):
+        saved = 0
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            nonlocal saved
+            saved += tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            forward_backward(each, batch, 256, lambda done, total: None)
+        kept.append(saved)
+    for name, parameter in model.adapter.items():
+        assert torch.equal(parameter.grad, again.adapter[name].grad), name  # type: ignore[arg-type]
+    assert not any(part.training for part in again.trained.modules())
+    print(f"numbers kept for the way back: {kept[0]:,} and {kept[1]:,}")
