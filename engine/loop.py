@@ -71,7 +71,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
     try:
         async with Rollouts(run, roll) as rollouts:
             while step < run.orders.steps:
-                await gate(run, step)
+                await gate(run, policy, step)
                 if validation_is_due(run, step):
                     await validate(run, stage, held_out, step)
                 step += 1
@@ -214,18 +214,20 @@ async def warm_up(run: Run, policy: Policy, stage: Stage) -> None:
     await run.say(WarmupFinished(examples=len(items), losses=losses, seconds=seconds))
 
 
-async def gate(run: Run, step: int) -> None:
-    """Between two steps: stop or wait where that was asked."""
+async def gate(run: Run, policy: Policy, step: int) -> None:
+    """Between two steps: stop or wait where that was asked; what is sampled ahead waits too."""
     if run.orders.stop_after_step:
         raise StopRequested
     if not run.orders.paused:
         return
     await run.say(RunPaused(step=step))
+    await policy.hold()
     while run.orders.paused:
         run.orders.changed.clear()
         await run.orders.changed.wait()
         if run.orders.stop_after_step:
             raise StopRequested
+    await policy.go_on()
     await run.say(RunContinued(step=step))
 
 

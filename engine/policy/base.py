@@ -179,7 +179,7 @@ class Policy(Protocol):
 
     @property
     def away_s(self) -> float:
-        """Seconds, so far, in which it could not answer and was brought back."""
+        """Seconds, so far, in which it could not answer: it was held, or brought back."""
         ...
 
     @property
@@ -192,6 +192,12 @@ class Policy(Protocol):
     def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
         """Tokens as they come, in small lists; many requests run at once."""
         ...
+
+    async def hold(self) -> None:
+        """Let what is being sampled stand where it is, until `go_on`."""
+        ...
+
+    async def go_on(self) -> None: ...
 
     async def sampling(self) -> dict[str, float]:
         """How well sampling used the machine since the last call; empty when nothing is known."""

@@ -72,7 +72,7 @@ class ParallelPolicy:
 
     @property
     def away_s(self) -> float:
-        return 0.0
+        return self._trainers[0].away_s
 
     @property
     def pids(self) -> list[int]:
@@ -90,6 +90,12 @@ class ParallelPolicy:
                 yield tokens
         finally:
             self._sampling[place] -= 1
+
+    async def hold(self) -> None:
+        await _all(trainer.hold() for trainer in self._trainers)
+
+    async def go_on(self) -> None:
+        await _all(trainer.go_on() for trainer in self._trainers)
 
     async def sampling(self) -> dict[str, float]:
         return _mean(await _all(trainer.sampling() for trainer in self._trainers))

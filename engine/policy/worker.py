@@ -1,6 +1,7 @@
 """The torch policy as the engine sees it: the `Policy` interface over its child process."""
 
 import asyncio
+import contextlib
 import importlib.util
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from engine.child import Child
 from engine.environments import python_of
+from engine.patience import Outages
 from engine.policy.base import (
     OnRestart,
     Pair,
@@ -59,6 +61,7 @@ class TorchPolicy:
     def __init__(self, child: Child, base_name: str) -> None:
         self._child = child
         self._base_name = base_name
+        self._held, self._holding = Outages(), contextlib.ExitStack()
         self.version = 0
         self.on_progress: Progress = lambda done, total: None
         self.on_restart: OnRestart | None = None
@@ -85,7 +88,7 @@ class TorchPolicy:
 
     @property
     def away_s(self) -> float:
-        return 0.0  # a worker that is gone ends the step
+        return self._held.seconds  # a worker that is gone ends the step
 
     @property
     def pids(self) -> list[int]:
@@ -98,6 +101,14 @@ class TorchPolicy:
         async for part in self._child.stream("sample", request=request.model_dump()):
             if "tokens" in part:
                 yield [SampledToken(t, p, [(i, q) for i, q in top]) for t, p, top in part["tokens"]]
+
+    async def hold(self) -> None:
+        self._holding.enter_context(self._held.during())
+        await self._child.ask("hold", held=True)
+
+    async def go_on(self) -> None:
+        await self._child.ask("hold", held=False)
+        self._holding.close()
 
     async def sampling(self) -> dict[str, float]:
         return await self._child.ask("sampling")

@@ -11,6 +11,7 @@ import pytest
 from engine.models import find_model
 from engine.protocol.events import (
     PolicyLoaded,
+    RunFailed,
     RunFinished,
     StepFinished,
     ValidationFinished,
@@ -111,3 +112,22 @@ def test_attempts_that_run_ahead_are_one_update_old_and_survive_a_kill(
     assert all(0 <= age <= 1 for age in ages)
     assert sum(ages) >= 3
     assert all(e.metrics["unscored"] == 0 and e.metrics["trajectories"] == 8 for e in steps)
+
+
+def test_a_run_with_unsloths_loading(
+    real_cache: None, workspace: Path, tiny_model: Path, own_engine: Engine
+) -> None:
+    project = make_project(workspace / "letters", tiny_model)
+    run = own_engine.train(project, **{"backend.trainer": "unsloth", "train.steps": 2})
+    events = own_engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    steps = [e.metrics for e in events if isinstance(e, StepFinished)]
+    assert len(steps) == 2
+    assert max(m["logprob_gap/max"] for m in steps) <= 1e-4
+
+
+def test_fewer_bits_without_unsloth_are_refused_in_words(engine: Engine, project: Path) -> None:
+    run = engine.train(project, **{"backend.weights": "4bit"})
+    *_, last = engine.wait(run)
+    assert isinstance(last, RunFailed)
+    assert last.problem.code == "model.needs_unsloth"

@@ -65,11 +65,12 @@ class PolicyServer:
         self._parts: dict[int, list[SampledToken]] = {}
         self._ended: dict[int, str] = {}
         self._model: LoraModel | None = None
+        self._held = False
 
     def run(self) -> None:
         threading.Thread(target=self._read, daemon=True).start()
         while True:
-            busy = self._model is not None and self._sampler.busy
+            busy = self._model is not None and self._sampler.busy and not self._held
             message = self._next(block=not busy)
             if message is None:
                 self._sample()
@@ -146,6 +147,10 @@ class PolicyServer:
     def _op_cancel(self, number: int, message: dict[str, Any]) -> None:
         if self._model:
             self._sampler.cancel(number)
+
+    def _op_hold(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        self._held = message["held"]
+        return {}
 
     def _op_sampling(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         self._loaded()

@@ -87,6 +87,12 @@ class VllmPolicy:
         async for tokens in self._served.sample(request, [*eos, *request.stop_tokens]):
             yield tokens
 
+    async def hold(self) -> None:
+        await self._served.hold()
+
+    async def go_on(self) -> None:
+        await self._served.go_on()
+
     async def sampling(self) -> dict[str, float]:
         return await self._served.prompt_sharing()
 

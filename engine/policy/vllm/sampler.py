@@ -37,7 +37,7 @@ class VllmSampler:
         self._under_way: Counter[str] = Counter()
         self._restarts = 0
         self._asleep = False
-        self.outages = Outages()
+        self.outages, self._holding = Outages(), contextlib.ExitStack()
         self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
         self.current = BASE
         """The name that new requests are sampled with."""
@@ -112,6 +112,19 @@ class VllmSampler:
         asked, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
         self._prompt_tokens = now
         return {"sharing/sample": 1 - hits / asked} if asked else {}
+
+    async def hold(self) -> None:
+        """Let the completions under way stand where they are."""
+        async with self._turn:
+            self._holding.enter_context(self.outages.during())
+            with contextlib.suppress(ServerGone):  # then nothing is under way
+                await self._server.pause()
+
+    async def go_on(self) -> None:
+        async with self._turn:
+            with contextlib.suppress(ServerGone):
+                await self._server.resume()
+            self._holding.close()
 
     async def rest(self, cache_only: bool) -> None:
         """Give memory back to the card, unless somebody samples."""

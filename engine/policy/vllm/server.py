@@ -56,6 +56,7 @@ class VllmServer:
         self._under_way = 0
         self.heard = time.monotonic()
         """When it last gave sign of life, by the monotonic clock."""
+        self._paused = False
         self._gone: Problem | None = None
         self._watching: asyncio.Task[None] | None = None
         self.version = ""
@@ -144,11 +145,13 @@ class VllmServer:
         await self._call("/wake_up")
 
     async def pause(self) -> None:
-        """Hold all requests where they are, until `resume`."""
+        """Hold all requests where they are, until `resume`; its silence then means nothing."""
+        self._paused = True
         await self._call("/pause?mode=keep")
 
     async def resume(self) -> None:
         await self._call("/resume")
+        self.heard, self._paused = time.monotonic(), False
 
     async def counters(self) -> dict[str, float]:
         """Prefix cache: `queries` and `hits` in tokens since the start."""
@@ -230,7 +233,8 @@ class VllmServer:
             stopped = await asyncio.to_thread(self._process.stopped)
             standing = standing + LOOK_S if stopped else 0.0
             used, before = await asyncio.to_thread(self._process.cpu_seconds), used
-            silence = time.monotonic() - self.heard if self._under_way else 0.0
+            waited_for = self._under_way and not self._paused
+            silence = time.monotonic() - self.heard if waited_for else 0.0
             idle = idle + LOOK_S if silence and used - before < IDLE * LOOK_S else 0.0
             if standing > STANDSTILL_S:
                 self._gone = _gone("one of its processes was stopped by a signal")

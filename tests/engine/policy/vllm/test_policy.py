@@ -139,6 +139,25 @@ def test_an_adapter_that_the_server_did_not_take_is_an_error(
     assert time.monotonic() - begun < 30
 
 
+def test_what_is_held_stands_still_and_goes_on(served: Served) -> None:
+    async def work() -> None:
+        policy, away = served.policy, served.policy.away_s
+        sampling = asyncio.gather(
+            *(complete(policy, seed=n, max_tokens=100, ignore_eos=True) for n in range(8))
+        )
+        await asyncio.sleep(1.0)
+        await policy.hold()
+        done, _ = await asyncio.wait({sampling}, timeout=4.0)
+        assert not done, "it was held"
+        await policy.go_on()
+        said = await sampling
+        assert [len(tokens) for tokens in said] == [100] * 8
+        assert policy.away_s - away >= 4.0
+        assert await gap(policy, said) <= TOLERANCE
+
+    served.run(work())
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_server_that_dies_or_hangs_costs_no_token(served: Served, number: signal.Signals) -> None:
     """One of its processes is killed or stopped while sixteen completions are under way."""
