@@ -114,7 +114,7 @@ class VllmServer:
         async with self._waiting():
             async with self._http.stream("POST", "/v1/completions", json=body) as answer:
                 if answer.is_error:
-                    raise _refused(json.loads(await answer.aread()))
+                    raise _refused(answer, await answer.aread())
                 async for line in answer.aiter_lines():
                     self.heard = time.monotonic()
                     if line.startswith("data: {"):
@@ -199,7 +199,7 @@ class VllmServer:
             answer = await self._http.post(path, json=body, timeout=httpx.Timeout(None))
         said = answer.content
         if answer.is_error:
-            raise _refused(answer.json() if said[:1] == b"{" else {"message": answer.text})
+            raise _refused(answer, said)
         return json.loads(said) if said[:1] == b"{" else None
 
     @contextlib.asynccontextmanager
@@ -222,7 +222,7 @@ class VllmServer:
             if not self._process.alive:
                 return _gone("its process ended")
             await asyncio.sleep(0.1)
-        return _gone("it broke the connection")
+        return _gone("one of its processes ended, or broke the connection")
 
     async def _watch(self) -> None:
         """End it where it hangs: whoever waits for it then hears of it."""
@@ -267,14 +267,19 @@ def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:
     return sorted(pairs, key=lambda pair: -pair[1])[:top]
 
 
-def _refused(answer: dict[str, Any]) -> PolicyError:
-    told = answer.get("error", answer)
-    words = told.get("message", str(answer)) if isinstance(told, dict) else str(told)
+def _refused(answer: httpx.Response, said: bytes) -> Exception:
+    """What it says is wrong with the request; or that it is itself in trouble (5xx), which its
+    front does for a moment after a process behind it has died."""
+    told = json.loads(said) if said[:1] == b"{" else {"message": said.decode(errors="replace")}
+    error = told.get("error", told)
+    words = error.get("message", str(told)) if isinstance(error, dict) else str(error)
+    if answer.is_server_error:
+        return httpx.RemoteProtocolError(words)
     return PolicyError.of(
         "sampler.refused",
         f"vLLM refused: {words[:400]}",
         "The run's log has what it was asked.",
-        detail=str(answer)[:4000],
+        detail=str(told)[:4000],
     )
 
 
