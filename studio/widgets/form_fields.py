@@ -155,10 +155,15 @@ class TextField(Field):
 class ChoiceField(Field):
     """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of value and words."""
 
-    def __init__(self, name: str, choices: Sequence[tuple[Any, str]] = ()) -> None:
+    def __init__(
+        self, name: str, choices: Sequence[tuple[Any, str]] = (), width_px: int | None = None
+    ) -> None:
         self._box = _QuietCombo()
         super().__init__(name, self._box)
         self._box.setMinimumWidth(148)
+        if width_px is not None:
+            self._box.setFixedWidth(width_px)
+            self._line_layout.setAlignment(self._box, Qt.AlignmentFlag.AlignLeft)
         self._box.setFixedHeight(32)
         self.set_choices(choices)
         self._box.activated.connect(lambda _: self.edited.emit(self.value()))

@@ -67,8 +67,10 @@ class BackendRun(Simulation):
         for place in range(len(self.made.events) - 1, -1, -1):
             event = self.made.events[place]
             if isinstance(event, e.StepFinished):
+                fine = {name: 4e-5 for name in event.metrics if name.startswith("logprob_gap")}
                 more = {"publish_moved": 0.02 + 0.004 * step, "publish_gap": 2e-5}
-                metrics = {**event.metrics, **more, "time_s/switch": 6.5}
+                rest = fine if self._loaded.dtype == "float32" else {}
+                metrics = {**event.metrics, **rest, **more, "time_s/switch": 6.5}
                 self.made.events[place] = event.model_copy(update={"metrics": metrics})
                 return
 
@@ -103,7 +105,11 @@ def restarted() -> Made:
 
 def failed(problem: Problem = NOT_STARTED, steps: int = 0) -> Made:
     run = BackendRun("failed")
-    run.begin()
+    if steps:
+        run.begin()
+    else:
+        run.made.say(e.RunStarted(spec=run.made.spec, device="CPU · 2 cores"))
+        run.made.say(e.PhaseChanged(step=0, phase="loading"), 12.0)
     for step in range(1, steps + 1):
         run.step(step)
     run.made.say(e.RunFailed(step=steps, problem=problem))

@@ -31,10 +31,9 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                     await open_project(studio, engine, project)
                     studio.window.show_page("run")
                     await settle(1.0)
-                    side: Any = studio.pages["run"]._side  # type: ignore[attr-defined]
-                    bar = side.verticalScrollBar()
-                    bar.setValue(bar.maximum())
                     await take(studio, folder, f"run-{name}")
+                    side: Any = studio.pages["run"]._side  # type: ignore[attr-defined]
+                    side._machine.grab().save(str(folder / f"machine-{name}.png"))
     finally:
         engine.stop()
 

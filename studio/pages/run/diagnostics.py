@@ -10,6 +10,7 @@ import numpy as np
 from studio import figures
 from studio.models.run import RunModel
 from studio.pages.run.chart_spec import ChartSpec, Fill, Maker, last_of
+from studio.store.programs import precision
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import Limit
@@ -121,8 +122,7 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
         sampler.set_data(*run.series("kl/sampler"))
         base.set_data(*run.series("kl"))
         last, kl = last_of(run, "ess"), last_of(run, "kl/sampler")
-        if last is not None:
-            card.set_last(f"{percent(last)} · {figures.significant(kl)}")
+        card.set_last(f"{percent(last)} · {figures.significant(kl)}" if last is not None else "")
 
     return card, fill
 
@@ -133,7 +133,8 @@ def _norm_limit(run: RunModel) -> Limit | None:
 
 
 def _gap_limit(run: RunModel) -> Limit | None:
-    return Limit(largest_gap(run.state.dtype), "rounding explains") if run.state.dtype else None
+    dtype = precision(run.state)
+    return Limit(largest_gap(dtype), "rounding explains") if dtype else None
 
 
 CLIP = (
@@ -145,6 +146,10 @@ GAP = (
     Line("logprob_gap/max", "largest", "plot-5"),
     Line("logprob_gap/p99", "99 %", "plot-3"),
     Line("logprob_gap/mean", "mean", "plot-1"),
+)
+PUBLISHED = (
+    Line("publish_moved", "moved", "plot-1"),
+    Line("publish_gap", "apart", "plot-5"),
 )
 
 
@@ -241,6 +246,14 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         ("logprob_gap/mean", "logprob_gap/p99", "logprob_gap/max"),
         "Policy drift",
         "Sampler against trainer, nats per token",
+    ),
+    ChartSpec(
+        "published",
+        "Published",
+        lines("Published", PUBLISHED, log=True),
+        ("publish_moved", "publish_gap"),
+        "Policy drift",
+        "How far each update moved the policy; how far the sampler is off",
     ),
     ChartSpec(
         "ess",

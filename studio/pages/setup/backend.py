@@ -109,8 +109,8 @@ class BackendCard(Card):
         for key in LABELS:
             (column if key in CHOICES else inner).addWidget(self.rows[key])
         line = QHBoxLayout()
-        line.setContentsMargins(-INSET_PX, 0, 0, 0)
         line.setSpacing(8)
+        line.addSpacing(-INSET_PX)
         line.addWidget(self._more)
         line.addWidget(self._words, 1)
         column.addLayout(line)
@@ -168,9 +168,7 @@ def _field(key: str) -> Field:
     if key in CHOICES:
         return SegmentedField(label, CHOICES[key])
     if key == "backend.sleep":
-        choice = ChoiceField(label, SLEEPS)
-        choice.editor.setFixedWidth(CHOICE_PX)
-        return choice
+        return ChoiceField(label, SLEEPS, CHOICE_PX)
     if key == "backend.memory_share":
         return NumberField(label, 0.0, 1.0, "worked out")
     if key == "backend.share_card":
