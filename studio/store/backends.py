@@ -159,7 +159,8 @@ def _processes(config: ProjectConfig, facts: BackendFacts | None) -> Note:
         return Note("Without a card they share the processor.")
     cards = figures.plural(facts.cards, "card")
     if wanted > facts.cards:
-        words = f"This engine sees {cards}: set it to {facts.cards} or fewer."
+        most = str(facts.cards) + (" or fewer" if facts.cards > 1 else "")
+        words = f"This engine sees {cards}: set it to {most}."
         return Note(words, "bad", f"{wanted} trainers, {cards}")
     return Note(" ".join(_seats(config, facts.cards)))
 
@@ -179,7 +180,5 @@ def _staleness(config: ProjectConfig) -> Note:
     behind = config.train.staleness
     if not behind:
         return Note("Sampling and training take turns.")
-    return Note(
-        "The next attempts are sampled while the trainer works, by weights at most "
-        f"{figures.plural(behind, 'update')} older."
-    )
+    most = figures.plural(behind, "update")
+    return Note(f"Sampled while the trainer works, by weights at most {most} older.")

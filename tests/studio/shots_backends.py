@@ -18,6 +18,7 @@ from tests.studio.shots import open_project, run_shots, settle, studio_on, take
 async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
+    (folder / "studio.toml").unlink(missing_ok=True)  # else it begins where it was closed
     engine = FakeEngine(workspace).start()
     try:
         runs = fill_backends(engine)
@@ -34,6 +35,8 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                     await take(studio, folder, f"run-{name}")
                     side: Any = studio.pages["run"]._side  # type: ignore[attr-defined]
                     side._machine.grab().save(str(folder / f"machine-{name}.png"))
+                    gap: Any = studio.pages["run"]._bound["gap"].card  # type: ignore[attr-defined]
+                    gap.grab().save(str(folder / f"gap-{name}.png"))
     finally:
         engine.stop()
 

@@ -137,19 +137,38 @@ def _gap_limit(run: RunModel) -> Limit | None:
     return Limit(largest_gap(dtype), "rounding explains") if dtype else None
 
 
-CLIP = (
-    Line("clip/high", "above", "plot-1"),
-    Line("clip/low", "below", "plot-5"),
-    Line("masked", "masked", "plot-3"),
-)
 GAP = (
     Line("logprob_gap/max", "largest", "plot-5"),
     Line("logprob_gap/p99", "99 %", "plot-3"),
     Line("logprob_gap/mean", "mean", "plot-1"),
 )
-PUBLISHED = (
-    Line("publish_moved", "moved", "plot-1"),
-    Line("publish_gap", "apart", "plot-5"),
+
+
+def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
+    """Where a server samples, beside how far each update moved the policy: in the same unit."""
+    card = ChartCard("Log-prob gap", link)
+    form = figures.significant
+    sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]
+    moved = card.add_line("moved", "plot-7", ghost=False, dashed=True, form=form, in_legend=False)
+    card.set_y(None, None, zero=True, log=True)
+
+    def fill(run: RunModel) -> None:
+        for line, drawn in zip(GAP, sampled, strict=True):
+            drawn.set_data(*run.series(line.metric))
+        moved.set_data(*run.series("publish_moved"))
+        card.set_shown(moved, "moved", bool(len(run.series("publish_moved")[0])))
+        last = last_of(run, GAP[0].metric)
+        card.set_last(form(last) if last is not None else "")
+        wanted = _gap_limit(run)
+        card.set_limits([wanted] if wanted else [])
+
+    return card, fill
+
+
+CLIP = (
+    Line("clip/high", "above", "plot-1"),
+    Line("clip/low", "below", "plot-5"),
+    Line("masked", "masked", "plot-3"),
 )
 
 
@@ -242,18 +261,10 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
     ChartSpec(
         "gap",
         "Log-prob gap",
-        lines("Log-prob gap", GAP, log=True, limit=_gap_limit),
-        ("logprob_gap/mean", "logprob_gap/p99", "logprob_gap/max"),
+        _gap,
+        (*(line.metric for line in GAP), "publish_moved"),
         "Policy drift",
         "Sampler against trainer, nats per token",
-    ),
-    ChartSpec(
-        "published",
-        "Published",
-        lines("Published", PUBLISHED, log=True),
-        ("publish_moved", "publish_gap"),
-        "Policy drift",
-        "How far each update moved the policy; how far the sampler is off",
     ),
     ChartSpec(
         "ess",

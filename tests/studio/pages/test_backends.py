@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 from engine.protocol.problems import Problem
 from studio.pages.run.failure import failure_card, onwards, ways
 from studio.pages.run.side import SideColumn, _phases
+from studio.pages.run.strip import _facts
 from studio.pages.setup.backend import LABELS, BackendCard
 from studio.store.run_state import RunState
 from studio.theme import Theme
@@ -147,6 +148,8 @@ def test_the_side_column_names_both_programs_and_marks_a_difference(qapp: QAppli
         side.show_run(RunState("r").fold(made.events))
         assert "Sampler vLLM 0.31.0, float32" in side._machine._programs.accessibleName()
         assert side._machine._unlike.isHidden() is not marked
+        told = "".join(span.words for span in _facts(RunState("r").fold(made.events)))
+        assert ("sampler in float32, trainer in bfloat16" in told) is marked
     state = RunState("r").fold(restarted().events)
     side.show_run(state)
     card = side._diagnoses[0]
