@@ -72,6 +72,12 @@ def test_hello_trains_through_vllm_and_a_killed_engine_leaves_nothing(
     assert all(e.unscored == 0 for e in events if isinstance(e, ValidationFinished))
 
 
+def test_an_engine_says_what_it_has(engine: Engine) -> None:
+    facts = engine.call(lambda c: c.backends())
+    assert facts.vllm.state in ("ready", "comes", "missing")
+    assert bool(facts.vllm.why) == (facts.vllm.state == "missing")
+
+
 def test_a_killed_rank_costs_a_restart_and_no_step(
     engine: Engine, project: Path, workspace: Path
 ) -> None:

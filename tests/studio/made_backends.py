@@ -37,12 +37,20 @@ SETUPS: dict[str, tuple[BackendFacts, dict[str, Any], int]] = {
 }
 
 
+TWELVE = TrainConfig(steps=12, groups=4, validate_every=0, checkpoint_every=2)
+
+
 class BackendRun(Simulation):
     """A run whose sampler is a server of its own."""
 
-    def __init__(self, name: str, dtype: str = "float32", sampler: str = "float32") -> None:
-        begun = time.time() - 700
-        train = TrainConfig(steps=12, groups=4, validate_every=0, checkpoint_every=2)
+    def __init__(
+        self,
+        name: str,
+        dtype: str = "float32",
+        sampler: str = "float32",
+        begun: float = 1_790_000_000.0,
+        train: TrainConfig = TWELVE,
+    ) -> None:
         super().__init__(f"01JD5{name:X<21}".upper(), name, name, train, 5, clock=begun)
         config = self.made.spec.config.model_copy(update={"backend": BackendConfig(sampler="vllm")})
         self.made.spec = self.made.spec.model_copy(update={"config": config})
@@ -78,9 +86,9 @@ class BackendRun(Simulation):
         self.made.say(e.WorkerRestarted(worker="sampler", attempt=attempt, problem=GONE), 2.0)
 
 
-def living(name: str = "vllm", **precision: str) -> Made:
+def living(name: str = "vllm", dtype: str = "float32", sampler: str = "float32") -> Made:
     """In its sixth step, learning."""
-    run = BackendRun(name, **precision)
+    run = BackendRun(name, dtype, sampler, begun=time.time() - 700)
     run.begin()
     for step in range(1, 6):
         run.step(step)
@@ -91,7 +99,7 @@ def living(name: str = "vllm", **precision: str) -> Made:
 
 
 def restarted() -> Made:
-    run = BackendRun("restarted")
+    run = BackendRun("restarted", begun=time.time() - 700)
     run.begin()
     for step in range(1, 6):
         run.step(step)
@@ -104,7 +112,7 @@ def restarted() -> Made:
 
 
 def failed(problem: Problem = NOT_STARTED, steps: int = 0) -> Made:
-    run = BackendRun("failed")
+    run = BackendRun("failed", begun=time.time() - 700)
     if steps:
         run.begin()
     else:

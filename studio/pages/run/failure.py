@@ -73,10 +73,10 @@ def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
     """By what stopped it."""
     match problem.code:
         case "sampler.not_installed":
-            yield _install(problem)
+            yield _install()
             yield _sample_with_torch(state)
         case "trainer.not_installed":
-            yield _install(problem)
+            yield _install()
             yield _train_with_torch(state)
         case "sampler.out_of_memory":
             yield from _fewer_at_once(state)
@@ -102,10 +102,10 @@ def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
             )  # fmt: skip
 
 
-def _install(problem: Problem) -> Way:
-    return Way(
-        Remedy("go.settings", "Install the GPU engine", problem.hint, "Open Settings", "download")
-    )
+def _install() -> Way:
+    words = "It has vLLM and Unsloth for the card. Install it, use it, then resume."
+    remedy = Remedy("go.settings", "Install the GPU engine", words, "Open Settings", "download")
+    return Way(remedy)
 
 
 def _sample_with_torch(state: RunState) -> Way:
