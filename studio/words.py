@@ -112,6 +112,17 @@ def _cause(run: RunSummary) -> str:
         "policy.out_of_memory": "out of memory",
         "store.disk_full": "disk full",
         "agent.import": "the agent does not import",
+        "sampler.not_started": "vLLM did not start",
+        "sampler.not_installed": "no vLLM here",
+        "sampler.out_of_memory": "too little memory for vLLM",
+        "sampler.died": "vLLM kept ending",
+        "sampler.refused": "vLLM refused",
+        "policy.stale_adapter": "the sampler kept an old adapter",
+        "trainer.not_installed": "no Unsloth here",
+        "model.segments_unseen": "Unsloth cannot train this model",
+        "model.needs_unsloth": "these weights need Unsloth",
+        "backend.too_few_cards": "too few cards",
+        "run.card_held": "the card is taken",
     }.get(code, code.rsplit(".", 1)[-1].replace("_", " ") or "a problem")
 
 

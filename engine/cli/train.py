@@ -28,6 +28,7 @@ from engine.cli.terminal import (
 )
 from engine.client import EngineClient
 from engine.project import load_config
+from engine.protocol.backends import ignored
 from engine.protocol.checkpoint_events import CheckpointSaved
 from engine.protocol.events import (
     FINAL,
@@ -236,7 +237,9 @@ class Watch:
     def _words(self, event: Event | UnknownEvent) -> str:
         match event:
             case RunStarted(resumed_from=None):
-                return f"Run {event.spec.name} · {event.spec.project} · {event.device}"
+                begun = f"Run {event.spec.name} · {event.spec.project} · {event.device}"
+                unused = ignored(event.spec.config).items()
+                return "\n".join([begun, *(f"  ! {k} has no effect: {why}." for k, why in unused)])
             case RunStarted():
                 return f"Run {event.spec.name} goes on after step {event.resumed_from}"
             case PolicyLoaded():

@@ -3,6 +3,7 @@
 import json
 
 from engine.client.transport import Transport
+from engine.protocol.backends import BackendFacts
 from engine.protocol.records import Check, ModelInfo
 from engine.protocol.requests import EngineInfo
 
@@ -27,3 +28,7 @@ class EngineCalls(Transport):
 
     async def models(self) -> list[ModelInfo]:
         return await self._list("/models", ModelInfo)
+
+    async def backends(self) -> BackendFacts:
+        """What it has to sample and train with."""
+        return await self._ask("GET", "/backends", BackendFacts)

@@ -51,6 +51,15 @@ class BackendConfig(Section):
     share_card: bool = False
     """Start also where other programs hold memory that the forecast counts on."""
 
+    @model_validator(mode="after")
+    def _trainer_loads_the_weights(self) -> "BackendConfig":
+        if self.weights != "full" and self.trainer == "torch":
+            raise ValueError(
+                f"has weights = {self.weights} with trainer = torch, which loads full weights "
+                "only: set backend.trainer to unsloth, or backend.weights to full"
+            )
+        return self
+
 
 class AgentConfig(Section):
     """The user's code, which only needs the address and key it is given."""

@@ -54,6 +54,7 @@ from engine.protocol.requests import (
 from engine.rollout.gateway import Gateway
 from engine.run import DATABASE
 from engine.server.arena_routes import ArenaRoutes
+from engine.server.backends import backend_facts
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
 from engine.server.guard import Guard
@@ -102,6 +103,7 @@ class Application:
             ("POST", "/keys", self.lend_keys),
             ("GET", "/doctor", self.doctor),
             ("GET", "/models", self.models),
+            ("GET", "/backends", self.backends),
             ("GET", "/samples", self.samples),
             ("GET", "/projects", self.projects),
             ("POST", "/projects", self.create_project),
@@ -168,6 +170,9 @@ class Application:
 
     async def models(self, request: Request) -> Response:
         return json_list(await asyncio.to_thread(known_models))
+
+    async def backends(self, request: Request) -> Response:
+        return json_of(await asyncio.to_thread(backend_facts))
 
     # Projects
 

@@ -58,6 +58,12 @@ def usual_phases(state: RunState) -> dict[str, float]:
     }
 
 
+def usual_switch(state: RunState) -> float | None:
+    """Seconds that a card's change of hands usually takes; None where it does not change any."""
+    values = _recent(state, "time_s/switch")
+    return median(values) if values else None
+
+
 def _recent(state: RunState, name: str) -> Sequence[float]:
     series = state.series.get(name)
     return series.ys[-RECENT:] if series else ()

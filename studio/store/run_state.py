@@ -49,6 +49,8 @@ class RunState:
     parameters: int = 0
     trainable: int = 0
     dtype: str = ""
+    sampler: str = ""
+    """What samples and in which precision, where it is not the trainer's own process."""
     phase: Phase | None = None
     phase_at: float = 0.0
     step: int = 0
@@ -160,8 +162,7 @@ class RunState:
             case e.BatchClosed():
                 self.closed = max(self.closed, event.step)
             case e.LogWritten():
-                self.log.append(LogLine(event.at, event.level, event.source, event.text))
-                self.logged += 1
+                self._write(event.at, event.level, event.source, event.text)
             case e.PhaseChanged():
                 self._enter(event)
             case e.StepStarted():
@@ -196,11 +197,12 @@ class RunState:
                 self._start(event)
             case e.PolicyLoaded():
                 self.parameters, self.trainable = event.parameters, event.trainable
-                self.dtype = event.dtype
+                self.dtype, self.sampler = event.dtype, event.sampler
             case e.WarmupFinished():
                 self.warmup = event
             case e.WorkerRestarted():
                 self.restarts.append(event)
+                self._write(event.at, "warning", event.worker, restart_words(event))
             case e.RunPaused():
                 self.life = "paused"
             case e.RunContinued():
@@ -218,6 +220,10 @@ class RunState:
                 raise AssertionError("ticks are never folded")
             case _:
                 assert_never(event)
+
+    def _write(self, at: float, level: str, source: str, text: str) -> None:
+        self.log.append(LogLine(at, level, source, text))
+        self.logged += 1
 
     def _start(self, event: e.RunStarted) -> None:
         self.spec, self.device = event.spec, event.device or self.device
@@ -322,6 +328,12 @@ class RunState:
         self.life, self.reason, self.review = life, reason, None
         self.phase = None
         self.progress = None
+
+
+def restart_words(event: e.WorkerRestarted) -> str:
+    """Why, and the how manieth time in a row."""
+    again = f" (time {event.attempt} in a row)" if event.attempt > 1 else ""
+    return f"{event.problem.message} It is started again{again}."
 
 
 def _planned(groups: Iterable[e.PlannedGroup]) -> dict[int, FlightGroup]:

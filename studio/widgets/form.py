@@ -4,16 +4,18 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from studio.widgets.form_fields import Field
+from studio.widgets.phrase import Phrase, Span
 from studio.widgets.text import Text, plain_tip
 
 
 class FormRow(QWidget):
     """`FormRow("learning_rate", "Learning rate", NumberField("Learning rate"), help="…")`.
 
-    `edited(key, value)` when a person changed it.
+    `edited(key, value)` when a person changed it, `link_activated(name)` for the link of a note.
     """
 
     edited = Signal(str, object)
+    link_activated = Signal(str)
 
     def __init__(
         self,
@@ -32,8 +34,9 @@ class FormRow(QWidget):
         self._label.setFixedWidth(label_px)
         self._label.setMinimumHeight(32)
         self._label.setBuddy(field)
-        self._note = Text("", "caption", 400, "bad", wrap=True)
+        self._note, self._tone = Phrase("", "caption", wrap=True), "faint"
         self._note.hide()
+        self._note.link_activated.connect(self.link_activated)
         right = QVBoxLayout()
         right.setSpacing(3)
         right.addWidget(field)
@@ -51,29 +54,35 @@ class FormRow(QWidget):
         self.setToolTip(plain_tip(help))
         self.field.editor.setAccessibleDescription(help)
 
-    def set_problem(self, words: str) -> None:
-        """What is wrong, in `bad`; empty words take it away."""
-        self._note.set_tone("bad")
-        self._say(words)
+    def set_problem(self, words: str, link: tuple[str, str] = ("", "")) -> None:
+        """What is wrong, in `bad`; empty words take it away. `link`: its words and its name."""
+        self._say(words, "bad", link)
         self.field.set_problem(bool(words))
 
-    def set_note(self, words: str, tone: str = "faint") -> None:
+    def set_note(self, words: str, tone: str = "faint", link: tuple[str, str] = ("", "")) -> None:
         """A word under the control: what it means here, or a suggestion (tone info)."""
-        self._note.set_tone(tone)
-        self._say(words)
+        self._say(words, tone, link)
         self.field.set_problem(False)
+
+    def note(self) -> str:
+        """What stands under the control."""
+        return self._note.words()
 
     def problem(self) -> str:
         """What the row says is wrong, or nothing."""
-        return self._note.words() if self._note.property("tone") == "bad" else ""
+        return self._note.words() if self._tone == "bad" else ""
 
     def set_locked(self, words: str) -> None:
         """Disabled, with the reason ("a change starts with the next run · Branch")."""
         self.field.setEnabled(not words)
         self.set_note(words)
 
-    def _say(self, words: str) -> None:
-        self._note.set_words(words)
+    def _say(self, words: str, tone: str, link: tuple[str, str]) -> None:
+        self._tone = tone
+        spans = [Span(words, tone)]
+        if words and link[0]:
+            spans += [Span("  "), Span(link[0], "accent", 500, link=link[1])]
+        self._note.set_spans(spans)
         self._note.setVisible(bool(words))
 
     def changeEvent(self, event: QEvent) -> None:

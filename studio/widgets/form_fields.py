@@ -1,4 +1,4 @@
-"""The editors of a form: spin, number, text, choice, toggle, path.
+"""The editors of a form: spin, number, text, choice, segmented, toggle, path.
 
 Each has value, set_value, changed.
 """
@@ -22,6 +22,7 @@ from studio.theme import theme
 from studio.widgets.buttons import Button
 from studio.widgets.focus import KeyboardFocus
 from studio.widgets.inputs import LineInput
+from studio.widgets.segmented import Segmented
 from studio.widgets.toggle import Toggle
 
 
@@ -92,8 +93,14 @@ class SpinField(Field):
 class NumberField(Field):
     """A real number as text, because 2e-5 has no spin step: empty or bad text is None."""
 
-    def __init__(self, name: str, low: float | None = None, high: float | None = None) -> None:
-        self._line = LineInput(name, mono=True)
+    def __init__(
+        self,
+        name: str,
+        low: float | None = None,
+        high: float | None = None,
+        placeholder: str = "",
+    ) -> None:
+        self._line = LineInput(name, placeholder, mono=True)
         super().__init__(name, self._line)
         self._low, self._high = low, high
         self._line.setFixedWidth(148)
@@ -106,6 +113,10 @@ class NumberField(Field):
         except ValueError:
             return None
         return value if math.isfinite(value) else None
+
+    def text(self) -> str:
+        """As it was typed."""
+        return self._line.text().strip()
 
     def problem(self) -> str:
         """What is wrong with the text, or nothing."""
@@ -144,10 +155,15 @@ class TextField(Field):
 class ChoiceField(Field):
     """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of value and words."""
 
-    def __init__(self, name: str, choices: Sequence[tuple[Any, str]] = ()) -> None:
+    def __init__(
+        self, name: str, choices: Sequence[tuple[Any, str]] = (), width_px: int | None = None
+    ) -> None:
         self._box = _QuietCombo()
         super().__init__(name, self._box)
         self._box.setMinimumWidth(148)
+        if width_px is not None:
+            self._box.setFixedWidth(width_px)
+            self._line_layout.setAlignment(self._box, Qt.AlignmentFlag.AlignLeft)
         self._box.setFixedHeight(32)
         self.set_choices(choices)
         self._box.activated.connect(lambda _: self.edited.emit(self.value()))
@@ -167,6 +183,27 @@ class ChoiceField(Field):
         index = self._box.findData(value)
         if index >= 0:
             self._box.setCurrentIndex(index)
+
+
+class SegmentedField(Field):
+    """One of a few, all in sight: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
+
+    def __init__(self, name: str, choices: Sequence[tuple[Any, str]]) -> None:
+        self._switch = Segmented([words for _, words in choices], name, height=32)
+        super().__init__(name, self._switch)
+        self._values = [value for value, _ in choices]
+        self._line_layout.setAlignment(self._switch, Qt.AlignmentFlag.AlignLeft)
+        self._switch.chosen.connect(lambda index: self.edited.emit(self._values[index]))
+
+    def value(self) -> Any:
+        return self._values[self._switch.index()]
+
+    def set_value(self, value: Any) -> None:
+        if value in self._values:
+            self._switch.set_index(self._values.index(value))
+
+    def set_problem(self, problem: bool) -> None:
+        self._switch.set_problem(problem)
 
 
 class ToggleField(Field):

@@ -12,7 +12,8 @@ _ROW, _GAP = 26, 28
 
 
 class KeyValues(QWidget):
-    """`KeyValues(columns=3).set_values([("Loss", "clipped, token mean"), …])`, row by row."""
+    """`KeyValues(columns=3).set_values([("Loss", "clipped, token mean"), …])`, row by row; a third
+    word is the tone of the value."""
 
     def __init__(
         self, columns: int = 3, *, mono: bool = False, parent: QWidget | None = None
@@ -20,13 +21,13 @@ class KeyValues(QWidget):
         super().__init__(parent)
         self._columns = columns
         self._style = "mono" if mono else "label"
-        self._values: tuple[tuple[str, str], ...] = ()
+        self._values: tuple[tuple[str, ...], ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def set_values(self, values: Sequence[tuple[str, str]]) -> None:
+    def set_values(self, values: Sequence[tuple[str, str] | tuple[str, str, str]]) -> None:
         """Change all of them."""
         self._values = tuple(values)
-        self.setAccessibleName("; ".join(f"{key} {value}" for key, value in values))
+        self.setAccessibleName("; ".join(f"{key} {value}" for key, value, *_ in values))
         self.updateGeometry()
         self.update()
 
@@ -37,9 +38,10 @@ class KeyValues(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         width = (self.width() - _GAP * (self._columns - 1)) / self._columns
         with paint.painting(self) as painter:
-            for index, (key, value) in enumerate(self._values):
+            for index, (key, value, *tone) in enumerate(self._values):
                 row, column = divmod(index, self._columns)
                 cell = QRectF(column * (width + _GAP), row * _ROW, width, _ROW)
                 used = paint.text(painter, cell, key, "muted", "label", 400)
                 rest = cell.adjusted(used + 12, 0, 0, 0)
-                paint.text(painter, rest, value, "text", self._style, 400, paint.RIGHT)
+                shade = tone[0] if tone else "text"
+                paint.text(painter, rest, value, shade, self._style, 400, paint.RIGHT)

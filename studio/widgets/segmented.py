@@ -31,6 +31,7 @@ class Segmented(KeyboardFocus, QWidget):
         self._index = 0
         self._hovered = -1
         self._height = height
+        self._problem = False
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
@@ -48,6 +49,11 @@ class Segmented(KeyboardFocus, QWidget):
         self._choices = tuple(choices)
         self.set_index(self._index)
         self.updateGeometry()
+
+    def set_problem(self, problem: bool) -> None:
+        """Turn the edge to `bad`."""
+        self._problem = problem
+        self.update()
 
     def index(self) -> int:
         """The index of the choice."""
@@ -86,7 +92,8 @@ class Segmented(KeyboardFocus, QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
-            paint.box(painter, self.rect(), "background", "border", 6)
+            edge = "bad" if self._problem else "border"
+            paint.box(painter, self.rect(), "background", edge, 6)
             for index, cell in enumerate(self._cells()):
                 on = index == self._index and self.isEnabled()
                 if on:

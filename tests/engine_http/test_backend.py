@@ -20,6 +20,7 @@ from engine.protocol.events import (
     UnknownEvent,
     WorkerRestarted,
 )
+from engine.protocol.problems import Refused
 from engine.protocol.requests import Command
 from tests.engine_http.conftest import (
     ROOT,
@@ -90,6 +91,12 @@ async def until_step(client: EngineClient, run: str, step: int) -> list[Event | 
     raise AssertionError("the stream ended")
 
 
+def test_an_engine_says_what_it_has(engine: Engine) -> None:
+    facts = engine.call(lambda c: c.backends())
+    assert facts.vllm.state in ("ready", "comes", "missing")
+    assert bool(facts.vllm.why) == (facts.vllm.state == "missing")
+
+
 def test_a_killed_rank_costs_a_restart_and_no_step(
     engine: Engine, project: Path, workspace: Path
 ) -> None:
@@ -143,7 +150,5 @@ def test_a_run_with_unsloths_loading(
 
 
 def test_fewer_bits_without_unsloth_are_refused_in_words(engine: Engine, project: Path) -> None:
-    run = engine.train(project, **{"backend.weights": "4bit"})
-    *_, last = engine.wait(run)
-    assert isinstance(last, RunFailed)
-    assert last.problem.code == "model.needs_unsloth"
+    with pytest.raises(Refused, match="set backend.trainer to unsloth, or backend.weights to full"):
+        engine.train(project, **{"backend.weights": "4bit"})

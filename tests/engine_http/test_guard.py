@@ -27,7 +27,7 @@ PATHS = (
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
     "/runs/x/checkpoints/1/export", "/environments", "/environments/x",
-    "/engine/use", "/docs", "/nope",
+    "/engine/use", "/backends", "/docs", "/nope",
 )  # fmt: skip
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from engine.machine.plan import vram_plan
+from engine.project import config_problems
+from engine.protocol.backends import BackendFacts, Provision
 from engine.protocol.config import ProjectConfig
 from engine.protocol.machine import Card
 from engine.protocol.problems import Problem
@@ -44,6 +45,8 @@ SAMPLES = [
         duration="4 min · CPU",
     ),
 ]
+VLLM = Provision(state="comes", bytes=1_450_000_000, download_bytes=460_000_000)
+UNSLOTH = Provision(state="comes", bytes=690_000_000, download_bytes=171_000_000)
 TOML = """\
 name = "inbox-scout"
 description = "Email search"
@@ -71,6 +74,7 @@ class FakeProjects:
         self.cards: tuple[Card, ...] = ()
         """Graphics cards that a forecast plans for, by the files of `model`."""
         self.model = workspace
+        self.backends = BackendFacts(cards=0, vllm=VLLM, unsloth=UNSLOTH)
         self.forecasts: list[dict[str, Any]] = []
         """The values that were not saved yet, of each forecast."""
 
@@ -78,6 +82,7 @@ class FakeProjects:
         return [
             ("/doctor", self._doctor),
             ("/models", self._models),
+            ("/backends", self._backends),
             ("/samples", self._samples),
             ("/projects", self._projects, "GET", "POST"),
             ("/project", self._project, "GET", "PUT"),
@@ -140,6 +145,9 @@ class FakeProjects:
             )
         ]
 
+    async def _backends(self, request: Request) -> BackendFacts:
+        return self.backends
+
     async def _samples(self, request: Request) -> list[Sample]:
         return SAMPLES
 
@@ -168,9 +176,9 @@ class FakeProjects:
                     return refusal(422, "config.unknown_key", "There is no `learning_rat`.")
                 view = view.model_copy(update={"toml": body["toml"]})
             else:
-                if problems := _check(view, body["values"]):
-                    return JSONResponse(problems[0].model_dump(), 422)
                 values = _nested(view.config, body["values"])
+                if problems := config_problems(values):
+                    return JSONResponse(problems[0].model_dump(), 422)
                 config = ProjectConfig.model_validate(values)
                 view = view.model_copy(update={"config": config, "name": config.name or view.name})
             self.projects[path] = view
@@ -215,21 +223,6 @@ class FakeProjects:
             measured=False,
             vram=vram_plan(config, self.model, self.cards),
         )
-
-
-def _check(view: ProjectView, values: dict[str, Any]) -> list[Problem]:
-    try:
-        ProjectConfig.model_validate(_nested(view.config, values))
-    except ValidationError as error:
-        return [
-            Problem(
-                code="config.value",
-                message=problem["msg"],
-                where=".".join(str(part) for part in problem["loc"]),
-            )
-            for problem in error.errors()
-        ]
-    return []
 
 
 def _nested(config: ProjectConfig | None, values: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 from pathlib import Path
 
 from engine.protocol import events as e
+from tests.studio.made_backends import BackendRun
 from tests.studio.made_evaluation import made_evaluation
 from tests.studio.simulate import MEMORY, SMALL, Simulation
 
@@ -32,6 +33,7 @@ def golden() -> dict[str, list[e.Event]]:
         "baseline": _baseline(),
         "extended": _extended(),
         "evaluation": _evaluation(),
+        "served": _served(),
     }
 
 
@@ -48,6 +50,17 @@ def _resumed() -> list[e.Event]:
     run.made.say(e.RunExtended(steps=8))
     for step in range(3, 6):
         run.step(step)
+    return run.made.events
+
+
+def _served() -> list[e.Event]:
+    """Sampled by a server, which was started again."""
+    run = BackendRun("served", train=SMALL)
+    run.begin()
+    for step in (1, 2):
+        run.step(step)
+        run.revive(step)
+    run.end(2)
     return run.made.events
 
 

@@ -134,10 +134,8 @@ def _entropy(link: ChartLink) -> tuple[ChartCard, Fill]:
         ratio.set_data(*run.series("ratio/mean"))
         tail.set_data(*run.series("ratio/p99"))
         last = last_of(run, "entropy")
-        if last is not None:
-            card.set_last(
-                f"{figures.number(last)} · {figures.number(last_of(run, 'ratio/mean'), 3)}"
-            )
+        ratio_words = figures.number(last_of(run, "ratio/mean"), 3)
+        card.set_last(f"{figures.number(last)} · {ratio_words}" if last is not None else "")
 
     return card, fill
 

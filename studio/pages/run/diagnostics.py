@@ -10,6 +10,7 @@ import numpy as np
 from studio import figures
 from studio.models.run import RunModel
 from studio.pages.run.chart_spec import ChartSpec, Fill, Maker, last_of
+from studio.store.programs import precision
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import Limit
@@ -121,8 +122,7 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
         sampler.set_data(*run.series("kl/sampler"))
         base.set_data(*run.series("kl"))
         last, kl = last_of(run, "ess"), last_of(run, "kl/sampler")
-        if last is not None:
-            card.set_last(f"{percent(last)} · {figures.significant(kl)}")
+        card.set_last(f"{percent(last)} · {figures.significant(kl)}" if last is not None else "")
 
     return card, fill
 
@@ -133,18 +133,42 @@ def _norm_limit(run: RunModel) -> Limit | None:
 
 
 def _gap_limit(run: RunModel) -> Limit | None:
-    return Limit(largest_gap(run.state.dtype), "rounding explains") if run.state.dtype else None
+    dtype = precision(run.state)
+    return Limit(largest_gap(dtype), "rounding explains") if dtype else None
+
+
+GAP = (
+    Line("logprob_gap/max", "largest", "plot-5"),
+    Line("logprob_gap/p99", "99 %", "plot-3"),
+    Line("logprob_gap/mean", "mean", "plot-1"),
+)
+
+
+def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
+    """Where a server samples, beside how far each update moved the policy: in the same unit."""
+    card = ChartCard("Log-prob gap", link)
+    form = figures.significant
+    sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]
+    moved = card.add_line("moved", "plot-7", ghost=False, dashed=True, form=form, in_legend=False)
+    card.set_y(None, None, zero=True, log=True)
+
+    def fill(run: RunModel) -> None:
+        for line, drawn in zip(GAP, sampled, strict=True):
+            drawn.set_data(*run.series(line.metric))
+        moved.set_data(*run.series("publish_moved"))
+        card.set_shown(moved, "moved", bool(len(run.series("publish_moved")[0])))
+        last = last_of(run, GAP[0].metric)
+        card.set_last(form(last) if last is not None else "")
+        wanted = _gap_limit(run)
+        card.set_limits([wanted] if wanted else [])
+
+    return card, fill
 
 
 CLIP = (
     Line("clip/high", "above", "plot-1"),
     Line("clip/low", "below", "plot-5"),
     Line("masked", "masked", "plot-3"),
-)
-GAP = (
-    Line("logprob_gap/max", "largest", "plot-5"),
-    Line("logprob_gap/p99", "99 %", "plot-3"),
-    Line("logprob_gap/mean", "mean", "plot-1"),
 )
 
 
@@ -237,8 +261,8 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
     ChartSpec(
         "gap",
         "Log-prob gap",
-        lines("Log-prob gap", GAP, log=True, limit=_gap_limit),
-        ("logprob_gap/mean", "logprob_gap/p99", "logprob_gap/max"),
+        _gap,
+        (*(line.metric for line in GAP), "publish_moved"),
         "Policy drift",
         "Sampler against trainer, nats per token",
     ),

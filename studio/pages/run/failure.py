@@ -1,28 +1,142 @@
 """A failed run as an error card: what stopped and why, what is safe, what to try."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from engine.protocol.problems import Problem
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import StartRun
 from studio import figures
 from studio.store.run_state import RunState
 from studio.widgets.error_card import ErrorCard, Remedy
 
+MOST_WAYS = 3
+SETTING_FIRST = ("memory", "agent", "config", "too_few_cards", "needs_unsloth")
+"""In the code of a problem: what is chosen has to change, or it happens again."""
+USUAL_FIRST = (
+    *("sampler.died", "policy.stale_adapter", "run.card_held"),
+    "backend.too_few_cards",
+)
+"""Where going on as it is, or another figure, is better than another program."""
+TORCH_SAMPLER = {"backend.sampler": "torch"}
+TORCH_TRAINER = {"backend.trainer": "torch", "backend.weights": "full"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A remedy: an action by its id, or settings to go on with."""
+
+    remedy: Remedy
+    values: dict[str, Any] = field(default_factory=dict)
+
 
 def failure_card(problem: Problem, state: RunState) -> ErrorCard:
-    """`remedy_chosen` carries an action id."""
-    remedies = [
-        Remedy(
-            "run.resume", "Go on from the last checkpoint", _resume_words(state), "Resume", "play"
-        )
-    ]
-    if problem.hint:
-        setup = Remedy("go.setup", "Change the setting first", problem.hint, "Open Setup")
-        memory = "memory" in problem.code or "agent" in problem.code or "config" in problem.code
-        remedies = [setup, *remedies] if memory else [*remedies, setup]
+    """`remedy_chosen` carries the key of a way."""
     when = datetime.fromtimestamp(state.at).strftime("%A %H:%M")
     foot = problem.where or "Atelier does not restart by itself after this: it would happen again."
     words = f"{_place(state)} {_safe(state)}".strip()
+    remedies = [way.remedy for way in ways(problem, state)]
     return ErrorCard(problem.message, words, remedies, foot, when)
+
+
+def ways(problem: Problem, state: RunState) -> list[Way]:
+    """What can be done about it, best first."""
+    resume = Way(Remedy("run.resume", *_resume(state), "Resume", "play"))
+    own = list(_own_ways(problem, state))
+    usual = [resume]
+    first = any(word in problem.code for word in SETTING_FIRST)
+    if problem.hint and (first or not own or problem.code == "run.card_held"):
+        title = "Change the setting first"
+        setup = Way(Remedy("go.setup", title, problem.hint, "Open Setup"))
+        usual = [setup, resume] if first else [resume, setup]
+    if problem.code in USUAL_FIRST:
+        return [usual[0], *own, *usual[1:]][:MOST_WAYS]
+    return [*own, *usual][:MOST_WAYS]
+
+
+def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
+    """A run with other settings from where that one stopped, which keeps its own."""
+    if not state.checkpoints:
+        return StartRun(project=summary.project_path, queue=True)
+    steps = {"train.steps": state.planned} if state.planned else {}
+    return StartRun(
+        project=summary.project_path,
+        origin=f"{summary.name}@{state.checkpoints[-1].step}",
+        overrides={**steps, **values},
+        queue=True,
+    )
+
+
+def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
+    """By what stopped it."""
+    match problem.code:
+        case "sampler.not_installed":
+            yield _install()
+            yield _sample_with_torch(state)
+        case "trainer.not_installed":
+            yield _install()
+            yield _train_with_torch(state)
+        case "sampler.out_of_memory":
+            yield from _fewer_at_once(state)
+            yield _sample_with_torch(state)
+        case "sampler.not_started" | "sampler.died" | "sampler.refused" | "policy.stale_adapter":
+            yield _sample_with_torch(state)
+        case "model.segments_unseen":
+            yield _train_with_torch(state)
+        case "model.needs_unsloth":
+            yield _set(
+                "unsloth", "Train with Unsloth", "It loads fewer bits",
+                {"backend.trainer": "unsloth"}, "Use Unsloth", state,
+            )  # fmt: skip
+        case "backend.too_few_cards":
+            yield _set(
+                "one", "Train with one process", "Slower; the same learning",
+                {"backend.processes": 1}, "Use one", state,
+            )  # fmt: skip
+        case "run.card_held":
+            yield _set(
+                "share", "Start beside that program", "Its memory may run out in the middle",
+                {"backend.share_card": True}, "Share the card", state,
+            )  # fmt: skip
+
+
+def _install() -> Way:
+    words = "It has vLLM and Unsloth for the card. Install it, use it, then resume."
+    remedy = Remedy("go.settings", "Install the GPU engine", words, "Open Settings", "download")
+    return Way(remedy)
+
+
+def _sample_with_torch(state: RunState) -> Way:
+    words = "Needs no server; slower on a card"
+    return _set(
+        "sampler", "Sample with PyTorch instead", words, TORCH_SAMPLER, "Use PyTorch", state
+    )
+
+
+def _train_with_torch(state: RunState) -> Way:
+    spec = state.spec
+    fewer = spec is not None and spec.config.backend.weights != "full"
+    words = "Weights are full then, and take more memory" if fewer else "Runs anywhere"
+    return _set("trainer", "Train with PyTorch instead", words, TORCH_TRAINER, "Use PyTorch", state)
+
+
+def _fewer_at_once(state: RunState) -> Iterator[Way]:
+    now = state.spec.config.agent.concurrency if state.spec else 1
+    if now > 1:
+        words = f"agent.concurrency from {now} to {now // 2}: slower sampling, the same learning"
+        values = {"agent.concurrency": now // 2}
+        yield _set("fewer", "Half as many attempts at once", words, values, "Halve", state)
+
+
+def _set(
+    key: str, title: str, words: str, values: dict[str, Any], button: str, state: RunState
+) -> Way:
+    """… written into the project, and gone on with where the run stopped."""
+    kept = state.checkpoints[-1].step if state.checkpoints else None
+    goes_on = f"goes on from step {kept}" if kept is not None else "starts from the beginning"
+    return Way(Remedy(f"set.{key}", title, f"{words}. A new run {goes_on}.", button), values)
 
 
 def _place(state: RunState) -> str:
@@ -32,15 +146,19 @@ def _place(state: RunState) -> str:
 
 
 def _safe(state: RunState) -> str:
+    if not state.trajectories and not state.checkpoints:
+        return "Nothing is lost: nothing had been sampled yet."
     kept = f" and the checkpoint of step {state.checkpoints[-1].step}" if state.checkpoints else ""
     steps = figures.plural(state.done, "step")
     rows = figures.plural(state.trajectories, "trajectory", "trajectories")
     return f"Nothing is lost: {steps}, {rows}{kept} are safe on disk."
 
 
-def _resume_words(state: RunState) -> str:
+def _resume(state: RunState) -> tuple[str, str]:
+    """Title and words."""
     if not state.checkpoints:
-        return "No checkpoint yet: it starts again from the base model"
+        words = "No checkpoint yet: it starts again from the base model"
+        return "Try it again as it is", words
     lost = state.done - state.checkpoints[-1].step
     again = f", {figures.plural(lost, 'step')} to do again" if lost else ""
-    return f"From step {state.checkpoints[-1].step}{again}"
+    return "Go on from the last checkpoint", f"From step {state.checkpoints[-1].step}{again}"

@@ -14,7 +14,7 @@ from studio.pages.run.branch import BranchSheet
 from studio.pages.run.chart_spec import BoundChart
 from studio.pages.run.charts import CHARTS
 from studio.pages.run.diagnostics import SECTIONS
-from studio.pages.run.failure import failure_card
+from studio.pages.run.failure import failure_card, onwards, ways
 from studio.pages.run.grid import ChartGrid, Section
 from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side import SideColumn
@@ -97,6 +97,7 @@ class RunPage(Page):
         self._side.group_opened.connect(lambda step, group: self._want(step=step, group=group))
         self._side.finding_opened.connect(self._open_finding)
         self._side.finding_acted.connect(self._act)
+        self._side.log_wanted.connect(self._log.show)
         self._empty.action_requested.connect(self._begin)
         self._empty.second_requested.connect(lambda: self.session.train(overrides=ONE_STEP))
         self._empty.preparation_requested.connect(self._prepare)
@@ -190,11 +191,26 @@ class RunPage(Page):
         state = self._run.state
         if state.life == "failed" and state.problem is not None:
             card = failure_card(state.problem, state)
-            card.remedy_chosen.connect(self._actions.trigger)
+            card.remedy_chosen.connect(self._remedy)
             card.log_requested.connect(self._log.show)
             card.report_requested.connect(self._copy_report)
             self._failure = card
             self._column.insertWidget(1, card)
+
+    def _remedy(self, key: str) -> None:
+        """An action, or settings that go into the project and that a new run goes on with."""
+        summary, state = self._run.summary, self._run.state
+        found = ways(state.problem, state) if state.problem else []
+        values = next((way.values for way in found if way.remedy.key == key), {})
+        if not values or summary is None:
+            self._actions.trigger(key)
+            return
+        request = onwards(summary, state, values)
+        self.session.edit(
+            EditProject(values=values),
+            lambda _: self.session.start_run(request),
+            self.session.problem_raised.emit,
+        )
 
     def _copy_report(self) -> None:
         problem = self._run.state.problem

@@ -9,13 +9,15 @@ from engine.protocol.records import Finding
 from studio import figures
 from studio.models.run import RunModel
 from studio.pages.run.cards import CardsCard
-from studio.store.forecast import remaining_seconds, step_seconds, usual_phases
+from studio.store.forecast import remaining_seconds, step_seconds, usual_phases, usual_switch
 from studio.store.parts import FlightGroup
+from studio.store.programs import precision, programs, restarts
 from studio.store.run_state import RunState
 from studio.widgets.card import Card, CardHeader
 from studio.widgets.diagnosis_card import DiagnosisCard
 from studio.widgets.facts import Fact, FactRow
 from studio.widgets.group_row import GroupRow
+from studio.widgets.key_values import KeyValues
 from studio.widgets.meter import MeterRow
 from studio.widgets.phase_bars import Phase, PhaseBars
 from studio.widgets.phrase import Phrase, Span
@@ -29,6 +31,10 @@ BARS = (
     ("rolling_out", "Roll out", "plot-1"),
     ("training", "Train", "plot-3"),
     ("publishing", "Publish", "plot-7"),
+)
+UNLIKE = (
+    "Sampler and trainer compute in different precision: the log-probs of each token differ by "
+    "rounding, which the update has to correct."
 )
 FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
 
@@ -54,8 +60,7 @@ class StepCard(_Headed):
 
     def show_run(self, state: RunState) -> None:
         now = time.time()
-        usual = {**FIRST_GUESS_S, **usual_phases(state)}
-        self._bars.set_phases([_phase(state, key, w, t, usual[key], now) for key, w, t in BARS])
+        self._bars.set_phases(_phases(state, now))
         self.head.set_words(_phase_words(state))
         left, per_step = remaining_seconds(state, now), step_seconds(state.steps)
         validation = state.validations[-1].reward if state.validations else None
@@ -89,6 +94,24 @@ def _phase_words(state: RunState) -> str:
         total = sum(group.size for group in state.flight.values())
         return f"{max(state.step, state.done)} · {words} {done} of {total}"
     return f"{max(state.step, state.done)} · {words}"
+
+
+def _phases(state: RunState, now: float) -> list[Phase]:
+    """With the card's change of hands, where there is one: as the trainer begins."""
+    usual = {**FIRST_GUESS_S, **usual_phases(state)}
+    bars = [_phase(state, key, words, token, usual[key], now) for key, words, token in BARS]
+    switch_s = usual_switch(state)
+    if switch_s is not None:
+        bars.insert(1, _switch(bars[1], switch_s))
+    return bars
+
+
+def _switch(training: Phase, usual_s: float) -> Phase:
+    """The first seconds of training; it has no phase of its own."""
+    if training.elapsed_s is None:
+        return Phase("Switch", usual_s, float(training.share >= 1), None, "plot-6")
+    share = min(1.0, training.elapsed_s / usual_s) if usual_s else 1.0
+    return Phase("Switch", usual_s, share, None, "plot-6")
 
 
 def _phase(state: RunState, key: str, words: str, token: str, usual_s: float, now: float) -> Phase:
@@ -173,20 +196,23 @@ def _tail(group: FlightGroup, flying: tuple[int, int] | None) -> tuple[str, str]
 
 
 class MachineCard(_Headed):
-    """Cores, memory, tokens, and whether sampler and trainer agree."""
+    """Cores, memory, tokens, what samples and trains, and whether the two agree."""
 
     def __init__(self) -> None:
         super().__init__("Machine", " ")
         self._cores, self._memory = MeterRow("Cores", "plot-1"), MeterRow("Memory", "plot-1")
         self._tokens = MeterRow("Tokens", "plot-3")
         self._gap = Phrase((), "label")
+        self._programs = KeyValues(1)
+        self._unlike = Text(UNLIKE, "caption", tone="warn", wrap=True)
         self._best_tokens_per_s = 1.0
         self._hardware: dict[str, float] = {}
         self.body.setSpacing(0)
         for part in (self._cores, self._memory, self._tokens):
             self.body.addWidget(part)
         self.body.addSpacing(4)
-        self.body.addWidget(self._gap)
+        for told in (self._programs, self._unlike, self._gap):
+            self.body.addWidget(told)
 
     def show_run(self, state: RunState) -> None:
         if state.progress is not None and state.progress.hardware:
@@ -203,7 +229,18 @@ class MachineCard(_Headed):
         words = f"{_gb(used)} / {_gb(total)} GB" if used and total else figures.ABSENT
         self._memory.set_value(share, words, "plot-5" if share and share > 0.92 else None)
         self._show_tokens(hardware.get("tokens_per_s"))
+        self._show_programs(state)
         self._show_gap(state)
+
+    def _show_programs(self, state: RunState) -> None:
+        found = programs(state)
+        self._programs.setVisible(found is not None)
+        self._unlike.setVisible(found is not None and not found.alike)
+        if found is not None:
+            tone = "text" if found.alike else "warn"
+            rows = [("Sampler", found.sampler, tone), ("Trainer", found.trainer, tone)]
+            rows += [("Weights", found.weights, "text")] if found.weights else []
+            self._programs.set_values(rows)
 
     def _show_tokens(self, per_s: float | None) -> None:
         self._best_tokens_per_s = max(self._best_tokens_per_s, per_s or 0.0)
@@ -216,7 +253,7 @@ class MachineCard(_Headed):
         if gap is None:
             self._gap.set_spans([Span("Sampler and trainer: compared after step 1", "faint")])
             return
-        fits = gap <= largest_gap(state.dtype)
+        fits = gap <= largest_gap(precision(state))
         word = "agree" if fits else "differ"
         figure = f"{gap:.0e}".replace("e-0", "e-") if gap < 0.01 else figures.number(gap, 3)
         tone = "good" if fits else "bad"
@@ -235,6 +272,7 @@ class SideColumn(QScrollArea):
     group_opened = Signal(int, int)
     finding_opened = Signal(object)
     finding_acted = Signal(object)
+    log_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -252,6 +290,10 @@ class SideColumn(QScrollArea):
         self._diagnoses: list[DiagnosisCard] = []
         self._shown: list[Finding] = []
         self._dismissed: set[str] = set()
+        self._restarts: tuple[str, str] | None = None
+        self._hushed: tuple[str, int] = ("", 0)
+        """The run, and how many of its restarts were seen."""
+        self._run_id, self._restarted = "", 0
         for card in (self._step, self._flight, self._cards, self._machine):
             self._column.addWidget(card)
         self._column.addStretch(1)
@@ -274,17 +316,34 @@ class SideColumn(QScrollArea):
         self._machine.show_run(state)
         self._cards.show_run(state)
         findings = [f for f in state.findings if f.code not in self._dismissed][:MOST_FINDINGS]
-        if findings != self._shown:
-            self._show_findings(findings)
+        told = self._news(state)
+        if findings != self._shown or told != self._restarts:
+            self._show_notices(findings, told)
 
-    def _show_findings(self, findings: list[Finding]) -> None:
-        self._shown = findings
+    def _news(self, state: RunState) -> tuple[str, str] | None:
+        """Of workers that were started again, until a person has put it away."""
+        self._run_id, self._restarted = state.run_id, len(state.restarts)
+        return None if self._hushed == (state.run_id, len(state.restarts)) else restarts(state)
+
+    def _show_notices(self, findings: list[Finding], told: tuple[str, str] | None) -> None:
+        self._shown, self._restarts = findings, told
         for card in self._diagnoses:
             self._column.removeWidget(card)
             card.deleteLater()
-        self._diagnoses = [self._card(finding) for finding in findings]
+        self._diagnoses = [self._restart_card(*told)] if told else []
+        self._diagnoses += [self._card(finding) for finding in findings]
         for place, card in enumerate(self._diagnoses):
             self._column.insertWidget(2 + place, card)
+
+    def _restart_card(self, title: str, words: str) -> DiagnosisCard:
+        card = DiagnosisCard(title, words, show="Show log")
+        card.evidence_requested.connect(self.log_wanted)
+        card.dismissed.connect(self._hush)
+        return card
+
+    def _hush(self) -> None:
+        self._hushed = (self._run_id, self._restarted)
+        self._show_notices(self._shown, None)
 
     def _card(self, finding: Finding) -> DiagnosisCard:
         words = f"{finding.words} {finding.suggestion}".strip()
@@ -300,4 +359,5 @@ class SideColumn(QScrollArea):
 
     def _dismiss(self, finding: Finding) -> None:
         self._dismissed.add(finding.code)
-        self._show_findings([f for f in self._shown if f.code != finding.code])
+        left = [f for f in self._shown if f.code != finding.code]
+        self._show_notices(left, self._restarts)

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from studio import figures
 from studio.models.run import RunModel
+from studio.store.programs import programs
 from studio.store.run_state import RunState
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.phrase import Phrase, Span
@@ -142,6 +143,10 @@ def _facts(state: RunState) -> list[Span]:
     if state.unscored:
         words = f"{figures.count(state.unscored)} unscored"
         facts.append([Span(words, "warn", link="unscored")])
+    found = programs(state)
+    if found is not None and not found.alike:
+        words = f"sampler in {found.sampler.rpartition(', ')[2]}, trainer in {state.dtype}"
+        facts.append([Span(words, "warn")])
     for place, fact in enumerate(facts):
         spans += ([Span(" · ")] if place else []) + fact
     return spans

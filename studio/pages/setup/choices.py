@@ -6,28 +6,20 @@ from typing import Any
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
+from engine.protocol.backends import BackendFacts
 from engine.protocol.config import ProjectConfig
-from engine.protocol.presets import PRESETS
 from engine.protocol.problems import Problem
 from engine.protocol.records import ModelInfo, ProjectView
 from studio import figures
+from studio.pages.setup.advanced import AdvancedFold
+from studio.pages.setup.backend import BackendCard
 from studio.pages.setup.choice_row import ChoiceRow
 from studio.pages.setup.effort import EffortSlider, stop_of
-from studio.pages.setup.fields import (
-    DIALS,
-    changed,
-    make_row,
-    section_of,
-    shown,
-    specs,
-    usual_values,
-    value_at,
-)
+from studio.pages.setup.fields import shown
 from studio.pages.setup.method import MethodCard
+from studio.store.backends import Note
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card, ChoiceCard
-from studio.widgets.chip import FilterChip
-from studio.widgets.form import FormRow
 from studio.widgets.form_fields import ChoiceField, PathField
 from studio.widgets.key_values import KeyValues
 from studio.widgets.text import Text
@@ -37,10 +29,13 @@ REVIEW_EVERY = 5
 
 
 class ChoicesForm(QWidget):
-    """`edited(key, value)`; `preset_chosen(name)`; `show_project(view)`; `show_problems(…)`."""
+    """`edited(key, value)`; `values_chosen(values)`; `preset_chosen(name)`; `show_project(view)`;
+    `show_problems(…)`."""
 
     edited = Signal(str, object)
+    values_chosen = Signal(object)
     preset_chosen = Signal(str)
+    link_activated = Signal(str)
     scenarios_wanted = Signal(str)
     model_folder_wanted = Signal()
     agent_file_wanted = Signal()
@@ -49,8 +44,6 @@ class ChoicesForm(QWidget):
         super().__init__(parent)
         self._models: list[ModelInfo] = []
         self._config: ProjectConfig | None = None
-        self._rows: dict[str, FormRow] = {}
-        self._chips = QHBoxLayout()
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(24, 0, 24, 24)
         self._column.setSpacing(0)
@@ -59,8 +52,10 @@ class ChoicesForm(QWidget):
         self._scenario_row()
         self._reward_row()
         self._effort_row()
+        self._learning()
+        self._where_it_computes()
         self._what_follows()
-        self._advanced()
+        self._every_setting()
         self._command()
         self._column.addStretch(1)
 
@@ -129,11 +124,13 @@ class ChoicesForm(QWidget):
         self._fifth.controls.addWidget(self._effort)
         self._fifth.finish()
 
-    def _what_follows(self) -> None:
+    def _learning(self) -> None:
         self._heading("Method", "how the model learns from the attempts of a step")
         self._method = MethodCard()
         self._method.preset_chosen.connect(self.preset_chosen)
         self._column.addWidget(self._method)
+
+    def _what_follows(self) -> None:
         self._heading("What follows", "set from the choices and this engine")
         card = Card(padding=12)
         self._follows = KeyValues(3)
@@ -149,35 +146,19 @@ class ChoicesForm(QWidget):
         head.addStretch(1)
         self._column.addLayout(head)
 
-    def _advanced(self) -> None:
-        head = QHBoxLayout()
-        head.setContentsMargins(0, 12, 0, 4)
-        head.setSpacing(8)
-        self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
-        self._advanced_box = QWidget()
-        self._fold.clicked.connect(lambda: self.unfold(self._advanced_box.isHidden()))
-        self._fold_words = Text("", "label", 400, "muted")
-        head.addWidget(self._fold)
-        head.addWidget(self._fold_words)
-        head.addStretch(1)
-        head.addLayout(self._chips)
-        self._column.addLayout(head)
-        column = QVBoxLayout(self._advanced_box)
-        column.setContentsMargins(12, 4, 0, 12)
-        column.setSpacing(8)
-        section = ""
-        for spec in specs():
-            if spec.key in DIALS:
-                continue
-            if section_of(spec.key) != section:
-                section = section_of(spec.key)
-                column.addSpacing(8)
-                column.addWidget(Text(section, "label", 600, "muted"))
-            row = self._rows[spec.key] = make_row(spec)
-            row.edited.connect(self.edited)
-            column.addWidget(row)
-        self._advanced_box.hide()
-        self._column.addWidget(self._advanced_box)
+    def _where_it_computes(self) -> None:
+        self._heading("Backend", "the programs that sample and train")
+        self._backend = BackendCard()
+        self._backend.edited.connect(self.edited)
+        self._backend.values_chosen.connect(self.values_chosen)
+        self._backend.link_activated.connect(self.link_activated)
+        self._column.addWidget(self._backend)
+
+    def _every_setting(self) -> None:
+        self._advanced = AdvancedFold()
+        self._advanced.edited.connect(self.edited)
+        self._rows = self._advanced.rows
+        self._column.addWidget(self._advanced)
 
     def _command(self) -> None:
         card = Card(padding=8)
@@ -192,10 +173,6 @@ class ChoicesForm(QWidget):
         card.body.addLayout(line)
         self._column.addSpacing(16)
         self._column.addWidget(card)
-
-    def unfold(self, shown: bool) -> None:
-        self._advanced_box.setVisible(shown)
-        self._fold.set_icon("chevron-down" if shown else "chevron-right")
 
     def _copied(self) -> None:
         QApplication.clipboard().setText(self._line.words())
@@ -242,7 +219,16 @@ class ChoicesForm(QWidget):
         self._fifth.say(_effort_words(config))
         self._method.show_config(config)
         self._follows.set_values(_follows(config))
-        self._show_advanced(config)
+        self._backend.show_config(config)
+        self._advanced.show_config(config)
+
+    def show_facts(self, facts: BackendFacts | None) -> None:
+        """What the engine has to sample and train with; None until it has said so."""
+        self._backend.show_facts(facts)
+
+    def notes(self) -> dict[str, Note]:
+        """What is said beside each setting of the backend."""
+        return self._backend.notes()
 
     def show_problems(self, problems: Sequence[Problem]) -> None:
         """Each under the control it is about; `where` begins with its key."""
@@ -258,7 +244,9 @@ class ChoicesForm(QWidget):
             key = problem.where.split(":")[0]
             if row := self._rows.get(key):
                 row.set_problem(problem.message)
-                self.unfold(True)
+                self._advanced.unfold(True)
+            elif key in self._backend.rows:
+                self._backend.set_problem(key, problem.message)
             elif dial := rows.get(key.split(".")[0].split("/")[0]):
                 dial.say(f"{problem.message} {problem.hint}".strip(), "bad")
             elif key.startswith("train.steps"):
@@ -268,6 +256,8 @@ class ChoicesForm(QWidget):
         """The answer to one edit."""
         if key in self._rows:
             self._rows[key].set_problem(words)
+        elif key in self._backend.rows:
+            self._backend.set_problem(key, words)
         elif words:
             self.show_problems([Problem(code="config", message=words, where=key)])
 
@@ -320,29 +310,6 @@ class ChoicesForm(QWidget):
         self._fourth.say(
             f"{figures.plural(count, 'constraint')} applied after the sum" if count else ""
         )
-
-    def _show_advanced(self, config: ProjectConfig) -> None:
-        usual = usual_values(config)
-        title = PRESETS[config.train.algorithm.preset].title
-        for key, row in self._rows.items():
-            value, of_preset = value_at(config, key), value_at(usual, key)
-            row.field.set_value(value)
-            own = key.startswith("train.algorithm.") and value != of_preset
-            row.set_note(f"{title} has {shown(of_preset)}" if own else "", "info")
-        different = changed(config)
-        self._fold_words.set_words(f"{len(self._rows)} settings, {len(different)} changed")
-        while (item := self._chips.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.deleteLater()
-        for spec, value in different[:3]:
-            self._chips.addWidget(self._chip(spec.key, spec.label, value))
-
-    def _chip(self, key: str, label: str, value: Any) -> FilterChip:
-        chip = FilterChip(f"{label.lower()} {shown(value)}"[:40], active=True)
-        chip.setToolTip(f"{key}; × puts the default back")
-        chip.removed.connect(lambda: self.edited.emit(key, None))
-        chip.toggled.connect(lambda _: self.edited.emit(key, None))
-        return chip
 
 
 def _beside(*widgets: QWidget) -> QHBoxLayout:

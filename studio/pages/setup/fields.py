@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from engine.protocol.algorithm import Algorithm
-from engine.protocol.config import ProjectConfig, TrainConfig
+from engine.protocol.config import BackendConfig, ProjectConfig, TrainConfig
 from studio.widgets.form import FormRow
 from studio.widgets.form_fields import (
     ChoiceField,
@@ -24,11 +24,15 @@ from studio.widgets.form_fields import (
     ToggleField,
 )
 
-DIALS = frozenset(
-    {"name", "description", "model.name", "agent.file", "scenarios.train", "scenarios.validation"}
-    | {"train.steps", "train.algorithm.preset", "judge.enabled"}
+BACKEND = frozenset(
+    {"train.staleness", *(f"backend.{name}" for name in BackendConfig.model_fields)}
 )
-"""Keys that the choices and the method card hold; the rest is Advanced."""
+"""Keys that the backend card holds."""
+DIALS = BACKEND | {
+    *("name", "description", "model.name", "agent.file", "scenarios.train"),
+    *("scenarios.validation", "train.steps", "train.algorithm.preset", "judge.enabled"),
+}
+"""Keys that the choices and the cards below them hold; the rest is Advanced."""
 VARIANTS = {
     "train.algorithm.advantage": (
         ("group_mean", "minus the mean of the group"),

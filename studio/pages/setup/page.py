@@ -7,6 +7,7 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
+from engine.protocol.backends import BackendFacts
 from engine.protocol.config import ProjectConfig
 from engine.protocol.machine import MemoryFix
 from engine.protocol.problems import Problem
@@ -14,6 +15,7 @@ from engine.protocol.records import Forecast, ProjectView, RunSummary, Split
 from engine.protocol.requests import EditProject
 from studio import figures
 from studio.actions import Actions
+from studio.link.state import LinkState
 from studio.pages.page import Page, scrolled
 from studio.pages.setup.choices import ChoicesForm
 from studio.pages.setup.fields import value_at
@@ -22,6 +24,7 @@ from studio.pages.setup.preflight import WIDTH, Preflight
 from studio.pages.setup.scenarios_tab import ScenariosTab
 from studio.pages.setup.toml_tab import TomlTab
 from studio.session import Session
+from studio.store.backends import checks as backend_checks
 from studio.theme import theme
 from studio.widgets.paint import painting
 from studio.widgets.segmented import Segmented
@@ -41,6 +44,7 @@ class SetupPage(Page):
         super().__init__(session, parent)
         self._actions = actions
         self._forecast: Forecast | None = None
+        self._contact = ""
         self._pending: dict[str, dict[str, Any]] = {}
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
@@ -58,6 +62,7 @@ class SetupPage(Page):
             self._show_project()
             self._ask_forecast()
             self.tasks.run("models", self._models(), self._form.set_models)
+            self._ask_backends()
 
     def save(self) -> None:
         """Ctrl S: whatever tab is in view."""
@@ -89,10 +94,13 @@ class SetupPage(Page):
     def _wire(self) -> None:
         session = self.session
         session.project_changed.connect(self._project_changed)
+        session.engine_changed.connect(self._engine_changed)
         session.runs_changed.connect(self._show_readiness)
         session.run.changed.connect(self._show_baseline)
         self._tabs.chosen.connect(self._choose)
         self._form.edited.connect(self._edit)
+        self._form.values_chosen.connect(self._put_all)
+        self._form.link_activated.connect(self._actions.trigger)
         self._form.preset_chosen.connect(self._choose_preset)
         self._form.scenarios_wanted.connect(self.show_scenarios)
         self._form.model_folder_wanted.connect(self._choose_model)
@@ -200,6 +208,27 @@ class SetupPage(Page):
     async def _models(self) -> Any:
         return await self.session.client.models()
 
+    @Slot(object)
+    def _engine_changed(self, link: LinkState) -> None:
+        """Another engine may have something else to sample and train with."""
+        before, self._contact = self._contact, link.contact
+        if self.isVisible() and link.contact == "connected" != before:
+            self._ask_backends()
+
+    def _ask_backends(self) -> None:
+        self.tasks.run("backends", self._backends(), self._show_backends, self._unknown)
+
+    async def _backends(self) -> BackendFacts:
+        return await self.session.client.backends()
+
+    def _show_backends(self, facts: BackendFacts) -> None:
+        self._form.show_facts(facts)
+        self._show_readiness()
+
+    def _unknown(self, problem: Problem) -> None:
+        """An older engine does not say: then nothing is claimed, and a run says what is missing."""
+        self._form.show_facts(None)
+
     # The preflight
 
     @Slot()
@@ -254,7 +283,9 @@ class SetupPage(Page):
         if view is None:
             return
         checks = _checks(project.problems, view.config is not None)
-        self._preflight.show_checks(checks + _disk(self._forecast))
+        self._preflight.show_checks(
+            checks + backend_checks(self._form.notes()) + _disk(self._forecast)
+        )
         living = self.session.runs.living()
         ready = project.trainable and self.session.connected
         why = (

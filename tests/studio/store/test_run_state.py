@@ -21,7 +21,7 @@ LOGS = {
     path.stem: [e.decode(line) for line in path.read_bytes().splitlines()]
     for path in sorted(GOLDEN.glob("*.jsonl"))
 }
-MINE = ("finished", "failed", "resumed", "baseline", "extended", "evaluation")
+MINE = ("finished", "failed", "resumed", "baseline", "extended", "evaluation", "served")
 
 
 def folded(events: list) -> RunState:

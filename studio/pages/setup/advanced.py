@@ -1,0 +1,100 @@
+"""Advanced: every setting that no choice above holds, folded; what was changed shows as chips."""
+
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.config import ProjectConfig
+from engine.protocol.presets import PRESETS
+from studio.pages.setup.fields import (
+    DIALS,
+    changed,
+    make_row,
+    section_of,
+    shown,
+    specs,
+    usual_values,
+    value_at,
+)
+from studio.widgets.buttons import Button
+from studio.widgets.chip import FilterChip
+from studio.widgets.form import FormRow
+from studio.widgets.text import Text
+
+MOST_CHIPS = 3
+
+
+class AdvancedFold(QWidget):
+    """`show_config(config)`; `edited(key, value)`, None for the default."""
+
+    edited = Signal(str, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.rows: dict[str, FormRow] = {}
+        self._box = QWidget()
+        self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
+        self._fold.clicked.connect(lambda: self.unfold(self._box.isHidden()))
+        self._words = Text("", "label", 400, "muted")
+        self._chips = QHBoxLayout()
+        self._build()
+
+    def show_config(self, config: ProjectConfig) -> None:
+        usual = usual_values(config)
+        title = PRESETS[config.train.algorithm.preset].title
+        for key, row in self.rows.items():
+            value, of_preset = value_at(config, key), value_at(usual, key)
+            row.field.set_value(value)
+            own = key.startswith("train.algorithm.") and value != of_preset
+            row.set_note(f"{title} has {shown(of_preset)}" if own else "", "info")
+        different = changed(config)
+        self._words.set_words(f"{len(self.rows)} settings, {len(different)} changed")
+        while (item := self._chips.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.deleteLater()
+        for spec, value in different[:MOST_CHIPS]:
+            self._chips.addWidget(self._chip(spec.key, spec.label, value))
+
+    def unfold(self, shown: bool) -> None:
+        self._box.setVisible(shown)
+        self._fold.set_icon("chevron-down" if shown else "chevron-right")
+
+    def _build(self) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 12, 0, 4)
+        head.setSpacing(8)
+        head.addWidget(self._fold)
+        head.addWidget(self._words)
+        head.addStretch(1)
+        head.addLayout(self._chips)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(head)
+        self._fill()
+        self._box.hide()
+        column.addWidget(self._box)
+
+    def _fill(self) -> None:
+        column = QVBoxLayout(self._box)
+        column.setContentsMargins(12, 4, 0, 12)
+        column.setSpacing(8)
+        section = ""
+        for spec in specs():
+            if spec.key in DIALS:
+                continue
+            if section_of(spec.key) != section:
+                section = section_of(spec.key)
+                column.addSpacing(8)
+                column.addWidget(Text(section, "label", 600, "muted"))
+            row = self.rows[spec.key] = make_row(spec)
+            row.edited.connect(self.edited)
+            column.addWidget(row)
+
+    def _chip(self, key: str, label: str, value: Any) -> FilterChip:
+        chip = FilterChip(f"{label.lower()} {shown(value)}"[:40], active=True)
+        chip.setToolTip(f"{key}; × puts the default back")
+        chip.removed.connect(lambda: self.edited.emit(key, None))
+        chip.toggled.connect(lambda _: self.edited.emit(key, None))
+        return chip
