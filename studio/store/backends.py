@@ -37,6 +37,7 @@ def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
         "backend.weights": _weights(config, facts),
+        "backend.recompute": Note("A third slower, a fraction of the memory, the same result."),
         "backend.processes": _processes(config, facts),
         "backend.memory_share": Note(
             "Of the card’s memory, between 0 and 1. Empty: worked out from the forecast."
@@ -63,6 +64,8 @@ def summary(config: ProjectConfig) -> str:
     """The settings that are folded away, in a line."""
     backend, words = config.backend, []
     words.append(figures.plural(backend.processes, "trainer"))
+    if backend.recompute:
+        words.append("layers computed again")
     if backend.memory_share is not None:
         words.append(f"{figures.percent(backend.memory_share)} of the card for vLLM")
     if backend.sleep != "auto":

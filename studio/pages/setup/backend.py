@@ -29,6 +29,7 @@ LABELS = {
     "backend.sampler": "Sampler",
     "backend.trainer": "Trainer",
     "backend.weights": "Weights",
+    "backend.recompute": "Memory of layers",
     "backend.processes": "Trainers side by side",
     "backend.memory_share": "vLLM’s share",
     "backend.sleep": "vLLM gives back",
@@ -171,6 +172,8 @@ def _field(key: str) -> Field:
         return ChoiceField(label, SLEEPS, CHOICE_PX)
     if key == "backend.memory_share":
         return NumberField(label, 0.0, 1.0, "worked out")
+    if key == "backend.recompute":
+        return ToggleField(label, "Compute layers again instead of keeping them")
     if key == "backend.share_card":
         return ToggleField(label, "Start also where other programs hold its memory")
     low, high = (1, 8) if key == "backend.processes" else (0, 4)
