@@ -150,5 +150,5 @@ def test_a_run_with_unsloths_loading(
 
 
 def test_fewer_bits_without_unsloth_are_refused_in_words(engine: Engine, project: Path) -> None:
-    with pytest.raises(Refused, match="set backend.trainer to unsloth"):
+    with pytest.raises(Refused, match="weights = 4bit with trainer = torch"):
         engine.train(project, **{"backend.weights": "4bit"})
