@@ -37,6 +37,8 @@ class VllmSampler:
         self._under_way: Counter[str] = Counter()
         self._restarts = 0
         self._asleep = False
+        self._closed = False
+        self._starting: asyncio.Task[VllmServer] | None = None
         self.outages, self._holding = Outages(), contextlib.ExitStack()
         self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
         self.current = BASE
@@ -58,6 +60,11 @@ class VllmSampler:
         return self._server.pids
 
     async def close(self) -> None:
+        """Whoever still waits for an answer gets ChildDied, and no other server is started."""
+        self._closed = True
+        if starting := self._starting:
+            starting.cancel()
+            await asyncio.wait({starting})
         async with self._turn:
             await self._server.close()
 
@@ -155,13 +162,23 @@ class VllmSampler:
                     await self._replace(gone.problem)
 
     async def _replace(self, why: Problem) -> None:
-        self._restarts += 1
-        if self._restarts > MOST_RESTARTS:
+        """Who asks may give up meanwhile; whoever comes next goes on waiting for the same start."""
+        if self._closed:
             raise ChildDied(why)
-        if self.on_restart:
-            await self.on_restart(why, self._restarts)
-        await self._server.close()
-        self._server = await VllmServer.start(self._plan, self._log)
+        if self._starting is None:
+            self._restarts += 1
+            if self._restarts > MOST_RESTARTS:
+                raise ChildDied(why)
+            if self.on_restart:
+                await self.on_restart(why, self._restarts)
+            await self._server.close()
+            starting = VllmServer.start(self._plan, self._log)
+            self._starting = asyncio.create_task(starting, name="vllm start")
+        await asyncio.wait({self._starting})
+        started, self._starting = self._starting, None
+        if started.cancelled():
+            raise ChildDied(why)
+        self._server = started.result()
         self._asleep = False
         self._prompt_tokens = {"queries": 0.0, "hits": 0.0}
         try:

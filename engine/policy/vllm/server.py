@@ -211,7 +211,9 @@ class VllmServer:
         try:
             yield
             self.heard = time.monotonic()
-        except (httpx.HTTPError, json.JSONDecodeError) as error:
+        except (httpx.HTTPError, json.JSONDecodeError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not self._http.is_closed:
+                raise
             raise ServerGone(self._gone or await self._reason()) from error
         finally:
             self._under_way -= 1

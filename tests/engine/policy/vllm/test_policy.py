@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from engine.child import ChildDied
 from engine.policy.base import SampledToken, SampleRequest, ScoreBatch, TrainBatch, TrainItem
 from engine.policy.vllm.policy import VllmPolicy
 from engine.protocol.problems import PolicyError
@@ -196,3 +197,33 @@ def test_a_server_that_dies_or_hangs_costs_no_token(served: Served, number: sign
 def _computes(process: psutil.Process) -> bool:
     """Not Python's own bookkeeper of shared memory."""
     return "resource_tracker" not in " ".join(process.cmdline())
+
+
+def test_who_waits_for_a_server_hears_that_it_is_closed(served: Served) -> None:
+    """The last test of this server: it is killed, and the policy closed while another one starts."""
+
+    async def work() -> None:
+        policy = served.policy
+        sampler = policy._served
+        sampling = [
+            asyncio.create_task(complete(policy, seed=n, max_tokens=150, ignore_eos=True))
+            for n in range(4)
+        ]
+        await asyncio.sleep(1.5)
+        known = len(served.restarts)
+        for pid in sampler.pids:
+            if _computes(psutil.Process(pid)):
+                psutil.Process(pid).kill()
+        while len(served.restarts) == known:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2.0)
+        starting = psutil.Process().children(recursive=True)
+        begun = time.monotonic()
+        await sampler.close()
+        ends = await asyncio.gather(*sampling, return_exceptions=True)
+        assert [type(end) for end in ends] == [ChildDied] * 4, ends
+        assert time.monotonic() - begun < 10
+        left = [p for p in starting if p.is_running() and "vllm" in " ".join(p.cmdline())]
+        assert not left
+
+    served.run(work())
