@@ -172,6 +172,8 @@ class VllmSampler:
             if self.on_restart:
                 await self.on_restart(why, self._restarts)
             await self._server.close()
+            if self._closed:
+                raise ChildDied(why)
             starting = VllmServer.start(self._plan, self._log)
             self._starting = asyncio.create_task(starting, name="vllm start")
         await asyncio.wait({self._starting})

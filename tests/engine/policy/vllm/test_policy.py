@@ -200,7 +200,7 @@ def _computes(process: psutil.Process) -> bool:
 
 
 def test_who_waits_for_a_server_hears_that_it_is_closed(served: Served) -> None:
-    """The last test of this server: it is killed, and the policy closed while another one starts."""
+    """The last test of this server: it is killed, and the policy closed while another starts."""
 
     async def work() -> None:
         policy = served.policy
