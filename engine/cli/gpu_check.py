@@ -103,6 +103,7 @@ async def _check(
         )
         await run_checks(bench, wanted, keep)
     report = so_far()
+    write(report, folder)
     if arguments.json:
         say_json(report)
     else:

@@ -94,7 +94,7 @@ def _highlight(check: CheckReport) -> list[list[str]]:
             ratios = [times(v) for n, v in f.items() if n.endswith("trl_best_ratio")]
             return [[check.title, f"{', '.join(ratios)} faster", "TRL in its best settings"]]
         case "cards":
-            return [["two cards", f"{times(f['speed_up_ratio'])} as fast as one", ""]]
+            return [["two trainers", f"{times(f['speed_up_ratio'])} as fast as one", ""]]
         case _:
             return []
 

@@ -62,7 +62,7 @@ def _run(name: str, trainer: str, sampler: str, weights: str) -> Check:
     needed += ["bitsandbytes"] if bits else []
     return Check(
         f"{name}-{trainer}-{sampler}{bits}",
-        f"{SAMPLES[name]} with {trainer} and {sampler}" + (f" in {weights}" if bits else ""),
+        f"{name}: {trainer} trains{f' {weights}' if bits else ''}, {sampler} samples",
         "runs",
         f"{HERE}.runs:run",
         {"sample": SAMPLES[name], "trainer": trainer, "sampler": sampler, "weights": weights},

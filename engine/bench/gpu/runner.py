@@ -3,7 +3,6 @@ memory is reported, and the next begins with a free card."""
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 import time
@@ -116,7 +115,7 @@ async def _in_a_process(bench: Bench, check: Check) -> Outcome:
         trl=_trl(bench.survey),
         vllm=has("vllm", bench.survey, bench.on_processor),
     )
-    before = set(_family())
+    before = _family()
     log = folder / "log.txt"
     limit = bench.limit_s or (QUICK_LIMIT_S if bench.quick else LIMIT_S)
     with log.open("wb") as errors:
@@ -136,10 +135,12 @@ async def _in_a_process(bench: Bench, check: Check) -> Outcome:
     except TimeoutError:
         in_time = False
     finally:
+        left = _family() - before
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         code = await process.wait()
-        await asyncio.to_thread(_end_the_rest, before)
+        left |= _family() - before
+        await asyncio.to_thread(end_processes, [one for one in left if one.pid != process.pid])
     found = _outcome(Path(job.answer), log, code, limit if not in_time else 0.0)
     shutil.rmtree(folder / "work", ignore_errors=True)
     return found
@@ -171,13 +172,9 @@ def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
     return Outcome(state="failed", words=words, detail=said)
 
 
-def _end_the_rest(before: set[psutil.Process]) -> None:
-    """What a check has started and not ended: an engine outlives whoever asked for it."""
-    end_processes([process for process in _family() if process not in before])
-
-
-def _family() -> list[psutil.Process]:
-    return psutil.Process(os.getpid()).children(recursive=True)
+def _family() -> set[psutil.Process]:
+    """All below this process: also engines, which outlive whoever has asked for them."""
+    return set(psutil.Process().children(recursive=True))
 
 
 def _trl(found: Survey) -> str:

@@ -58,6 +58,8 @@ async def rollout(scenario, model):
 """Appended to the sample's agent. A model that answers always the same would have no signal, and
 nothing would be trained or measured."""
 TIES_NOTE = "Each attempt gets up to 0.001 on top of its reward, so that no group is without signal"
+SAID = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
+"""Settings that the tables say already."""
 RUBRIC = "A good answer says maybe. No is worse, yes is worse still, anything else is worthless.\n"
 LOOK_S = 0.1
 CLOSING_S = 30
@@ -215,7 +217,7 @@ def outcome(job: Job, overrides: dict[str, Any], made: Made) -> Outcome:
         "trainer": f"{job.arguments['trainer']}, {loaded[-1].dtype}" if loaded else NONE,
         "sampler": (loaded[-1].sampler or "torch") if loaded else NONE,
         "weights": job.arguments["weights"],
-        "settings": ", ".join(f"{k} = {v}" for k, v in overrides.items() if k != "model.name"),
+        "settings": ", ".join(f"{k} = {v}" for k, v in overrides.items() if k not in SAID),
     }
     state, words = "passed", f"{len(trained)} steps of {_median(trained, 'time_s/step'):.2f} s."
     end = made.events[-1] if made.events else None
