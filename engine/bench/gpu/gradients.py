@@ -27,9 +27,12 @@ from engine.protocol.config import ModelConfig
 TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-1}
 """Relative (Frobenius) difference over all matrices. float32 is the promise of the README; in
 bfloat16 both sides round, and are about 5e-2 from float32 themselves."""
+ROUNDINGS = 3.0
+"""Padded rows by transformers' two ways of attention, `sdpa` and `eager`, differ by rounding alone.
+Where so many times that is more than the tolerance (a deep model), it takes its place."""
 AS_GOOD = 1.5
 """In bfloat16, trees may be so many times further from float32 than padded rows are."""
-PROMPT, ANSWER, GROUP, GROUPS = 64, 16, 4, 2
+PROMPT, ANSWER, GROUP, GROUPS = 48, 12, 4, 2
 NOISE = 0.01
 """Of both matrices of the adapter: B begins at 0, which would hide half of the gradient."""
 
@@ -48,15 +51,17 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
             state="skipped",
             words=f"In float32 it needs {gib(needed)}, and {gib(free_bytes(device))} are free.",
         )
-    trees, rows = {}, {}
+    trees, rows, floors = {}, {}, {}
     for name in wanted:
         say(f"{name}: trees")
         trees[name], adapter = by_trees(job.model, name, batch)
         say(f"{name}: padded rows")
-        rows[name] = by_padded_rows(job.model, name, batch, adapter)
+        rows[name], eager = by_rows(job.model, name, batch, adapter)
+        floors[name] = difference(eager, rows[name])
     apart = {name: difference(trees[name], rows[name]) for name in wanted}
     exact = rows.get("float32")
-    wrong = [name for name in wanted if not apart[name] <= TOLERANCE[name]]
+    most = {name: max(TOLERANCE[name], ROUNDINGS * floors[name]) for name in wanted}
+    wrong = [name for name in wanted if not apart[name] <= most[name]]
     wrong += [name for name in wanted if exact and not _as_good(exact, trees[name], rows[name])]
     said = ", ".join(f"{tiny(value)} in {name}" for name, value in apart.items())
     return Outcome(
@@ -66,12 +71,16 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
         tables=[
             Table(
                 title="Gradients of trees",
-                head=["precision", "to padded rows", "at most", "trees to float32", "rows to it"],
+                head=[
+                    *("precision", "trees to padded rows", "at most", "eager rows to them"),
+                    *("trees to float32", "padded rows to it"),
+                ],
                 rows=[
                     [
                         name,
                         tiny(apart[name]),
-                        tiny(TOLERANCE[name]),
+                        tiny(most[name]),
+                        tiny(floors[name]),
                         _to(exact, trees[name], name),
                         _to(exact, rows[name], name),
                     ]
@@ -80,8 +89,9 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
                 note=f"{GROUPS} groups of {GROUP}, prompt {PROMPT}, answers up to {ANSWER} tokens; "
                 "relative (Frobenius) difference of the adapter's gradients. The rows are computed "
                 "by transformers' attention and PEFT's LoRA, nothing of ours. "
-                f"In bfloat16 both round: trees may be {AS_GOOD} times further from float32 than "
-                "rows." + ("" if exact else " For float32 there was too little memory."),
+                "The same rows by eager attention differ by rounding alone. In bfloat16, trees may "
+                f"be {AS_GOOD} times further from float32 than padded rows."
+                + ("" if exact else " For float32 there was too little memory."),
             )
         ],
     )
@@ -127,8 +137,10 @@ def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Grad
     return found, adapter
 
 
-def by_padded_rows(model: str, dtype: str, batch: TrainBatch, adapter: Gradients) -> Gradients:
-    """One rectangle, zeros behind the shorter rows."""
+def by_rows(
+    model: str, dtype: str, batch: TrainBatch, adapter: Gradients
+) -> tuple[Gradients, Gradients]:
+    """From one rectangle, zeros behind the shorter rows, by `sdpa` and by `eager` attention."""
     device, config = pick_device(), ModelConfig()
     base = AutoModelForCausalLM.from_pretrained(
         model, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True
@@ -145,11 +157,15 @@ def by_padded_rows(model: str, dtype: str, batch: TrainBatch, adapter: Gradients
     with torch.no_grad():
         for name, parameter in named(learned).items():
             parameter.copy_(adapter[name])
-    _loss(trained, batch, device).backward()  # type: ignore[no-untyped-call]
-    found = _gradients(learned)
+    found = []
+    for attention in ("sdpa", "eager"):
+        base.set_attn_implementation(attention)
+        trained.zero_grad(set_to_none=True)
+        _loss(trained, batch, device).backward()  # type: ignore[no-untyped-call]
+        found.append(_gradients(learned))
     del base, trained, learned
     _free()
-    return found
+    return found[0], found[1]
 
 
 def _loss(trained: torch.nn.Module, batch: TrainBatch, device: torch.device) -> Tensor:
