@@ -25,7 +25,7 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print does not mix with the answers
     torch.set_num_threads(job["threads"])
     trainer = Timed.of(job)
-    assert next(trainer.model.parameters()).is_cuda == job["card"], "not on the same device"
+    assert (trainer.accelerator.device.type == "cuda") == job["card"], "not on the same device"
     say({"ready": True, "parameters_dtype": str(next(trainer.model.parameters()).dtype)})
     trainer.train()
 

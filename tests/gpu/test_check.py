@@ -1,6 +1,7 @@
 """The GPU check itself, on a card: `pytest -m gpu`. ATELIER_GPU_MODEL names another model than the
 starter; ATELIER_GPU_REPORT a folder that keeps the page."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pytest
 
 from engine.bench.gpu.gradients import TOLERANCE
 from engine.bench.gpu.report import CheckReport, GpuReport
-from engine.bench.gpu.survey import survey
+from engine.bench.gpu.runner import ask_survey
+from engine.launch.interpreter import chosen_interpreters
 from engine.models import problem_of
 from engine.policy.canary import TOLERANCE as GAPS
 
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(3600)]
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> GpuReport:
     """Of one quick check of everything that is installed."""
-    if why := survey().no_card:
+    if why := asyncio.run(ask_survey(chosen_interpreters()[0][0])).no_card:
         pytest.skip(f"This is about a card. {why}")
     if problem := problem_of(MODEL):
         pytest.skip(f"It needs a model: {problem}")

@@ -17,9 +17,9 @@ from engine.bench.gpu.report import Job, Outcome, Table
 from engine.policy.torch.model import pick_device, pick_dtype
 from engine.policy.torch.tree import Forest, TreePlan, grow
 
-TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2e-2}
-"""Largest relative (Frobenius) difference to float64 of output and gradients: a few units in the
-last place of the precision, with a margin."""
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+"""Largest relative (Frobenius) difference to float64 of output and gradients: several
+times what rounding does, and a hundredth of what TF32 would do to float32."""
 HEADS, KEY_HEADS, SIZE = 8, 2, 64
 WINDOWS = (None, 48)
 REPEATS = 5

@@ -113,10 +113,12 @@ def _outcome(mode: Mode, made: list[Comparison], served: bool) -> Outcome:
     what = "The update on stored attempts" if mode == "replay" else "Sampling and update"
     head = ["P/C/G/Q", "", "step", "sampling", "update", "time over ours", "peak", "gradient"]
     sampler = "a vLLM of its own" if served else "transformers' generate"
-    ratio = ", ".join(f"{times(found.ratio_vs_trl_best)} at {found.shape}" for found in made)
+    ratio = ", ".join(
+        f"{times(found.ratio_vs_trl_best)} our time at {found.shape}" for found in made
+    )
     return Outcome(
         state="passed",
-        words=f"TRL in its best settings takes {ratio} of our time.",
+        words=f"TRL in its best settings takes {ratio}.",
         figures=figures,
         tables=[
             Table(

@@ -92,7 +92,9 @@ def _highlight(check: CheckReport) -> list[list[str]]:
             return [[check.title, f"{seconds(f['step_s'])} a step", speed + held]]
         case "trl":
             ratios = [times(v) for n, v in f.items() if n.endswith("trl_best_ratio")]
-            return [[check.title, f"{', '.join(ratios)} faster", "TRL in its best settings"]]
+            return [
+                [check.title, f"TRL takes {', '.join(ratios)} our time", "in its best settings"]
+            ]
         case "cards":
             return [["two trainers", f"{times(f['speed_up_ratio'])} as fast as one", ""]]
         case _:
