@@ -1,5 +1,5 @@
 """`bench --gpu`: every check of a card, as a page and as JSON. Exit 0 when all that could be done
-passed, 1 when one failed, 2 without a card or for bad usage."""
+passed, 1 when one failed, 2 without a card or for bad usage, 130 after Ctrl C."""
 
 import argparse
 import asyncio
@@ -24,7 +24,7 @@ from engine.launch.interpreter import Interpreter, chosen_interpreters
 from engine.machine.hardware import device_words
 from engine.protocol.problems import AtelierError
 
-PASSED, FAILED, USAGE = 0, 1, 2
+PASSED, FAILED, USAGE, STOPPED = 0, 1, 2, 130
 PAGE, RECORD = "gpu-report.md", "gpu-report.json"
 MARKS = {"passed": "ok  ", "failed": "BAD ", "skipped": "skip"}
 ROOT = Path(__file__).parents[2]
@@ -50,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     except AtelierError as error:
         complain(error.problem, as_json=arguments.json)
         return FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write(f"Stopped. What was measured by then is in {arguments.out}.\n")
+        return STOPPED
 
 
 async def _check(

@@ -43,7 +43,7 @@ SIZES = {
     "game_2048": {"train.steps": 4, "train.groups": 6, "train.group_size": 8},
 }
 QUICK = {"train.steps": 2, "train.groups": 2, "train.group_size": 4}
-SHORT = {"train.validate_every": 0, "scenarios.validation": None, "train.checkpoint_every": 100}
+SHORT = {"train.validate_every": 0, "scenarios.validation": "", "train.checkpoint_every": 100}
 """No validation: this is about the steps."""
 TIES = """
 
