@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,14 @@ import psutil
 
 from engine.advantage.group import advantages
 from engine.bench.work import Attempt, Shape
-from engine.policy.base import PolicyInfo, PolicySpec, SampleRequest, TrainBatch, TrainItem
+from engine.policy.base import (
+    Policy,
+    PolicyInfo,
+    PolicySpec,
+    SampleRequest,
+    TrainBatch,
+    TrainItem,
+)
 from engine.policy.worker import TorchPolicy
 from engine.protocol.algorithm import Algorithm, NoCorrection
 from engine.protocol.config import ModelConfig
@@ -35,26 +42,52 @@ class Lap:
 class Atelier:
     """Owns a policy process. Make it with `start`, end it with `close`."""
 
-    def __init__(self, policy: TorchPolicy, info: PolicyInfo) -> None:
+    def __init__(self, policy: Policy, info: PolicyInfo, trainer: TorchPolicy | None) -> None:
         self.policy = policy
         self.info = info
+        self._trainer = trainer
 
     @classmethod
     async def start(
-        cls, model: Path, scratch: Path, dtype: str, batch_tokens: int = 2048
+        cls,
+        model: Path,
+        scratch: Path,
+        dtype: str,
+        batch_tokens: int = 2048,
+        max_context: int = 1024,
+        policy: Callable[[TorchPolicy], Policy] | None = None,
     ) -> "Atelier":
-        policy = await TorchPolicy.start(scratch / "atelier.log", str(model))
+        """`policy` puts another sampler before the trainer; without, it samples itself."""
+        trainer = await TorchPolicy.start(scratch / "atelier.log", str(model))
+        made = policy(trainer) if policy else trainer
+        return await cls.of(made, model, dtype, batch_tokens, max_context, trainer)
+
+    @classmethod
+    async def of(
+        cls,
+        policy: Policy,
+        model: Path,
+        dtype: str,
+        batch_tokens: int = 2048,
+        max_context: int = 1024,
+        trainer: TorchPolicy | None = None,
+    ) -> "Atelier":
+        """With a policy that has been started; ended with it where it cannot be loaded."""
         spec = PolicySpec(
             model_path=str(model),
-            model=ModelConfig(name=str(model), dtype=dtype),  # type: ignore[arg-type]
+            model=ModelConfig(name=str(model), dtype=dtype, max_context=max_context),  # type: ignore[arg-type]
             seed=0,
             lr=LR,
             max_grad_norm=UNCLIPPED,
             batch_tokens=batch_tokens,
         )
-        info = await policy.load(spec)
-        await policy.publish(0)
-        return cls(policy, info)
+        try:
+            info = await policy.load(spec)
+            await policy.publish(0)
+        except BaseException:
+            await policy.close()
+            raise
+        return cls(policy, info, trainer)
 
     async def close(self) -> None:
         await self.policy.close()
@@ -86,7 +119,7 @@ class Atelier:
         begun = time.perf_counter()
         metrics = await self._learn(attempts, Algorithm(correction=NoCorrection()))
         seconds = time.perf_counter() - begun
-        return Lap(seconds, 0.0, seconds, self._peak_bytes(), metrics)
+        return Lap(seconds, 0.0, seconds, await self._peak_bytes(), metrics)
 
     async def live(self, prompts: list[list[int]], shape: Shape, rewards: list[float]) -> Lap:
         """Sample, update, publish."""
@@ -97,7 +130,8 @@ class Atelier:
         metrics = limits | await self._learn(attempts, Algorithm())
         await self.policy.publish(self.policy.version + 1)
         ended = time.perf_counter()
-        return Lap(ended - begun, sampled - begun, ended - sampled, self._peak_bytes(), metrics)
+        peak = await self._peak_bytes()
+        return Lap(ended - begun, sampled - begun, ended - sampled, peak, metrics)
 
     async def _learn(self, attempts: list[Attempt], algorithm: Algorithm) -> dict[str, float]:
         batch = TrainBatch(
@@ -116,8 +150,12 @@ class Atelier:
             for token in part
         ]
 
-    def _peak_bytes(self) -> int:
-        """Highest resident memory of the policy process so far."""
+    async def _peak_bytes(self) -> int:
+        """Highest so far of the policy process: what torch holds on its card, else resident
+        memory."""
+        held = await self._trainer.peak_bytes() if self._trainer else None
+        if held is not None:
+            return held
         status = Path(f"/proc/{self.policy.pids[0]}/status")
         if status.exists():
             line = next(line for line in status.read_text().splitlines() if "VmHWM" in line)

@@ -1,7 +1,7 @@
 """Contenders in turn on the same work, ours and theirs, with their medians."""
 
 import statistics
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,10 +53,21 @@ class Comparison(BaseModel):
 class Bench:
     """What all comparisons share: the model, its dtype, a folder for scratch files."""
 
-    def __init__(self, model: Path, dtype: str, scratch: Path, repeats: int, say: Say) -> None:
+    def __init__(
+        self,
+        model: Path,
+        dtype: str,
+        scratch: Path,
+        repeats: int,
+        say: Say,
+        variants: Sequence[str] = ("best", "defaults"),
+        vllm_share: float = 0.0,
+    ) -> None:
+        """TRL samples with a vLLM of its own where that gets a share of the card's memory."""
         self.model, self.dtype = model, dtype
         self.scratch, self.repeats = scratch, repeats
         self.say = say
+        self.variants, self.vllm_share = variants, vllm_share
 
     async def compare(
         self, ours: Atelier, shape: Shape, mode: Mode, prompts: list[list[int]], trl: Path | None
@@ -79,7 +90,7 @@ class Bench:
         words, error = f"{mode} {shape.words}", None
         laps: dict[str, list[Lap]] = {"atelier": []}
         ratios: dict[str, float] = {}
-        for variant in ("best", "defaults") if trl else ():
+        for variant in self.variants if trl else ():
             assert trl is not None
             gradient = self.scratch / f"{adapter.name}-{variant}.safetensors"
             job = {
@@ -87,6 +98,8 @@ class Bench:
                 "adapter": str(adapter / "adapter"),
                 "variant": variant,
                 "dtype": ours.info.dtype,
+                "card": ours.info.on_card,
+                "vllm_share": self.vllm_share if mode == "live" else 0.0,
                 "threads": threads(),
                 "prompts": prompts,
                 "attempts": [a.model_dump() for a in attempts] if mode == "replay" else [],

@@ -25,6 +25,7 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print does not mix with the answers
     torch.set_num_threads(job["threads"])
     trainer = Timed.of(job)
+    assert (trainer.accelerator.device.type == "cuda") == job["card"], "not on the same device"
     say({"ready": True, "parameters_dtype": str(next(trainer.model.parameters()).dtype)})
     trainer.train()
 
@@ -96,6 +97,8 @@ class Held(TrainerCallback):  # type: ignore[misc]
             self._begun += time.perf_counter() - begun
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         seconds = time.perf_counter() - self._begun
         say(
             {
@@ -103,7 +106,7 @@ class Held(TrainerCallback):  # type: ignore[misc]
                 "sample_s": self.trainer.prepared_s,
                 "update_s": seconds - self.trainer.prepared_s,
                 "processor_s": time.process_time() - self._processor,
-                "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "peak_bytes": _peak_bytes(),
             }
         )
 
@@ -117,14 +120,23 @@ def _settings(job: dict[str, Any], best: bool) -> GRPOConfig:
             "gradient_checkpointing": False,
             "dataloader_pin_memory": False,
         }
+    forced: dict[str, Any] = {"min_new_tokens": job["completion"]}
+    if job["vllm_share"]:
+        forced = {"min_tokens": job["completion"]}  # as vLLM calls it
+        chosen |= {
+            "use_vllm": True,
+            "vllm_mode": "colocate",
+            "vllm_gpu_memory_utilization": job["vllm_share"],
+            "vllm_max_model_length": max(map(len, job["prompts"])) + job["completion"],
+        }
     return GRPOConfig(
         output_dir=job["scratch"],
-        use_cpu=True,
+        use_cpu=not job["card"],
         per_device_train_batch_size=count,
         gradient_accumulation_steps=1,
         num_generations=job["group"],
         max_completion_length=job["completion"],
-        generation_kwargs={"min_new_tokens": job["completion"]},
+        generation_kwargs=forced,
         temperature=1.0,
         top_k=0,
         beta=0.0,
@@ -142,6 +154,13 @@ def _settings(job: dict[str, Any], best: bool) -> GRPOConfig:
         seed=0,
         **chosen,
     )
+
+
+def _peak_bytes() -> int:
+    """Of the card as torch counts, else of the process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _dataset(rows: list[dict[str, Any]]) -> Any:

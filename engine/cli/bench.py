@@ -12,14 +12,21 @@ from engine.bench.report import Growth, Report
 from engine.bench.rival import environment
 from engine.bench.suite import measure
 from engine.bench.work import parse_shape
+from engine.cli import gpu_check
 from engine.cli.terminal import Progress, complain, say, say_json, table
 from engine.protocol.problems import AtelierError
 
 SHAPES = ["256,64,8,2", "1024,64,8,1"]
+ONLY_GPU = ("processor", "quick", "only")
 NAMES = {"atelier": "Atelier", "trl_best": "TRL, best", "trl_defaults": "TRL, defaults"}
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.gpu:
+        return gpu_check.run(arguments)
+    if given := [name for name in ONLY_GPU if getattr(arguments, name)]:
+        sys.stderr.write(f"python -m engine bench: --{given[0]} goes with --gpu.\n")
+        return 2
     try:
         shapes = [parse_shape(text) for text in arguments.shape or SHAPES]
     except ValueError as error:

@@ -5,6 +5,8 @@ import importlib
 from collections.abc import Callable
 from typing import NoReturn
 
+from engine.cli.gpu_options import gpu_options
+
 COMMANDS = {
     "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
     "train": "train a project, and watch it here",
@@ -364,6 +366,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-growth", action="store_true", help="leave out how the cost grows, and multi-turn"
     )
+    gpu_options(parser)
     _json(parser)
 
 

@@ -94,6 +94,11 @@ class TorchPolicy:
     def pids(self) -> list[int]:
         return [self._child.pid]
 
+    async def peak_bytes(self) -> int | None:
+        """What its tensors have held on the card at most, as torch counts; None without a card."""
+        found: int | None = (await self._child.ask("memory"))["peak_bytes"]
+        return found
+
     async def load(self, spec: PolicySpec) -> PolicyInfo:
         return PolicyInfo.model_validate(await self._child.ask("load", spec=spec.model_dump()))
 

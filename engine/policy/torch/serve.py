@@ -203,6 +203,12 @@ class PolicyServer:
             )
         return {"publish_gap": gap}
 
+    def _op_memory(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        device = self._loaded().device
+        if device.type != "cuda":
+            return {"peak_bytes": None}
+        return {"peak_bytes": torch.cuda.max_memory_allocated(device)}
+
     def _op_save(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, folder = self._loaded(), Path(message["folder"])
         try:

@@ -1,0 +1,179 @@
+"""Attention by segments against one dense mask in float64, forwards and backwards; and its time.
+
+Shapes: S tokens of the row, Q query heads, K key-value heads, D numbers per head.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from engine.bench.gpu.figures import seconds, times, tiny
+from engine.bench.gpu.report import Job, Outcome, Table
+from engine.policy.torch.model import pick_device, pick_dtype
+from engine.policy.torch.tree import Forest, TreePlan, grow
+
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+"""Largest relative (Frobenius) difference to float64 of output and gradients: several
+times what rounding does, and a hundredth of what TF32 would do to float32."""
+HEADS, KEY_HEADS, SIZE = 8, 2, 64
+WINDOWS = (None, 48)
+REPEATS = 5
+
+
+class Work(NamedTuple):
+    """A group's tree, as sequences of tokens."""
+
+    prompt: int
+    completion: int
+    group: int
+
+    @property
+    def sequences(self) -> list[list[int]]:
+        """Siblings of unequal lengths, two of which share the beginning of their answers."""
+        stem = list(range(self.prompt))
+        return [
+            [*stem, 7 if n < 2 else 10 + n, *range(n, n + self.completion - n)]
+            for n in range(self.group)
+        ]
+
+
+def run(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Fails where a difference is above its tolerance."""
+    device = pick_device()
+    forest = grow(Work(96, 40, 6).sequences)
+    kinds = dict.fromkeys((torch.float32, pick_dtype("auto", device)))
+    figures: dict[str, float] = {}
+    rows, wrong = [], []
+    for dtype in kinds:
+        for window in WINDOWS:
+            say(f"{_word(dtype)}, window {window}")
+            apart = difference(forest, dtype, device, window)
+            label = f"{_word(dtype)}{f', window {window}' if window else ''}"
+            figures[f"attention_{_word(dtype)}_{window or 'all'}_error"] = max(apart)
+            rows.append([label, *map(tiny, apart), tiny(TOLERANCE[dtype])])
+            wrong += [label] if not max(apart) <= TOLERANCE[dtype] else []
+    timed, table = _timed(device, list(kinds)[-1], job)
+    head = ["precision", "output", "slope of queries", "of keys", "of values", "at most"]
+    note = "Relative (Frobenius) difference to a dense mask in float64."
+    said = "every figure is within its tolerance" if not wrong else f"too large: {wrong}"
+    return Outcome(
+        state="failed" if wrong else "passed",
+        words=f"Against a dense mask in float64, {said}.",
+        figures=figures | timed,
+        tables=[Table(title="Attention by segments", head=head, rows=rows, note=note), table],
+    )
+
+
+def difference(
+    forest: Forest, dtype: torch.dtype, device: torch.device, window: int | None
+) -> list[float]:
+    """Of the output and of the gradients of queries, keys and values."""
+    generator = torch.Generator().manual_seed(0)
+    count = forest.tokens
+    made = [
+        torch.randn(heads, count, SIZE, generator=generator, dtype=torch.float64)
+        for heads in (HEADS, KEY_HEADS, KEY_HEADS)
+    ]
+    pull = torch.randn(count, HEADS, SIZE, generator=generator, dtype=torch.float64)
+    given = [one.to(dtype) for one in made]  # both begin from the same rounded numbers
+    own = _results(
+        lambda q, k, v: TreePlan(forest, device).attend(0, q, k, v, SIZE**-0.5, window),
+        [one.to(device) for one in given],
+        pull.to(device, dtype),
+    )
+    mask = seen(forest, window)
+    exact = _results(
+        lambda q, k, v: dense(q, k, v, mask),
+        [one.double() for one in given],
+        pull.to(dtype).double(),
+    )
+    return [
+        float((a.cpu().double() - b).norm() / b.norm()) for a, b in zip(own, exact, strict=True)
+    ]
+
+
+def _results(
+    work: Callable[..., Tensor], given: list[Tensor], pull_SQD: Tensor
+) -> tuple[Tensor, ...]:
+    asked = [one.clone().requires_grad_() for one in given]
+    out = work(*asked)
+    return (out.detach(), *torch.autograd.grad(out, asked, pull_SQD))
+
+
+def dense(query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, mask_SS: Tensor) -> Tensor:
+    """[S, Q, D]; every head and the whole mask at once."""
+    groups = query_QSD.shape[0] // key_KSD.shape[0]
+    wide = key_KSD.repeat_interleave(groups, 0), value_KSD.repeat_interleave(groups, 0)
+    keys, values = (one[None] for one in wide)
+    out = scaled_dot_product_attention(query_QSD[None], keys, values, attn_mask=mask_SS)
+    return out[0].transpose(0, 1)
+
+
+def seen(forest: Forest, window: int | None) -> Tensor:
+    """True where a token of the flat row sees another: [S, S], by each sequence's own path."""
+    mask = torch.zeros(forest.tokens, forest.tokens, dtype=torch.bool)
+    for places in forest.places:
+        path = torch.tensor(places)
+        own = torch.ones(len(places), len(places), dtype=torch.bool).tril()
+        mask[path[:, None], path] |= own.triu(1 - window) if window else own
+    return mask
+
+
+def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str, float], Table]:
+    """Forward and backward of one layer: segments, one dense mask, and padded rows."""
+    work = Work(128, 32, 4) if job.quick else Work(1024, 256, 8)
+    forest = grow(work.sequences)
+    rows, longest = len(forest.ends), max(map(len, forest.places))
+    plan, mask = TreePlan(forest, device), seen(forest, None).to(device)
+
+    def made(*shape: int) -> Tensor:
+        return torch.randn(*shape, SIZE, device=device, dtype=dtype, requires_grad=True)
+
+    query, key, value = (made(heads, forest.tokens) for heads in (HEADS, KEY_HEADS, KEY_HEADS))
+    rectangle = [made(rows, HEADS, longest) for _ in range(3)]
+    one, two, three = rectangle
+    layers: dict[str, tuple[Callable[[], Tensor], list[Tensor]]] = {
+        "segments": (
+            lambda: plan.attend(0, query, key, value, SIZE**-0.5, None),
+            [query, key, value],
+        ),
+        "dense": (lambda: dense(query, key, value, mask), [query, key, value]),
+        "padded": (
+            lambda: scaled_dot_product_attention(one, two, three, is_causal=True),
+            rectangle,
+        ),
+    }
+    taken = {name: _median_s(layer, given, device) for name, (layer, given) in layers.items()}
+    words = {
+        "segments": "segments",
+        "dense": "one dense mask",
+        "padded": "padded rows, causal kernel",
+    }
+    return {f"attention_{name}_s": value for name, value in taken.items()}, Table(
+        title="Time of one layer's attention, forwards and backwards",
+        head=["", "time", "against segments"],
+        rows=[[words[n], seconds(s), times(s / taken["segments"])] for n, s in taken.items()],
+        note=f"{_word(dtype)}; prompt {work.prompt}, answers up to {work.completion + 1}, "
+        f"{work.group} siblings, {HEADS} heads of {SIZE}. Attention alone: the shared prompt is "
+        "also saved in every other layer.",
+    )
+
+
+def _median_s(work: Callable[[], Tensor], given: list[Tensor], device: torch.device) -> float:
+    laps = []
+    for _ in range(REPEATS + 1):
+        begun = time.perf_counter()
+        torch.autograd.grad(work().sum(), given)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        laps.append(time.perf_counter() - begun)
+    return statistics.median(laps[1:])
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,140 @@
+"""Ours and TRL's GRPOTrainer in turn on the same work: the stored update, or the whole step."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.bench.atelier import Atelier
+from engine.bench.compare import Bench, Comparison, Mode
+from engine.bench.gpu.figures import gib, seconds, times, tiny
+from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.suite import plain_tokens
+from engine.bench.work import Shape, prompts
+from engine.machine.devices import cards_of
+from engine.policy.start import server_place
+from engine.policy.vllm.policy import VllmPolicy
+from engine.policy.worker import TorchPolicy
+from engine.protocol.config import (
+    AgentConfig,
+    BackendConfig,
+    ModelConfig,
+    ProjectConfig,
+    TrainConfig,
+)
+
+ON_CARD = (Shape(256, 64, 8, 8), Shape(1024, 256, 8, 4))
+ON_PROCESSOR, QUICK = (Shape(256, 64, 8, 2),), (Shape(64, 16, 4, 1),)
+REPEATS, QUICK_REPEATS = 5, 2
+BATCH_TOKENS = {True: 32_768, False: 2048}
+"""Through our trainer at once: on a card TRL also takes the whole batch."""
+VLLM_SHARE = 0.3
+"""Of the card for each of the two servers, which are alive together; neither sleeps."""
+NAMES = {"atelier": "Atelier", "trl_best": "TRL, best", "trl_defaults": "TRL, defaults"}
+
+
+def run(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Says who is faster; no ratio fails it. Raises BenchError where TRL ends early."""
+    return asyncio.run(_run(job, say))
+
+
+async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
+    mode: Mode = job.arguments["mode"]
+    shapes = QUICK if job.quick else ON_PROCESSOR if job.on_processor else ON_CARD
+    served = mode == "live" and job.vllm and not job.on_processor and job.trl == sys.executable
+    bench = Bench(
+        model=Path(job.model),
+        dtype="auto",
+        scratch=Path(job.scratch),
+        repeats=QUICK_REPEATS if job.quick else REPEATS,
+        say=say,
+        variants=("best",) if job.quick else ("best", "defaults"),
+        vllm_share=VLLM_SHARE if served else 0.0,
+    )
+    words = plain_tokens(bench.model)
+    made = []
+    for shape in shapes:
+        say("loading the model")
+        ours = await _ours(job, shape, served)
+        try:
+            asked = prompts(shape, words, 0)
+            made.append(await bench.compare(ours, shape, mode, asked, Path(job.trl)))
+        finally:
+            await ours.close()
+    return _outcome(mode, made, served)
+
+
+async def _ours(job: Job, shape: Shape, served: bool) -> Atelier:
+    model, scratch = Path(job.model), Path(job.scratch)
+    context = max(64, shape.prompt + shape.completion)
+    tokens = BATCH_TOKENS[not job.on_processor]
+    if not served:
+        return await Atelier.start(model, scratch, "auto", tokens, context)
+    config = ProjectConfig(
+        model=ModelConfig(name=job.model, max_context=context),
+        backend=BackendConfig(sampler="vllm", memory_share=VLLM_SHARE, sleep="off"),
+        agent=AgentConfig(concurrency=shape.attempts, max_turns=1),
+        train=TrainConfig(groups=shape.groups, group_size=shape.group, max_tokens=shape.completion),
+    )
+    place = await asyncio.to_thread(server_place, config, model, cards_of(config.backend))
+
+    def with_server(trainer: TorchPolicy) -> VllmPolicy:
+        return VllmPolicy(trainer, scratch / "vllm.log", place)
+
+    return await Atelier.start(model, scratch, "auto", tokens, context, with_server)
+
+
+def _outcome(mode: Mode, made: list[Comparison], served: bool) -> Outcome:
+    figures: dict[str, float] = {}
+    rows = []
+    for found in made:
+        shape = found.shape.replace("/", "_")
+        ratios = {
+            "trl_best": found.ratio_vs_trl_best,
+            "trl_defaults": found.ratio_vs_trl_defaults,
+        }
+        figures |= {f"{mode}_{shape}_{n}_ratio": r for n, r in ratios.items() if r is not None}
+        error = found.gradient_error_vs_trl_best
+        if error is not None:
+            figures[f"{mode}_{shape}_gradient_error"] = error
+        rows += [
+            [
+                found.shape,
+                NAMES[name],
+                seconds(one.seconds),
+                seconds(one.sample_s) if mode == "live" else "–",
+                seconds(one.update_s),
+                times(ratios.get(name)),
+                gib(one.peak_bytes),
+                tiny(error if name == "trl_best" else None),
+            ]
+            for name, one in found.contenders.items()
+        ]
+    what = "The update on stored attempts" if mode == "replay" else "Sampling and update"
+    head = ["P/C/G/Q", "", "step", "sampling", "update", "time over ours", "peak", "gradient"]
+    sampler = "a vLLM of its own" if served else "transformers' generate"
+    ratio = ", ".join(
+        f"{times(found.ratio_vs_trl_best)} our time at {found.shape}" for found in made
+    )
+    return Outcome(
+        state="passed",
+        words=f"TRL in its best settings takes {ratio}.",
+        figures=figures,
+        tables=[
+            Table(
+                title=what,
+                head=head if mode == "replay" else head[:-1],
+                rows=rows if mode == "replay" else [row[:-1] for row in rows],
+                note=f"{made[0].dtype}; medians of {made[0].repeats} interleaved steps, time over "
+                "ours is the median of their ratios. P/C/G/Q: tokens of prompt and completion, "
+                "attempts of a group, groups. Peak: of the trainer's process, on a card what torch "
+                "has allocated there. "
+                + (
+                    "Gradient: relative difference of the two, in this precision."
+                    if mode == "replay"
+                    else f"TRL samples with {sampler}, we with "
+                    + ("ours." if served else "our own sampler.")
+                ),
+            )
+        ],
+    )

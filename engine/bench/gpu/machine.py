@@ -1,0 +1,126 @@
+"""The machine: what it is, what the driver says of the card, and what it does at best."""
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+import torch
+
+from engine.bench.gpu.figures import NONE, gib, rate
+from engine.bench.gpu.report import Job, Outcome, Table
+from engine.machine.cards import look, opened
+from engine.machine.hardware import threads
+from engine.policy.torch.limits import measure_bandwidth, measure_peak
+from engine.policy.torch.model import pick_device, pick_dtype
+
+PRODUCTS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CLOCKS = {"graphics": pynvml.NVML_CLOCK_SM, "memory": pynvml.NVML_CLOCK_MEM}
+
+
+def run(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Fails where torch does not compute on a card that the driver shows."""
+    device = pick_device()
+    if device.type == "cpu" and not job.on_processor:
+        return Outcome(
+            state="failed",
+            words="The driver shows a card, and torch cannot compute on it: "
+            f"torch {torch.__version__} finds CUDA {torch.version.cuda}, but no device.",
+        )
+    say("matrix products and memory")
+    figures = {f"peak_{name}_flops": _peak(kind, device) for name, kind in PRODUCTS.items()}
+    figures = {name: value for name, value in figures.items() if value}
+    figures["bandwidth_bytes_s"] = measure_bandwidth(device)
+    told = _processor() if device.type == "cpu" else _cards()
+    best = max(figures[name] for name in figures if name.endswith("flops"))
+    return Outcome(
+        state="passed",
+        words=f"{best / 1e12:.3g} TFLOP/s at best, {figures['bandwidth_bytes_s'] / 1e9:,.0f} GB/s "
+        "read.",
+        figures=figures,
+        facts=told,
+        tables=[
+            Table(title="Machine", head=["", ""], rows=[[k, v] for k, v in told.items()]),
+            Table(
+                title="At best, as measured",
+                head=["", "value", "unit"],
+                rows=_measured(figures),
+                note="Shares below are of these figures: goodput (also known as MFU) counts the "
+                "work that could not be done without, hardware also padding and what was computed "
+                "twice.",
+            ),
+        ],
+    )
+
+
+def _peak(dtype: torch.dtype, device: torch.device) -> float:
+    """0 where the machine only emulates it."""
+    native = dtype == torch.float32 or pick_dtype("auto", device) == dtype
+    return measure_peak(dtype, device) if native else 0.0
+
+
+def _measured(figures: dict[str, float]) -> list[list[str]]:
+    names = {
+        "peak_bfloat16_flops": ("matrix product, bfloat16", 1e12, "TFLOP/s"),
+        "peak_float32_flops": ("matrix product, float32 without TF32", 1e12, "TFLOP/s"),
+        "bandwidth_bytes_s": ("memory, read", 1e9, "GB/s"),
+    }
+    return [
+        [words, f"{figures[name] / unit:,.4g}", said]
+        for name, (words, unit, said) in names.items()
+        if name in figures
+    ]
+
+
+def _processor() -> dict[str, str]:
+    return {
+        "processor": f"{_name()} · {threads()} threads",
+        "torch": f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()}",
+        "system": platform.platform(terse=True),
+    }
+
+
+def _name() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            named = (line.partition(":")[2].strip() for line in lines if "model name" in line)
+            return next(named, platform.machine())
+    except OSError:
+        return platform.processor() or platform.machine()
+
+
+def _cards() -> dict[str, str]:
+    """As the driver and CUDA describe them; what they do not tell is a dash."""
+    told: dict[str, str] = {}
+    with opened():
+        for card in look().cards:
+            watts = f"{card.power_limit_w:.0f} W at most" if card.power_limit_w else NONE
+            clocks = ", ".join(_clock(card.index, name, kind) for name, kind in CLOCKS.items())
+            told[f"card {card.index}"] = f"{card.name}, {gib(card.total_bytes)}, {watts}"
+            told[f"clocks of card {card.index}"] = clocks
+        first = look().cards[0]
+    version = torch.backends.cudnn.version()
+    about = torch.cuda.get_device_properties(0)
+    newest = ".".join(map(str, first.cuda)) if first.cuda else NONE
+    return told | {
+        "driver": f"{first.driver or NONE}, for CUDA up to {newest}",
+        "torch": f"{torch.__version__}, built for CUDA {torch.version.cuda}, cuDNN {version}",
+        "computes with": f"{about.multi_processor_count} multiprocessors, capability "
+        f"{about.major}.{about.minor}; torch has {', '.join(torch.cuda.get_arch_list())}",
+        "processor": f"{_name()} · {threads()} threads",
+        "system": platform.platform(terse=True),
+    }
+
+
+def _clock(index: int, name: str, kind: int) -> str:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    now = _asked(pynvml.nvmlDeviceGetClockInfo, handle, kind)
+    most = _asked(pynvml.nvmlDeviceGetMaxClockInfo, handle, kind)
+    return f"{name} {now} of {most} MHz"
+
+
+def _asked(question: Callable[..., Any], *arguments: Any) -> str:
+    try:
+        return rate(question(*arguments))
+    except pynvml.NVMLError:
+        return NONE

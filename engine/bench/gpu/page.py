@@ -1,0 +1,195 @@
+"""The report of a GPU check as a page of Markdown that a person reads. Pure."""
+
+from collections.abc import Sequence
+
+from engine.bench.gpu.figures import gib, rate, seconds, times, tiny
+from engine.bench.gpu.report import CheckReport, GpuReport, Section, Table
+
+SECTIONS: dict[Section, tuple[str, str]] = {
+    "machine": ("The machine", ""),
+    "exactness": (
+        "Is it exact here?",
+        "What is cheap to say of a processor must be shown again on a card: other kernels, other "
+        "rounding.",
+    ),
+    "runs": (
+        "Real runs",
+        "Each row is a run that a real engine process has trained, as `python -m engine train` "
+        "does it.",
+    ),
+    "trl": (
+        "Against TRL's GRPOTrainer",
+        "The same weights, prompts and lengths, one step of ours and one of TRL's in turn.",
+    ),
+    "cards": ("More than one card", ""),
+}
+MARKS = {"passed": "✓", "failed": "✗", "skipped": "–"}
+DETAIL_LINES = 25
+
+
+def page(report: GpuReport) -> str:
+    parts = [*_head(report), *_failures(report), *_highlights(report), *_overview(report)]
+    for section in SECTIONS:
+        parts += _section(report, section)
+    return "\n".join([*parts, *_skipped(report), *_repeat(report)]) + "\n"
+
+
+def _head(report: GpuReport) -> list[str]:
+    counts = [
+        f"{len(found)} {state}"
+        for state in ("passed", "failed", "skipped")
+        if (found := report.of(state))  # type: ignore[arg-type]
+    ]
+    where = "GPU check on the processor" if report.on_processor else "GPU check"
+    words = [f"# {where} · {report.device}", ""]
+    words += [f"**{', '.join(counts)}** in {_duration(report.seconds)}, {_day(report.at)}.", ""]
+    if report.on_processor:
+        words += [
+            "> The checks of a card, run on the processor because `--processor` asked for it: this "
+            "shows that they work, and says nothing about a card.",
+            "",
+        ]
+    if report.quick:
+        words += ["> `--quick`: small sizes. Times are dominated by what every step pays.", ""]
+    return words
+
+
+def _failures(report: GpuReport) -> list[str]:
+    """First, because nobody reads on to find them."""
+    words: list[str] = []
+    for check in report.of("failed"):
+        words += [f"**{check.title} failed.** {check.words}", ""]
+        if check.detail:
+            last = check.detail.strip().splitlines()[-DETAIL_LINES:]
+            words += ["```", *(line.replace("```", "'''") for line in last), "```", ""]
+    return ["## What failed", "", *words] if words else []
+
+
+def _highlights(report: GpuReport) -> list[str]:
+    """The few figures that a person asks for first."""
+    rows: list[list[str]] = []
+    for check in report.of("passed"):
+        rows += _highlight(check)
+    return ["## At a glance", "", *_table(["", "", ""], rows), ""] if rows else []
+
+
+def _highlight(check: CheckReport) -> list[list[str]]:
+    f = check.figures
+    match check.section:
+        case "machine":
+            peak = max(value for name, value in f.items() if name.endswith("_flops"))
+            read = f["bandwidth_bytes_s"]
+            return [["at best", f"{peak / 1e12:.3g} TFLOP/s", f"{read / 1e9:,.0f} GB/s read"]]
+        case "exactness" if check.name == "gradients":
+            told = [f"{tiny(v)} in {n.split('_')[1]}" for n, v in f.items()]
+            return [["gradient against padded rows", *_two(told)]]
+        case "exactness" if check.name == "logprobs":
+            told = [f"{tiny(v)} nats, {n.split('_')[2]}" for n, v in f.items() if "_max_" in n]
+            return [["sampler against trainer, at most", *_two(told)]]
+        case "runs":
+            held = f" · {gib(f['held_bytes'])} held" if "held_bytes" in f else ""
+            speed = f"{rate(f['sampled_tokens_per_s'])} tokens/s sampled"
+            return [[check.title, f"{seconds(f['step_s'])} a step", speed + held]]
+        case "trl":
+            ratios = [times(v) for n, v in f.items() if n.endswith("trl_best_ratio")]
+            return [
+                [check.title, f"TRL takes {', '.join(ratios)} our time", "in its best settings"]
+            ]
+        case "cards":
+            return [["two trainers", f"{times(f['speed_up_ratio'])} as fast as one", ""]]
+        case _:
+            return []
+
+
+def _two(told: Sequence[str]) -> list[str]:
+    return [*told, "", ""][:2]
+
+
+def _overview(report: GpuReport) -> list[str]:
+    """Every check, whatever became of it."""
+    rows = [
+        [MARKS[c.state], f"`{c.name}`", _first_sentence(c), _duration(c.seconds)]
+        for c in report.checks
+        if c.state != "skipped"
+    ]
+    return ["## All checks", "", *_table(["", "check", "what came out", "took"], rows), ""]
+
+
+def _first_sentence(check: CheckReport) -> str:
+    return check.words if len(check.words) <= 160 else f"{check.words[:157]}…"
+
+
+def _section(report: GpuReport, section: Section) -> list[str]:
+    mine = [check for check in report.checks if check.section == section and check.tables]
+    if not mine:
+        return []
+    title, words = SECTIONS[section]
+    parts = [f"## {title}", ""] + ([words, ""] if words else [])
+    for table in merged([table for check in mine for table in check.tables]):
+        own = [] if table.title == "Machine" else [f"### {table.title}", ""]
+        parts += [*own, *_table(table.head, table.rows), ""]
+        parts += [table.note, ""] if table.note else []
+    return parts + (_settings(mine) if section == "runs" else [])
+
+
+def _settings(checks: Sequence[CheckReport]) -> list[str]:
+    """What the runs were given, once for each that differs."""
+    rows = [[f"`{c.name}`", c.facts["settings"]] for c in checks if "settings" in c.facts]
+    head = ["check", "settings on top of the sample's own"]
+    return ["### How they were run", "", *_table(head, rows), ""]
+
+
+def merged(tables: Sequence[Table]) -> list[Table]:
+    """Tables of one title and head as one, in the order of the first."""
+    found: dict[tuple[str, ...], Table] = {}
+    for table in tables:
+        key = (table.title, *table.head)
+        before = found.get(key)
+        rows = [*before.rows, *table.rows] if before else table.rows
+        found[key] = table.model_copy(update={"rows": rows})
+    return list(found.values())
+
+
+def _skipped(report: GpuReport) -> list[str]:
+    skipped = report.of("skipped")
+    if not skipped:
+        return []
+    rows = [[f"`{check.name}`", check.title, check.words] for check in skipped]
+    head = ["check", "what it would have shown", "why it was skipped"]
+    return ["## What was not checked", "", *_table(head, rows), ""]
+
+
+def _repeat(report: GpuReport) -> list[str]:
+    packages = ", ".join(f"{name} {version}" for name, version in report.packages.items())
+    commit = f", commit {report.commit}" if report.commit else ""
+    return [
+        "## How to repeat it",
+        "",
+        "```",
+        report.command,
+        "```",
+        "",
+        f"Atelier {report.version}{commit}; Python {report.python}; {packages}.",
+        f"Model: {report.model}.",
+        *report.notes,
+        "",
+        "`--only NAME` runs one check again, `--model PATH` takes another model; every figure of "
+        "this page, and more, is in `gpu-report.json` beside it.",
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _duration(value: float) -> str:
+    return f"{value:.0f} s" if value < 90 else f"{int(value // 60)}:{int(value % 60):02d} min"
+
+
+def _day(at: str) -> str:
+    return at[:16].replace("T", ", ")

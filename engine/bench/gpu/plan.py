@@ -1,0 +1,129 @@
+"""Which checks there are, in the order in which they run, and what each of them needs. Pure."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from engine.bench.gpu.report import Section
+from engine.bench.gpu.survey import Survey
+
+HERE = "engine.bench.gpu"
+BESIDE = {"vllm": "vllm-cpu", "unsloth": "unsloth-cpu", "trl": "bench", "litellm": "judge"}
+"""Environments that have a package which the engine lacks."""
+ON_CARDS_TOO = ("trl", "litellm")
+"""Of these, those that are of use beside an engine that computes on a card."""
+COMPILING = ("vllm", "unsloth")
+"""Packages whose kernels are compiled on a card while they run."""
+BACKENDS = (
+    ("torch", "torch", "full"),
+    ("torch", "vllm", "full"),
+    ("unsloth", "torch", "full"),
+    ("unsloth", "vllm", "full"),
+    ("unsloth", "torch", "4bit"),
+    ("unsloth", "vllm", "4bit"),
+)
+"""Trainer, sampler and what the frozen weights are stored in."""
+SAMPLES = {"hello": "hello", "2048": "game_2048"}
+
+
+class Check(NamedTuple):
+    """One thing to find out."""
+
+    name: str
+    title: str
+    section: Section
+    function: str
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    packages: tuple[str, ...] = ("torch", "transformers", "peft")
+    card: bool = False
+    """Whether it says nothing on the processor."""
+    cards: int = 1
+
+
+def checks() -> list[Check]:
+    """All of them, also those that this machine cannot do."""
+    return [
+        Check("machine", "The machine, as measured", "machine", f"{HERE}.machine:run"),
+        Check("attention", "Attention by segments", "exactness", f"{HERE}.attention:run"),
+        Check("gradients", "Gradients of trees", "exactness", f"{HERE}.gradients:run"),
+        Check("logprobs", "Sampler against trainer", "exactness", f"{HERE}.twins:logprobs"),
+        Check("determinism", "The same update twice", "exactness", f"{HERE}.twins:determinism"),
+        *(_run(name, *backend) for backend in BACKENDS for name in SAMPLES),
+        _judged(),
+        _trl("replay"),
+        _trl("live"),
+        Check("cards", "Two trainers share a batch", "cards", f"{HERE}.ranks:run", cards=2),
+    ]
+
+
+def _run(name: str, trainer: str, sampler: str, weights: str) -> Check:
+    bits = "" if weights == "full" else f"-{weights}"
+    needed = [word for word in (trainer, sampler) if word != "torch"]
+    needed += ["bitsandbytes"] if bits else []
+    return Check(
+        f"{name}-{trainer}-{sampler}{bits}",
+        f"{name}: {trainer} trains{f' {weights}' if bits else ''}, {sampler} samples",
+        "runs",
+        f"{HERE}.runs:run",
+        {"sample": SAMPLES[name], "trainer": trainer, "sampler": sampler, "weights": weights},
+        ("torch", "transformers", "peft", "openai", *needed),
+        card=bool(bits),
+    )
+
+
+def _judged() -> Check:
+    backend = {"sample": "hello", "trainer": "torch", "sampler": "torch", "weights": "full"}
+    needed = ("torch", "transformers", "peft", "openai", "litellm")
+    arguments = {**backend, "judged": True}
+    return Check("judge", "hello with a judge", "runs", f"{HERE}.runs:run", arguments, needed)
+
+
+def _trl(mode: str) -> Check:
+    title = "The update against TRL" if mode == "replay" else "The whole step against TRL"
+    needed = ("torch", "transformers", "peft", "trl")
+    return Check(f"trl-{mode}", title, "trl", f"{HERE}.contest:run", {"mode": mode}, needed)
+
+
+def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
+    """Those that are named, by their names or the beginnings of them; all where none is. Raises
+    ValueError with one sentence for a name that fits none."""
+    for name in only:
+        if not any(_named(check, name) for check in every):
+            names = ", ".join(check.name for check in every)
+            raise ValueError(f"{name!r} is no check: take one of {names}, or how some begin")
+    return [c for c in every if not only or any(_named(c, name) for name in only)]
+
+
+def lacks(check: Check, found: Survey, on_processor: bool) -> str:
+    """What it would need that is not there, in one sentence; empty where it can be done."""
+    missing = [name for name in check.packages if not has(name, found, on_processor)]
+    if missing:
+        return f"It needs {_list(missing)}: not installed for {found.executable}."
+    if on_processor:
+        return "It says something only on an NVIDIA card." if check.card else ""
+    if len(found.cards) < check.cards:
+        return f"It needs {check.cards} cards; CUDA shows {len(found.cards)}."
+    compiled = [name for name in check.packages if name in COMPILING]
+    if compiled and not found.compiler:
+        return f"{_list(compiled)} compiles kernels, and there is no C compiler: install gcc."
+    if compiled and not found.headers:
+        return (
+            f"{_list(compiled)} compiles kernels, and Python's header files are missing: install "
+            f"python{found.python.rpartition('.')[0]}-dev."
+        )
+    return ""
+
+
+def has(package: str, found: Survey, on_processor: bool) -> bool:
+    """Whether the engine has it, or an environment beside it that serves here."""
+    beside = BESIDE.get(package) in found.environments
+    serves = on_processor or package in ON_CARDS_TOO
+    return package in found.packages or (beside and serves)
+
+
+def _named(check: Check, name: str) -> bool:
+    return check.name == name or check.name.startswith(f"{name}-")
+
+
+def _list(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

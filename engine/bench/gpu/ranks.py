@@ -1,0 +1,89 @@
+"""Two trainers that share a batch, one a card, against one: the same gradient, in less time."""
+
+import asyncio
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.bench.atelier import Atelier
+from engine.bench.compare import difference, first_gradient
+from engine.bench.gpu.figures import seconds, times, tiny
+from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.suite import plain_tokens
+from engine.bench.work import Attempt, Shape, prompts, rewards
+from engine.machine.devices import cards_of
+from engine.policy.parallel import ParallelPolicy
+from engine.protocol.config import BackendConfig
+
+COUNT = 2
+TOLERANCE = 1e-5
+"""Relative (Frobenius) difference of the gradients in float32."""
+SHAPE, QUICK_SHAPE = Shape(512, 128, 8, 16), Shape(48, 12, 4, 2)
+REPEATS = 3
+
+
+def run(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Fails where the gradients differ more than TOLERANCE; no speed fails it."""
+    return asyncio.run(_run(job, say))
+
+
+async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
+    shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
+    asked = prompts(shape, plain_tokens(Path(job.model)), 0)
+    attempts: list[Attempt] = []
+    found, taken = [], []
+    for count in (1, COUNT):
+        say(f"{count} trainer{'s' * (count > 1)}: gradient")
+        ours = await _start(job, count, "float32")
+        try:
+            attempts = attempts or await ours.record(asked, shape, rewards(shape, 0))
+            await ours.replay(attempts)
+            folder = Path(job.scratch) / f"first-{count}"
+            folder.mkdir()
+            await ours.policy.save(folder)
+        finally:
+            await ours.close()
+        found.append(first_gradient(folder))
+        say(f"{count} trainer{'s' * (count > 1)}: speed")
+        taken.append(await _seconds(job, count, attempts))
+    # B alone begins at 0, so at first only its gradient is not 0
+    own, shared = ({n: g for n, g in one.items() if "lora_B" in n} for one in found)
+    apart, faster = difference(shared, own), taken[0] / taken[1]
+    through = "gloo, on shared cores" if job.on_processor else "NCCL"
+    return Outcome(
+        state="passed" if apart <= TOLERANCE else "failed",
+        words=f"Gradients over {through} differ by {tiny(apart)} (at most {tiny(TOLERANCE)}); two "
+        f"are {times(faster)} as fast as one.",
+        figures={"shared_gradient_error": apart, "speed_up_ratio": faster},
+        tables=[
+            Table(
+                title="Two trainers",
+                head=["trainers", "update", "against one", "gradient against one"],
+                rows=[
+                    ["1", seconds(taken[0]), times(1.0), "–"],
+                    [str(COUNT), seconds(taken[1]), times(faster), tiny(apart)],
+                ],
+                note=f"{shape.words} (tokens of prompt and completion, attempts, groups); over "
+                f"{through}; the gradient in float32, the time in the precision of a run.",
+            )
+        ],
+    )
+
+
+async def _seconds(job: Job, count: int, attempts: list[Attempt]) -> float:
+    """Median of an update, after one that warms up."""
+    ours = await _start(job, count, "auto")
+    try:
+        laps = [await ours.replay(attempts) for _ in range(REPEATS + 1)]
+    finally:
+        await ours.close()
+    return statistics.median(lap.seconds for lap in laps[1:])
+
+
+async def _start(job: Job, count: int, dtype: str) -> Atelier:
+    model, scratch = Path(job.model), Path(job.scratch)
+    if count == 1:
+        return await Atelier.start(model, scratch, dtype)
+    cards = cards_of(BackendConfig(processes=count))
+    policy = await ParallelPolicy.start(scratch / "ranks.log", str(model), count, cards)
+    return await Atelier.of(policy, model, dtype)

@@ -1,0 +1,90 @@
+"""What a GPU check has found, as one object; `page` makes Markdown of it."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["passed", "failed", "skipped"]
+Section = Literal["machine", "exactness", "runs", "trl", "cards"]
+
+
+class Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Table(Value):
+    """Tables of one section with the same title and head are shown as one."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    note: str = ""
+    """What a reader must know to read it, in whole sentences."""
+
+
+class Outcome(Value):
+    """Of one check."""
+
+    state: State
+    words: str
+    """One sentence: what came out, why it failed, or what it would have needed."""
+    figures: dict[str, float] = Field(default_factory=dict)
+    """By documented name; the unit is its last word (`_s`, `_bytes`, `_share`, `_nats`)."""
+    facts: dict[str, str] = Field(default_factory=dict)
+    """What is no number: names, versions, precisions."""
+    tables: list[Table] = Field(default_factory=list)
+    detail: str = ""
+    """The end of what a process that failed had said."""
+
+
+class CheckReport(Outcome):
+    name: str
+    title: str
+    section: Section
+    seconds: float
+
+
+class GpuReport(Value):
+    """Everything, in the order of the plan."""
+
+    at: str
+    """ISO 8601, with the zone."""
+    command: str
+    """What was typed: how to repeat it."""
+    version: str
+    commit: str
+    """Empty where there is no repository."""
+    model: str
+    device: str
+    on_processor: bool
+    """Whether the checks ran on the processor because somebody asked for it."""
+    quick: bool
+    seconds: float
+    python: str
+    packages: dict[str, str]
+    """Of the engine that was checked; those that are not installed are left out."""
+    notes: list[str]
+    checks: list[CheckReport]
+
+    def of(self, *states: State) -> list[CheckReport]:
+        return [check for check in self.checks if check.state in states]
+
+
+class Job(Value):
+    """What one check is given."""
+
+    function: str
+    """`module:function`, called with the job and a way to tell its progress."""
+    arguments: dict[str, Any]
+    model: str
+    """Folder."""
+    scratch: str
+    """Empty folder of this check alone."""
+    answer: str
+    """File that the outcome is written to."""
+    on_processor: bool
+    quick: bool
+    trl: str = ""
+    """Python that has TRL; empty where there is none."""
+    vllm: bool = False
+    """Whether this engine can sample with vLLM here."""

@@ -1,0 +1,103 @@
+"""The figures of a run as rows of four tables, in which all runs stand together."""
+
+from collections.abc import Mapping
+
+from engine.bench.gpu.figures import gib, plain, rate, seconds, share, times, tiny
+from engine.bench.gpu.report import Table
+
+
+def tables(
+    name: str, facts: Mapping[str, str], figures: Mapping[str, float], note: str
+) -> list[Table]:
+    """Of one run; a figure that it does not have is a dash."""
+
+    def row(**kinds: object) -> list[str]:
+        return [show(figures.get(key)) for key, show in kinds.items()]  # type: ignore[operator]
+
+    made = [
+        Table(
+            title="Seconds of a step",
+            head=["run", "step", "rollouts", "training", "publishing", "switch", "first", "load"],
+            rows=[
+                [
+                    name,
+                    *row(
+                        step_s=seconds,
+                        rollout_s=seconds,
+                        train_s=seconds,
+                        publish_s=seconds,
+                        switch_s=seconds,
+                        first_step_s=seconds,
+                        load_s=seconds,
+                    ),
+                ]
+            ],
+            note="Medians of all steps but the first, which stands beside them. Switch is the part "
+            "of a step in which vLLM gives the card back or takes it; a dash where it never does.",
+        ),
+        Table(
+            title="Speed",
+            head=[
+                *("run", "sampled tokens/s", "trained tokens/s"),
+                *("goodput of training", "hardware", "goodput of sampling", "hardware of it"),
+            ],
+            rows=[
+                [
+                    name,
+                    *row(
+                        sampled_tokens_per_s=rate,
+                        trained_tokens_per_s=rate,
+                        goodput_train_share=share,
+                        hardware_train_share=share,
+                        goodput_sample_share=share,
+                        hardware_sample_share=share,
+                    ),
+                ]
+            ],
+            note="Shares of what the machine does at best, as measured above. A vLLM server does "
+            "not say how well it used the card.",
+        ),
+        Table(
+            title="Exactness and reward",
+            head=[
+                *("run", "trainer", "sampler", "log-prob gap at most, nats", "publish gap, nats"),
+                *("reward first", "last"),
+            ],
+            rows=[
+                [
+                    name,
+                    facts["trainer"],
+                    facts["sampler"],
+                    *row(
+                        logprob_gap_max_nats=tiny,
+                        publish_gap_nats=tiny,
+                        reward_first=plain,
+                        reward_last=plain,
+                    ),
+                ]
+            ],
+            note=f"{note}. A few steps prove that it runs, not that it learns.",
+        ),
+    ]
+    if "held_bytes" in figures:
+        forecast = row(held_bytes=gib, forecast_bytes=gib, held_share=times)
+        made.append(
+            Table(
+                title="Memory of the card",
+                head=["run", "held at most", "forecast", "held over forecast"],
+                rows=[[name, *forecast]],
+                note="By the driver (NVML), ten times a second, beyond what was held before the "
+                "run; on several cards their sum.",
+            )
+        )
+    if "judge_calls" in figures:
+        asked = f"{figures['judge_calls']:.0f}"
+        made.append(
+            Table(
+                title="The judge",
+                head=["run", "questions", "seconds of one", "rollouts and judging"],
+                rows=[[name, asked, *row(judge_call_s=seconds, rollout_s=seconds)]],
+                note="Groups are judged while others still roll out; the phase has both.",
+            )
+        )
+    return made

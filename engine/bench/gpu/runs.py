@@ -1,0 +1,300 @@
+"""A sample trained for a few steps by a real engine process, as `train` does it, and what that
+took: seconds by phase, tokens, shares of the machine, memory of the card against the forecast."""
+
+import asyncio
+import random
+import statistics
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from engine.bench.gpu.figures import NONE
+from engine.bench.gpu.report import Job, Outcome
+from engine.bench.gpu.run_tables import tables
+from engine.client import EngineClient
+from engine.launch.local import start
+from engine.machine.cards import watching
+from engine.machine.devices import cards_of
+from engine.machine.plan import vram_plan
+from engine.project import create_project, load_config
+from engine.protocol.events import (
+    FINAL,
+    CallClosed,
+    Event,
+    PolicyLoaded,
+    RunFailed,
+    RunFinished,
+    StepFinished,
+    UnknownEvent,
+)
+from engine.protocol.judging import JudgeOption
+from engine.protocol.machine import VramPlan
+from engine.protocol.records import LIVING, RunSummary
+from engine.protocol.requests import StartRun
+
+SIZES = {
+    "hello": {"train.steps": 5, "train.groups": 8, "train.group_size": 8},
+    "game_2048": {"train.steps": 4, "train.groups": 6, "train.group_size": 8},
+}
+QUICK = {"train.steps": 2, "train.groups": 2, "train.group_size": 4}
+SHORT = {"train.validate_every": 0, "scenarios.validation": "", "train.checkpoint_every": 100}
+"""No validation: this is about the steps."""
+TIES = """
+
+_sample = rollout
+
+
+async def rollout(scenario, model):
+    result = await _sample(scenario, model)
+    result["reward"] += 0.001 * __import__("random").random()
+    return result
+"""
+"""Appended to the sample's agent. A model that answers always the same would have no signal, and
+nothing would be trained or measured."""
+TIES_NOTE = "Each attempt gets up to 0.001 on top of its reward, so that no group is without signal"
+SAID = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
+"""Settings that the tables say already."""
+RUBRIC = "A good answer says maybe. No is worse, yes is worse still, anything else is worthless.\n"
+LOOK_S = 0.1
+CLOSING_S = 30
+
+
+@dataclass
+class Made:
+    """What a run has said and held."""
+
+    events: list[Event | UnknownEvent] = field(default_factory=list)
+    log: str = ""
+    held_bytes: int | None = None
+    """Of all cards that the run computes on, beyond what was held before; None without one."""
+    forecast: VramPlan | None = None
+
+    @property
+    def steps(self) -> list[StepFinished]:
+        return [event for event in self.events if isinstance(event, StepFinished)]
+
+    def all(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def run(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Fails where the run does, where nothing was trained, or an attempt was unscored."""
+    return asyncio.run(_run(job, say))
+
+
+async def _run(job: Job, say: Callable[[str], None]) -> Outcome:
+    workspace = Path(job.scratch) / "workspace"
+    project = workspace / job.arguments["sample"]
+    overrides = settings(job)
+    create_project(project, job.arguments["sample"])
+    agent = project / "agent.py"
+    agent.write_text(agent.read_text() + TIES)
+    async with own_engine(workspace) as client:
+        if job.arguments.get("judged"):
+            judge = await _judge(client)
+            if judge is None:
+                return Outcome(
+                    state="skipped",
+                    words="No judge was found on this machine: start an OpenAI-compatible server "
+                    "of your own (Ollama, llama.cpp, vLLM) and repeat it. Nothing is judged by a "
+                    "provider here, because that costs money.",
+                )
+            (project / "rubric.md").write_text(RUBRIC)
+            overrides |= _judged_by(judge)
+        made = await follow(client, project, overrides, say)
+    return outcome(job, overrides, made)
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """Dotted keys on top of the sample's own settings."""
+    sample = job.arguments["sample"]
+    backend = {f"backend.{key}": job.arguments[key] for key in ("trainer", "sampler", "weights")}
+    model = {"model.name": job.model, "model.max_context": 512}
+    found = {**model, **backend, **SHORT, **(QUICK if job.quick else SIZES[sample])}
+    return found | ({"train.warmup": None} if job.quick and sample == "game_2048" else {})
+
+
+@asynccontextmanager
+async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
+    """Of this interpreter, for this check alone; gone afterwards."""
+    endpoint = await start(workspace, sys.executable)
+    process = psutil.Process(endpoint.pid)
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        yield client
+        for _ in range(CLOSING_S * 10):  # a run that has said its last word is still being closed
+            if not (await client.info()).living_runs:
+                break
+            await asyncio.sleep(0.1)
+        await client.shut_down()
+    await asyncio.to_thread(psutil.wait_procs, [process], timeout=CLOSING_S)
+
+
+async def follow(
+    client: EngineClient, project: Path, overrides: dict[str, Any], say: Callable[[str], None]
+) -> Made:
+    """To its end."""
+    config = load_config(project, overrides)
+    cards = cards_of(config.backend)
+    made = Made(forecast=vram_plan(config, Path(config.model.name), cards))
+    key = random.randbytes(8).hex()
+    with card_memory([card.uuid for card in cards]) as most:
+        summary = await client.start_run(
+            StartRun(project=str(project), overrides=overrides, key=key)
+        )
+        async for event in client.events(summary.id):
+            if event.seq is not None:
+                made.events.append(event)
+            if isinstance(event, StepFinished):
+                say(f"step {event.step} of {config.train.steps}")
+            if isinstance(event, FINAL) and await _ended(client, summary):
+                break
+    made.held_bytes = most() if cards else None
+    made.log = await client.log(summary.id)
+    return made
+
+
+async def _ended(client: EngineClient, summary: RunSummary) -> bool:
+    return (await client.run(summary.id)).state not in LIVING
+
+
+@contextmanager
+def card_memory(uuids: Sequence[str]) -> Iterator[Callable[[], int]]:
+    """The most bytes that all these cards together held beyond the beginning, by the driver, looked
+    at ten times a second. Of all programs: in a container the driver does not say whose they are.
+    """
+    most, over = [0], threading.Event()
+
+    def held(look: Callable[[], Sequence[Any]]) -> int:
+        return sum(card.used_bytes or 0 for card in look() if card.uuid in uuids)
+
+    def watch() -> None:
+        with watching() as look:
+            if look is None:
+                return
+            before = held(look)
+            while not over.wait(LOOK_S):
+                most[0] = max(most[0], held(look) - before)
+
+    watcher = threading.Thread(target=watch, name="card memory")
+    if uuids:
+        watcher.start()
+    try:
+        yield lambda: most[0]
+    finally:
+        over.set()
+        if uuids:
+            watcher.join()
+
+
+async def _judge(client: EngineClient) -> JudgeOption | None:
+    """One on this machine; providers on the network are not asked."""
+    return next((option for option in await client.judges() if option.where), None)
+
+
+def _judged_by(judge: JudgeOption) -> dict[str, Any]:
+    return {
+        "judge.enabled": True,
+        "judge.models": [judge.model],
+        "judge.base_url": judge.base_url,
+        "judge.passes": 1,
+        "judge.canary_every": 0,
+        "judge.price_prompt": 0.0,
+        "judge.price_completion": 0.0,
+    }
+
+
+def outcome(job: Job, overrides: dict[str, Any], made: Made) -> Outcome:
+    trained = [step for step in made.steps if not step.skipped]
+    figures = _figures(trained, made)
+    loaded = made.all(PolicyLoaded)
+    facts = {
+        "trainer": f"{job.arguments['trainer']}, {loaded[-1].dtype}" if loaded else NONE,
+        "sampler": (loaded[-1].sampler or "torch") if loaded else NONE,
+        "weights": job.arguments["weights"],
+        "settings": ", ".join(f"{k} = {v}" for k, v in overrides.items() if k not in SAID),
+    }
+    state, words = "passed", f"{len(trained)} steps of {_median(trained, 'time_s/step'):.2f} s."
+    end = made.events[-1] if made.events else None
+    if isinstance(end, RunFailed):
+        state, words = "failed", f"The run failed at step {end.step}: {end.problem}"
+    elif not isinstance(end, RunFinished):
+        state, words = "failed", "The run was stopped before its end."
+    elif not trained:
+        reason = made.steps[-1].reason if made.steps else "there was no step"
+        state, words = "failed", f"Nothing was trained: {reason}"
+    elif figures["unscored"]:
+        state, words = "failed", f"{figures['unscored']:.0f} attempts were unscored."
+    name = f"{job.arguments['sample']}, {job.arguments['trainer']}/{job.arguments['sampler']}"
+    name += "" if facts["weights"] == "full" else f" {facts['weights']}"
+    name += ", judged" if job.arguments.get("judged") else ""
+    return Outcome(
+        state=state,  # type: ignore[arg-type]
+        words=words,
+        figures=figures,
+        facts=facts,
+        tables=tables(name, facts, figures, TIES_NOTE) if trained else [],
+        detail=made.log[-6000:] if state == "failed" else "",
+    )
+
+
+MEDIANS = {
+    "step_s": "time_s/step",
+    "rollout_s": "time_s/rolling_out",
+    "train_s": "time_s/training",
+    "publish_s": "time_s/publishing",
+    "switch_s": "time_s/switch",
+    "sampled_tokens_per_s": "tokens_per_s/sample",
+    "trained_tokens_per_s": "tokens_per_s/train",
+    "goodput_train_share": "goodput/train",
+    "hardware_train_share": "hardware/train",
+    "goodput_sample_share": "goodput/sample",
+    "hardware_sample_share": "hardware/sample",
+}
+LARGEST = {"logprob_gap_max_nats": "logprob_gap/max", "publish_gap_nats": "publish_gap"}
+
+
+def _figures(trained: Sequence[StepFinished], made: Made) -> dict[str, float]:
+    """Medians over the steps but the first, which compiles and allocates; it stands by itself."""
+    later = trained[1:] or trained
+    found = {
+        name: _median(later, key)
+        for name, key in MEDIANS.items()
+        if any(key in step.metrics for step in later)
+    }
+    for name, key in LARGEST.items():
+        if values := [step.metrics[key] for step in trained if key in step.metrics]:
+            found[name] = max(values)
+    found["unscored"] = sum(step.metrics.get("unscored", 0.0) for step in made.steps)
+    found["steps"] = float(len(trained))
+    if trained:
+        found["first_step_s"] = trained[0].metrics["time_s/step"]
+        found["reward_first"] = trained[0].metrics["reward/mean"]
+        found["reward_last"] = trained[-1].metrics["reward/mean"]
+    if loaded := made.all(PolicyLoaded):
+        found["load_s"] = loaded[-1].seconds
+    if asked := [call for call in made.all(CallClosed) if call.problem is None]:
+        found["judge_call_s"] = statistics.median(call.seconds for call in asked)
+        found["judge_calls"] = float(len(asked))
+    return found | _memory(made)
+
+
+def _memory(made: Made) -> dict[str, float]:
+    """None of it without a card. Our own forecast counts one card; of several, all together."""
+    if made.held_bytes is None:
+        return {}
+    found = {"held_bytes": float(made.held_bytes)}
+    if made.forecast:
+        forecast = float(sum(card.peak_bytes for card in made.forecast.cards))
+        found |= {"forecast_bytes": forecast, "held_share": made.held_bytes / forecast}
+    return found
+
+
+def _median(steps: Sequence[StepFinished], key: str) -> float:
+    values = [step.metrics[key] for step in steps if key in step.metrics]
+    return statistics.median(values) if values else 0.0

@@ -1,0 +1,99 @@
+"""What the engine that is checked has to work with. Loads none of it.
+
+`python -m engine.bench.gpu.survey` says it as one JSON line, so that one interpreter can ask
+another.
+"""
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import Field
+
+from engine.bench.gpu.report import Value
+from engine.environments import EnvironmentMissing
+from engine.environments.door import statuses
+from engine.machine.cards import look
+from engine.machine.devices import torch_build, visible
+from engine.protocol.machine import Card
+
+PACKAGES = (
+    *("torch", "transformers", "peft", "safetensors", "tokenizers", "openai"),
+    *("vllm", "unsloth", "unsloth_zoo", "bitsandbytes", "triton", "trl", "datasets"),
+)
+COMPILERS = ("cc", "gcc", "clang")
+
+
+class Survey(Value):
+    """Of one interpreter on this machine."""
+
+    executable: str
+    python: str
+    """Its version."""
+    packages: dict[str, str]
+    """Those of PACKAGES that can be imported."""
+    cuda: str = ""
+    """What torch was built for; empty for a build that knows only the processor."""
+    cards: tuple[Card, ...] = ()
+    """Those that CUDA shows."""
+    no_card: str = ""
+    """Why none can be computed on, in one sentence; empty where one can."""
+    compiler: str = ""
+    """Of C; Triton compiles with it while it runs."""
+    headers: bool = False
+    """Whether Python's own header files are there, which that needs too."""
+    environments: dict[str, str] = Field(default_factory=dict)
+    """Those beside the engine that are installed whole, and their Python."""
+
+    @property
+    def device(self) -> str:
+        return self.cards[0].name if self.cards else ""
+
+
+def survey() -> Survey:
+    build = torch_build()
+    found = look()
+    shown = visible(found.cards, os.environ)
+    reason = found.reason
+    if found.cards and not shown:
+        reason = "CUDA_VISIBLE_DEVICES hides every card."
+    if shown and not (build and build.cuda):
+        reason = f"torch {build.version if build else ''} here was built for the processor alone."
+    return Survey(
+        executable=sys.executable,
+        python=platform.python_version(),
+        packages={name: known for name in PACKAGES if (known := version_of(name))},
+        cuda=(build.cuda or "") if build else "",
+        cards=shown,
+        no_card=reason,
+        compiler=next((path for name in COMPILERS if (path := shutil.which(name))), ""),
+        headers=(Path(sysconfig.get_paths()["include"]) / "Python.h").exists(),
+        environments=_environments(),
+    )
+
+
+def version_of(package: str) -> str:
+    """Empty where it cannot be imported."""
+    if importlib.util.find_spec(package) is None:
+        return ""
+    try:
+        return version(package.replace("_", "-"))
+    except PackageNotFoundError:
+        return "unknown version"
+
+
+def _environments() -> dict[str, str]:
+    """None where this is no checkout that could have any."""
+    try:
+        return {one.name: one.python for one in statuses() if one.state == "ready"}
+    except EnvironmentMissing:
+        return {}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(survey().model_dump_json() + "\n")

