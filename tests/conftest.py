@@ -7,9 +7,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from tests.tiny_model import make_tiny_model
 
+settings.register_profile("any machine", deadline=None)  # nothing is timed here
+settings.load_profile("any machine")
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every engine compiles itself anew
 if "PYTEST_XDIST_WORKER" in os.environ:

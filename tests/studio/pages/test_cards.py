@@ -43,7 +43,7 @@ def test_what_does_not_fit_is_mended_by_one_click(
 ) -> None:
     async def work() -> None:
         engine.add_project("inbox-scout")
-        engine.homes.cards, engine.homes.model = (card(total=20 * GB, ours=0),), model
+        engine.homes.cards, engine.homes.model = (card(total=24 * GB, ours=0),), model
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")
             studio.window.show_page("setup")
@@ -52,11 +52,11 @@ def test_what_does_not_fit_is_mended_by_one_click(
             cards = setup._preflight.cards
             await wait_for(lambda: cards.isVisible() and bool(fix_buttons(cards)))
             assert setup._preflight._memory.isHidden()
-            name = next(n for n in fix_buttons(cards) if n.startswith("Weights in 8 bits"))
+            name = next(n for n in fix_buttons(cards) if n.startswith("Weights in 4 bits"))
             assert name.endswith("fits")
             fix_buttons(cards)[name].click()
             path = str(engine.workspace / "inbox-scout")
-            await wait_for(lambda: backend(engine, path) == ("8bit", "unsloth"))
+            await wait_for(lambda: backend(engine, path) == ("4bit", "unsloth"))
             await wait_for(lambda: not fix_buttons(cards))
             assert cards._undo.isVisible()
             cards._undo.click()
