@@ -13,16 +13,17 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Iterator
+from pathlib import Path
 
 from engine import checkpoint, diagnosis
 from engine.branch import compare_with_parent
 from engine.evaluation.validate import validate
-from engine.policy.base import Policy, PolicySpec, TrainBatch
+from engine.policy.base import Policy, TrainBatch
+from engine.policy.start import loaded, policy_spec
 from engine.project import load_scenarios
 from engine.protocol.algorithm import ValueCredit
 from engine.protocol.events import (
     DiagnosisChanged,
-    PolicyLoaded,
     RunContinued,
     RunFinished,
     RunPaused,
@@ -116,30 +117,12 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
 
 async def load(run: Run, policy: Policy) -> None:
     await run.enter(0, "loading")
-    train = run.config.train
-    credit = train.algorithm.credit
-    info = await policy.load(
-        PolicySpec(
-            model_path=run.spec.model_path,
-            model=run.config.model,
-            seed=derive(train.seed, "adapter") % 2**31,
-            lr=train.lr,
-            max_grad_norm=train.max_grad_norm,
-            batch_tokens=train.batch_tokens,
-            weights=run.config.backend.weights,
-            recompute=run.config.backend.recompute,
-            value_lr=credit.lr if isinstance(credit, ValueCredit) else None,
-        )
-    )
-    await run.say(
-        PolicyLoaded(
-            parameters=info.parameters,
-            trainable=info.trainable,
-            dtype=info.dtype,
-            seconds=info.seconds,
-            sampler=info.sampler,
-        )
-    )
+    config, model = run.config, Path(run.spec.model_path)
+    spec = policy_spec(config, model, config.model, derive(config.train.seed, "adapter") % 2**31)
+    if isinstance(credit := config.train.algorithm.credit, ValueCredit):
+        spec = spec.model_copy(update={"value_lr": credit.lr})
+    info = await policy.load(spec)
+    await run.say(loaded(info))
     if not info.shares_prefixes:
         await run.log(
             "warning",

@@ -12,6 +12,10 @@ Away = Callable[[], float]
 """Seconds, so far, in which nobody could have gone on."""
 
 
+def never() -> float:
+    return 0.0
+
+
 class Outages:
     """Adds up the time within `during`; outages at the same time count once."""
 

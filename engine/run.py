@@ -17,9 +17,9 @@ import psutil
 from engine.machine.cards import watching
 from engine.machine.devices import visible
 from engine.protocol.event import BaseEvent
-from engine.protocol.events import LogWritten, PhaseChanged, ProgressTicked
+from engine.protocol.events import LogWritten, PhaseChanged, ProgressTicked, WorkerRestarted
 from engine.protocol.machine import Card
-from engine.protocol.problems import Refused, StoreError
+from engine.protocol.problems import Problem, Refused, StoreError
 from engine.protocol.records import Phase, RunSpec
 from engine.store.reader import RunReader
 from engine.store.writer import RunWriter
@@ -116,6 +116,10 @@ class Run:
             return
         await self.say(PhaseChanged(step=step, phase=phase))
         self.tick(step, phase, 0, 0)
+
+    async def sampler_restarted(self, problem: Problem, attempt: int) -> None:
+        """A server that samples was started again; what it did goes on."""
+        await self.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))
 
     async def log(self, level: str, source: str, text: str) -> None:
         await self.say(LogWritten(level=level, source=source, text=text))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from engine.patience import Away, never
 from engine.protocol.problems import RolloutError
 from engine.rollout.agents import AgentResult, Attempt
 
@@ -31,7 +32,7 @@ class Chat:
         }
         self._on_text = on_text
 
-    async def run(self, attempt: Attempt) -> AgentResult:
+    async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
         """Raises RolloutError where there is no answer. Nobody has scored it yet."""
         async with (
             httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client,

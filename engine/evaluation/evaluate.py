@@ -19,10 +19,10 @@ from engine.evaluation.gate import Gate
 from engine.evaluation.provider import Providers
 from engine.evaluation.stored import kept_scenarios, read_result
 from engine.judge.panel import Panel
-from engine.policy.base import Policy, PolicySpec
-from engine.policy.start import start_policy
+from engine.policy.base import Policy
+from engine.policy.start import loaded, policy_spec, start_policy
 from engine.protocol.evaluation import Contestant, EvaluationPlan
-from engine.protocol.events import EvaluationFinished, PolicyLoaded, RunFinished, RunStopped
+from engine.protocol.events import EvaluationFinished, RunFinished, RunStopped
 from engine.protocol.records import Scenario
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Place, RemoteStage, Stage, roll_out
@@ -187,36 +187,17 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
     are not those that the evaluation began with."""
     assert contestant.shape is not None
     await run.enter(STEP, "loading")
-    policy = await start_policy(
-        run.config, Path(contestant.model_path), run.log_file, contestant.model
-    )
+    model = Path(contestant.model_path)
+    policy = await start_policy(run.config, model, run.log_file, contestant.model)
+    policy.on_restart = run.sampler_restarted
     try:
-        train = run.config.train
-        info = await policy.load(
-            PolicySpec(
-                model_path=contestant.model_path,
-                model=contestant.shape,
-                seed=0,  # of an adapter that changes nothing until another takes its place
-                lr=train.lr,
-                max_grad_norm=train.max_grad_norm,
-                batch_tokens=train.batch_tokens,
-                weights=run.config.backend.weights,
-                recompute=run.config.backend.recompute,
-            )
-        )
+        # the seed is of an adapter that changes nothing until another takes its place
+        info = await policy.load(policy_spec(run.config, model, contestant.shape, seed=0))
         if contestant.adapter:
             folder = await asyncio.to_thread(check_adapter, run.project, contestant)
             await policy.load_adapter(folder)
         await policy.publish(contestant.step)
-        await run.say(
-            PolicyLoaded(
-                parameters=info.parameters,
-                trainable=info.trainable,
-                dtype=info.dtype,
-                seconds=info.seconds,
-                sampler=info.sampler,
-            )
-        )
+        await run.say(loaded(info))
         yield policy
     finally:
         await asyncio.shield(policy.close())

@@ -101,12 +101,12 @@ class ParallelPolicy:
         return _mean(await _all(trainer.sampling() for trainer in self._trainers))
 
     async def score(self, batch: ScoreBatch) -> list[Scores]:
+        shares = self._shares(batch.items)
         dealt = [
-            batch.model_copy(update={"items": [batch.items[n] for n in share]})
-            for share in self._shares(batch.items)
+            batch.model_copy(update={"items": [batch.items[n] for n in share]}) for share in shares
         ]
         answers = await _all(t.score(part) for t, part in zip(self._trainers, dealt, strict=True))
-        places = [number for share in self._shares(batch.items) for number in share]
+        places = [number for share in shares for number in share]
         found = [scores for answer in answers for scores in answer]
         return [scores for _, scores in sorted(zip(places, found, strict=True), key=lambda p: p[0])]
 

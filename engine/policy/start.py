@@ -6,12 +6,13 @@ from pathlib import Path
 
 from engine.machine.devices import cards_of, has_own_sampler_card
 from engine.machine.plan import vram_plan
-from engine.policy.base import Policy
+from engine.policy.base import Policy, PolicyInfo, PolicySpec
 from engine.policy.parallel import ParallelPolicy
 from engine.policy.vllm.policy import VllmPolicy
 from engine.policy.vllm.process import ServerPlace
 from engine.policy.worker import TORCH, TorchPolicy, unsloth_program
-from engine.protocol.config import BackendConfig, ProjectConfig
+from engine.protocol.config import BackendConfig, ModelConfig, ProjectConfig
+from engine.protocol.events import PolicyLoaded
 from engine.protocol.machine import Card
 from engine.protocol.problems import ConfigError
 
@@ -35,6 +36,33 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
     if backend.sampler == "torch":
         return trainer
     return VllmPolicy(trainer, log, await asyncio.to_thread(server_place, config, model, cards))
+
+
+def in_one_process(config: ProjectConfig) -> ProjectConfig:
+    """The same weights without a server and without other trainers, beside other work."""
+    backend = config.backend.model_copy(update={"sampler": "torch", "processes": 1})
+    return config.model_copy(update={"backend": backend})
+
+
+def policy_spec(config: ProjectConfig, model: Path, shape: ModelConfig, seed: int) -> PolicySpec:
+    """Of the model in this folder, with an adapter of this shape."""
+    train, backend = config.train, config.backend
+    return PolicySpec(
+        model_path=str(model),
+        model=shape,
+        seed=seed,
+        lr=train.lr,
+        max_grad_norm=train.max_grad_norm,
+        batch_tokens=train.batch_tokens,
+        weights=backend.weights,
+        recompute=backend.recompute,
+    )
+
+
+def loaded(info: PolicyInfo) -> PolicyLoaded:
+    """What is said of it."""
+    said = PolicyLoaded.model_fields.keys() & PolicyInfo.model_fields.keys()
+    return PolicyLoaded(**info.model_dump(include=set(said)))
 
 
 def server_place(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> ServerPlace:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from engine.child import Child, ChildDied
-from engine.patience import Away, within
+from engine.patience import Away, never, within
 from engine.protocol.config import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, RolloutError
 
@@ -39,8 +39,9 @@ class AgentResult(NamedTuple):
 class Agents(Protocol):
     """Who runs attempts."""
 
-    async def run(self, attempt: Attempt) -> AgentResult:
-        """Raises RolloutError: the attempt has no result, and says why."""
+    async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
+        """What `away` adds up is not counted against the attempt's time. Raises RolloutError: the
+        attempt has no result, and says why."""
         ...
 
 
@@ -59,7 +60,6 @@ class AgentPool:
     project: Path
     config: AgentConfig
     log: Path
-    away: Away = lambda: 0.0
     _workers: list[Worker] = field(default_factory=list)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -80,21 +80,22 @@ class AgentPool:
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.child.close() for worker in workers))
 
-    async def run(self, attempt: Attempt) -> AgentResult:
-        """Raises RolloutError: the attempt has no result, and says why."""
+    async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
+        """What `away` adds up is not counted against the attempt's time. Raises RolloutError: the
+        attempt has no result, and says why."""
         async with self._places:
             worker = await self._worker()
             try:
-                return await self._run_in(worker, attempt)
+                return await self._run_in(worker, attempt, away)
             except ChildDied:
                 pass  # it or a neighbour killed the process: find out alone
         async with self._isolation:
-            return await self._run_alone(attempt)
+            return await self._run_alone(attempt, away)
 
-    async def _run_alone(self, attempt: Attempt) -> AgentResult:
+    async def _run_alone(self, attempt: Attempt, away: Away) -> AgentResult:
         worker = await self._spawn()
         try:
-            return await self._run_in(worker, attempt, alone=True)
+            return await self._run_in(worker, attempt, away, alone=True)
         except ChildDied as error:
             raise RolloutError(
                 error.problem.model_copy(
@@ -107,11 +108,13 @@ class AgentPool:
         finally:
             await worker.child.close()
 
-    async def _run_in(self, worker: Worker, attempt: Attempt, alone: bool = False) -> AgentResult:
+    async def _run_in(
+        self, worker: Worker, attempt: Attempt, away: Away, alone: bool = False
+    ) -> AgentResult:
         worker.running += 1
         try:
             asked = worker.child.ask("run", **attempt._asdict())
-            answer = await within(self.config.timeout_s, self.away, asked)
+            answer = await within(self.config.timeout_s, away, asked)
         except TimeoutError:
             late = RolloutError.of(
                 "agent.timeout",

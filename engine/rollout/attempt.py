@@ -56,6 +56,10 @@ class Stage:
     system: str | None = None
     """Takes the place of the agent's system message."""
 
+    def away(self) -> float:
+        """Seconds, so far, in which the policy could not answer."""
+        return self.policy.away_s
+
     def session(self, place: Place, seed: int) -> Session:
         train, model = self.config.train, self.config.model
         return Session(
@@ -83,6 +87,9 @@ class RemoteStage:
     contestant: str = ""
     system: str | None = None
 
+    def away(self) -> float:
+        return 0.0  # what a provider costs is within its own time limit
+
     def session(self, place: Place, seed: int) -> RemoteSession:
         turns = self.config.agent.max_turns
         return RemoteSession(place.trajectory_id, self.remote, turns, self.system)
@@ -102,7 +109,7 @@ async def roll_out(
     result, problem = AgentResult({}, {}, ""), None
     try:
         attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
-        result = await stage.pool.run(attempt)
+        result = await stage.pool.run(attempt, stage.away)
     except RolloutError as error:
         problem = error.problem.model_copy(update=storable(error.problem.model_dump()))
     finally:

@@ -18,8 +18,8 @@ from engine.evaluation.contestants import check_adapter
 from engine.evaluation.provider import Providers
 from engine.machine.forecast import PROGRAM_BYTES
 from engine.machine.hardware import model_shape
-from engine.policy.base import PolicySpec
-from engine.policy.worker import TorchPolicy
+from engine.policy.base import Policy
+from engine.policy.start import in_one_process, policy_spec, start_policy
 from engine.project import changed_config, load_config, load_scenarios
 from engine.protocol.arena import ArenaTold, AskArena
 from engine.protocol.config import ModelConfig, ProjectConfig
@@ -46,7 +46,7 @@ TITLE_CHARS = 80
 class Seat:
     """A loaded base model, and whose adapter it has now."""
 
-    policy: TorchPolicy
+    policy: Policy
     adapter: str
     untrained: Path
     """The adapter as it was before any other took its place: it changes nothing."""
@@ -180,7 +180,7 @@ class ArenaDesk:
 
     async def _seat(
         self, run: Run, contestant: Contestant, model: ModelConfig, crowded: bool
-    ) -> TorchPolicy:
+    ) -> Policy:
         """A policy with the contestant's weights, loaded where it is not yet."""
         name = f"{contestant.model_path} {model.rank} {model.alpha} {model.dtype}"
         seat = self._seats.get(name)
@@ -220,19 +220,10 @@ class ArenaDesk:
 
 async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Path) -> Seat:
     """`place` is where its untrained adapter is kept, anew with every load."""
-    policy = await TorchPolicy.start(run.log_file, contestant.model)
+    folder, config = Path(contestant.model_path), in_one_process(run.config)
+    policy = await start_policy(config, folder, run.log_file, contestant.model)
     try:
-        train = run.config.train
-        await policy.load(
-            PolicySpec(
-                model_path=contestant.model_path,
-                model=model,
-                seed=0,
-                lr=train.lr,
-                max_grad_norm=train.max_grad_norm,
-                batch_tokens=train.batch_tokens,
-            )
-        )
+        await policy.load(policy_spec(config, folder, model, seed=0))
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
         place.mkdir()
         await policy.save(place)

@@ -9,8 +9,6 @@ from pathlib import Path
 from engine.child import reap_orphans
 from engine.policy.base import Policy
 from engine.policy.start import start_policy
-from engine.protocol.events import WorkerRestarted
-from engine.protocol.problems import Problem
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
 from engine.rollout.chat import ChatFormat
@@ -37,12 +35,8 @@ async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]
     chat = await asyncio.to_thread(ChatFormat, Path(run.spec.model_path))
     config = run.config
     policy = await start_policy(config, Path(run.spec.model_path), run.log_file, config.model.name)
-    pool = AgentPool(run.project, config.agent, run.log_file, lambda: policy.away_s)
-
-    async def said(problem: Problem, attempt: int) -> None:
-        await run.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))
-
-    policy.on_restart = said
+    pool = AgentPool(run.project, config.agent, run.log_file)
+    policy.on_restart = run.sampler_restarted
     try:
         await pool.start()
         async with judging(run, house.keys, policy) as judge:

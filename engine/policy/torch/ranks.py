@@ -61,7 +61,3 @@ class Ranks:
         found: list[T] | None = [value] * self.count if self.rank == 0 else None
         distributed.gather_object(value, found, dst=0, group=self._numbers)
         return found or []
-
-    def leave(self) -> None:
-        if self.count > 1:
-            distributed.destroy_process_group()

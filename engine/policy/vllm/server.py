@@ -75,10 +75,6 @@ class VllmServer:
         return server
 
     @property
-    def alive(self) -> bool:
-        return self._gone is None and self._process.alive
-
-    @property
     def pids(self) -> list[int]:
         return self._process.pids
 
