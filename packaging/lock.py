@@ -61,6 +61,8 @@ LEFT_OUT = ("nvidia-", "cuda-", "triton==", "torch==")
 KEPT = "nvidia-ml-py"
 """Reads the cards' gauges, and is no library of theirs."""
 PIP = "pip==26.3"
+UV = "uv==0.13.9"
+"""Puts an engine onto a server."""
 PLATFORM = "x86_64-manylinux_2_34"
 MARKER = " ; platform_machine == 'x86_64' and sys_platform == 'linux'"
 
@@ -74,6 +76,7 @@ def main() -> None:
     LOCKS.mkdir(exist_ok=True)
     lock_one_environment([sha256(wheel) for wheel in wheels])
     compile_lock(["-"], LOCKS / "pip.txt", PIP)
+    compile_lock(["-"], LOCKS / "uv.txt", UV)
     for name, requirement in ALONE.items():
         compile_lock(["-"], LOCKS / f"{name}.txt", requirement)
     for name in LAYERED:

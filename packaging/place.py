@@ -64,12 +64,37 @@ class Refusal(Exception):
         self.code, self.message, self.hint, self.detail = code, message, hint, detail
 
 
-class Place:
+class Turnstile:
+    """Only one writes at a time; the others wait, and say for whom."""
+
+    def __init__(self, name: str, file: Path) -> None:
+        self.name, self.turnstile = name, file
+
+    @contextmanager
+    def turn(self, tell: Tell) -> Iterator[int]:
+        self.turnstile.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.turnstile, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if not _try_lock(descriptor):
+                holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "?"
+                tell("waiting", 0, 1, f"process {holder} is at work on {self.name}")
+                _lock(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+class Place(Turnstile):
     """Where an environment of this lock lives. `venv` is the one that it is made from; sizes are
     rough."""
 
+    options: tuple[str, ...] = ()
+    """Of pip, when it downloads: none, for this machine."""
+
     def __init__(self, name: str, locks: Path, venv: Path) -> None:
-        self.name, self.kind, self.venv = name, KINDS[name], venv
+        self.kind, self.venv = KINDS[name], venv
         self.lock = locks / f"{name}.txt"
         self.key = self._key(locks)
         sizes = json.loads((locks / "sizes.json").read_text())[name]
@@ -77,7 +102,7 @@ class Place:
         self.all = cache_folder() / "environments"
         self.kept = cache_folder() / "downloads" / f"{name}-{self.key}"
         self.wheels, self.arriving = self.kept / "whole", self.kept / "arriving"
-        self.turnstile = self.all / f"{name}-{self.key}.lock"
+        super().__init__(name, self.all / f"{name}-{self.key}.lock")
 
     def _key(self, locks: Path) -> str:
         """Of the lock; where it lies on top of .venv, of that place and what is locked there."""
@@ -113,22 +138,6 @@ class Place:
     def fresh(self) -> Path:
         numbers = [generation(one) for one in self.homes()]
         return self.all / f"{self.name}-{self.key}.{max(numbers, default=0) + 1}"
-
-    @contextmanager
-    def turn(self, tell: Tell) -> Iterator[int]:
-        """Only one writes at a time; the others wait, and say for whom."""
-        self.all.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.turnstile, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            if not _try_lock(descriptor):
-                holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "?"
-                tell("waiting", 0, 1, f"process {holder} is at work on {self.name}")
-                _lock(descriptor)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
 
 def cache_folder() -> Path:

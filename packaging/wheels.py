@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +60,11 @@ def read_lock(file: Path) -> list[Requirement]:
     return found
 
 
-def download(place: Place, tell: Tell, held: int) -> list[tuple[Requirement, Path]]:
-    """Every file that this machine needs of the lock, its hash checked, in the kept folder.
+def download(
+    place: Place, tell: Tell, held: int, others: Iterable[Requirement] = ()
+) -> list[tuple[Requirement, Path]]:
+    """Every file that this machine needs of the lock, its hash checked, in the kept folder; files
+    of `others` are kept there too.
 
     What is not for this machine by its marker has none.
     """
@@ -69,7 +72,7 @@ def download(place: Place, tell: Tell, held: int) -> list[tuple[Requirement, Pat
     wanted = read_lock(place.lock)
     said = place.kept / "elsewhere.json"
     elsewhere = set(json.loads(said.read_text())) if said.exists() else set()
-    drop_damaged(place, wanted, tell)
+    drop_damaged(place, [*wanted, *others], tell)
     for batch in batches(missing(place, wanted, elsewhere)):
         here = len(wanted) - len(missing(place, wanted, elsewhere))
         bring(place, batch, held, _Hearing(tell, here, len(wanted), batch))
@@ -134,12 +137,17 @@ def bring(place: Place, batch: list[Requirement], held: int, hear: "_Hearing") -
     came.mkdir()
     hear.begin()
     asked = ["download", "--no-deps", "--require-hashes", "--no-cache-dir", "--progress-bar", "raw"]
-    asked += ["--dest", str(came), "-r", str(lines)]
+    asked += ["--dest", str(came), *place.options, "-r", str(lines)]
     pip(place, python_of(place.venv), asked, held, hear)
     for file in came.iterdir():
-        with file.open("rb") as whole:
-            os.fsync(whole.fileno())
-        file.replace(place.wheels / file.name)
+        keep(file, place.wheels)
+
+
+def keep(file: Path, folder: Path) -> None:
+    """On the disk before it goes over."""
+    with file.open("rb") as whole:
+        os.fsync(whole.fileno())
+    file.replace(folder / file.name)
 
 
 def lay_down(place: Place, home: Path, files: list[tuple[Requirement, Path]], held: int) -> None:
