@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from engine.cli.gpu_options import gpu_options
+from engine.cli.host_options import HOST_COMMANDS, HOST_OPTIONS, train_there
 
 COMMANDS = {
     "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
@@ -41,9 +42,9 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = Parser(prog="python -m engine", description="Atelier's engine.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    for name, words in COMMANDS.items():
+    for name, words in (COMMANDS | HOST_COMMANDS).items():
         command = commands.add_parser(name, help=words, description=words.capitalize() + ".")
-        OPTIONS[name](command)
+        (OPTIONS | HOST_OPTIONS)[name](command)
         command.set_defaults(command=_late(name))
     return parser.parse_args(argv)
 
@@ -109,6 +110,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only measure the untrained model on the training scenarios",
     )
+    train_there(parser)
     _workspace(parser)
     _json(parser)
 

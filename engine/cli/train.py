@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.cli.hosts import connected
 from engine.cli.reach import engine_for
 from engine.cli.terminal import (
     Progress,
@@ -95,6 +96,8 @@ async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
     project = Path(arguments.project).expanduser().resolve()
     async with engine_for(arguments.workspace) as client:
         await lend_keys(client, project, overrides)
+        if arguments.host:
+            await connected(client, arguments.host)
         summary = await begin(client, arguments, project, overrides)
         return await Watch(client, summary, arguments.json).until_end()
 
@@ -111,6 +114,8 @@ async def begin(
             origin=arguments.origin,
             replay=arguments.replay,
             queue=arguments.queue,
+            host=arguments.host,
+            lend_keys=arguments.lend_keys,
             key=os.urandom(8).hex(),
         )
         return await client.start_run(request)

@@ -6,6 +6,7 @@ Raises `Refused` (the engine's own problem) for anything it declines, and `Launc
 
 import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,14 +21,23 @@ T = TypeVar("T", bound=BaseModel)
 class Transport:
     """One engine, one token. Use as an async context manager, inside one event loop."""
 
-    def __init__(self, port: int, token: str, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, port: int, token: str, timeout_s: float = 30.0, socket: Path | None = None
+    ) -> None:
+        """`socket` leads to an engine on another machine, where `port` is its own."""
         self.port = port
         self._http = httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(uds=str(socket)) if socket else None,
             base_url=f"http://127.0.0.1:{port}",
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(timeout_s, connect=5.0),
             trust_env=False,  # a proxy must never see loopback traffic
         )
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """For who passes on what others have asked."""
+        return self._http
 
     async def __aenter__(self) -> Self:
         return self

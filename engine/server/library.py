@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from engine.hosts.record import read_record
 from engine.project import FILE, check_text, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
@@ -111,7 +112,7 @@ class Library:
             summary = _unreadable(folder, error.problem)
         self._runs[summary.id] = folder
         # What is being committed has changed the file's stamp already, and cannot be read yet.
-        if is_locked(folder):
+        if (summary.host and summary.state in LIVING) or is_locked(folder):
             self._summaries.pop(folder, None)
         else:
             self._summaries[folder] = (stamp, summary)
@@ -148,7 +149,8 @@ def summarise(folder: Path) -> RunSummary:
                 problem = event.problem
             case RunStopped() | RunFinished():
                 problem = None
-    if state in LIVING and not is_locked(folder):
+    elsewhere = read_record(folder)
+    if state in LIVING and not elsewhere and not is_locked(folder):
         state = "stopped"
         problem = Problem(
             code="run.interrupted",
@@ -166,6 +168,7 @@ def summarise(folder: Path) -> RunSummary:
         project=spec.project,
         project_path=str(folder.parents[1]),
         path=str(folder),
+        host=elsewhere.host if elsewhere else "",
         state=state,
         step=max(steps, default=0),
         steps=planned,

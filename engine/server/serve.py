@@ -50,10 +50,12 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         say_ready(handshake)
         application.supervisor.take_up_queue()
+        await application.hosts.open()
         try:
             await _until_stopped(application, serving)
         finally:
             discovery.unlink(missing_ok=True)  # whoever comes now starts another one
+            await application.hosts.close()
             await application.environments.close()
             await application.supervisor.close()
             application.broadcast.close()

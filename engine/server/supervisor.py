@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
+from engine.judge.access import Access
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.machine.hardware import devices_of
@@ -18,6 +20,7 @@ from engine.rollout.gateway import Gateway
 from engine.run import Run, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
+from engine.server.errands import Errands
 from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
@@ -44,17 +47,29 @@ class Supervisor:
         """API keys by provider, lent by studio or CLI for as long as this engine lives."""
         self.stop_reason = STOPPED
         self._open = OpenRuns(broadcast)
-        self.desk = JudgeDesk(self.judge_keys)
-        self.house = House(gateway, self.judge_keys, lambda: self.spared)
+        self.errands = Errands()
+        self._lent: dict[str, dict[str, str]] = {}
+        """Keys that a home machine lends for one run; forgotten with its end."""
+        self.desk = JudgeDesk(self.access)
+        self.house = House(gateway, self.access, lambda: self.spared)
         self.arena = ArenaDesk(self.house)
         self.exports = ExportDesk(self.opened)
+        self.others: Callable[[], list[int]] = list
+        """Of processes that serve others than our runs."""
         self.environment_pids: set[int] = set()
         """Processes that install or check an environment."""
 
     @property
     def spared(self) -> list[int]:
         """Children that are no run's."""
-        return [*self.desk.pids, *self.arena.pids, *self.exports.pids, *self.environment_pids]
+        known = [*self.desk.pids, *self.arena.pids, *self.exports.pids]
+        return [*known, *self.environment_pids, *self.others()]
+
+    def access(self, spec: RunSpec) -> Access:
+        """How a run reaches providers."""
+        if spec.keys_at_home:
+            return Access({}, partial(self.errands.ask, spec.id))
+        return Access(self.judge_keys | self._lent.get(spec.id, {}))
 
     @property
     def living(self) -> int:
@@ -69,6 +84,7 @@ class Supervisor:
             project = Path(request.project).expanduser().resolve()
             folder, spec = await make_run(project, request)
             await self._tell_parent(spec)
+            self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
 
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
@@ -79,6 +95,7 @@ class Supervisor:
             project = Path(request.project).expanduser().resolve()
             spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
             folder = make_folder(project, spec, scenarios)
+            self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
@@ -225,6 +242,7 @@ class Supervisor:
             await work(run, self.house)
         finally:
             del self._living[run.spec.id]
+            self._lent.pop(run.spec.id, None)
             self._broadcast.announce(run.spec.id, None)
             self.take_up_queue()
 

@@ -78,7 +78,7 @@ async def _train_with_restarts(run: Run, house: House) -> None:
 
 async def _evaluate(run: Run, house: House) -> None:
     try:
-        await evaluating.work(run, house.gateway, house.base_url, house.keys)
+        await evaluating.work(run, house.gateway, house.base_url, house.access(run.spec))
     finally:
         await asyncio.to_thread(reap_orphans, house.spared())
 

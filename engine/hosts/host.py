@@ -1,0 +1,307 @@
+"""One server: its tunnel, the runs that are mirrored from it, what goes up before a run begins, and
+the errands that come home from it.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import string
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.client import EngineClient
+from engine.hosts.record import Replicated, read_record, write_record
+from engine.hosts.tunnel import Connect, Tunnel
+from engine.launch.source import build
+from engine.protocol.errands import Errand, ErrandDone, Lease
+from engine.protocol.event import BaseEvent
+from engine.protocol.hosts import HostSpec, HostTick, HostView, Question
+from engine.protocol.problems import AtelierError, LaunchError, Refused
+from engine.protocol.records import LIVING, RunSummary
+from engine.protocol.requests import StartEvaluation, StartRun
+from engine.replica.mirror import Mirror
+from engine.replica.replica import Replica
+from engine.run import SPEC
+from engine.sync.fetch import fetch
+from engine.sync.manifest import project_manifest
+from engine.sync.push import push
+
+Announce = Callable[[str, BaseEvent | None], None]
+RunErrand = Callable[[str, Errand], Awaitable[Any]]
+
+FIT = set(string.ascii_letters + string.digits + "-_")
+"""For a folder's name on any machine."""
+ERRAND_WAIT_S = 15.0
+LOOK_S = 10.0
+"""From one look at the list of runs there to the next."""
+BEGUN_S = 10.0
+
+
+@dataclass
+class Asked:
+    """A question that waits for a person."""
+
+    question: Question
+    answer: "asyncio.Future[str | None]"
+
+
+@dataclass
+class Home:
+    """What every host needs to know of this side."""
+
+    id: str
+    name: str
+    projects: Callable[[], list[Path]]
+    announce: Announce
+    keys: Mapping[str, str]
+    """Of judges, by provider."""
+    run_errand: RunErrand
+    """(host, errand): its answer, by a judge's process of ours."""
+    changed: Callable[[], None]
+
+
+@dataclass
+class Followed:
+    replica: Replica
+    task: "asyncio.Task[None]"
+    mirror: Mirror = field(repr=False)
+
+
+class Host:
+    """Make it, `connect` it, `close` it. Everything of a run that was heard stays here."""
+
+    def __init__(self, spec: HostSpec, home: Home, connect: Connect) -> None:
+        self.spec, self._home = spec, home
+        lease = Lease(home=home.id, name=home.name)
+        self.tunnel = Tunnel(spec, lease, self, connect, home.changed, self._serve)
+        self._questions: dict[str, Asked] = {}
+        self._followed: dict[str, Followed] = {}
+        self._away: list[RunSummary] = []
+        self._news = asyncio.Event()
+        self._syncing = asyncio.Lock()
+
+    # What a person sees and says
+
+    def view(self) -> HostView:
+        tunnel = self.tunnel
+        asked = [one.question for one in self._questions.values()]
+        return HostView(
+            spec=self.spec,
+            state="asking" if asked else tunnel.state,
+            problem=tunnel.problem,
+            questions=asked,
+            tick=tunnel.tick,
+            report=tunnel.report,
+            info=tunnel.info if tunnel.state == "connected" else None,
+            latency_s=tunnel.latency_s if tunnel.state == "connected" else None,
+            failures=tunnel.failures,
+            retry_at=tunnel.retry_at,
+            outdated=bool(tunnel.reached and tunnel.reached.build != build()),
+            behind=sum(one.mirror.behind for one in self._followed.values()),
+            runs=self._away,
+        )
+
+    async def ask(self, question: Question) -> str | None:
+        """The connection asks a person; answered by `answer`."""
+        asked = Asked(question, asyncio.get_running_loop().create_future())
+        self._questions[question.id] = asked
+        self._home.changed()
+        try:
+            return await asked.answer
+        finally:
+            del self._questions[question.id]
+            self._home.changed()
+
+    def answer(self, question: str, value: str | None) -> None:
+        """Raises Refused where nobody asks that any more."""
+        asked = self._questions.get(question)
+        if asked is None or asked.answer.done():
+            raise Refused.of("host.no_question", "Nobody waits for this answer any more.")
+        asked.answer.set_result(value)
+
+    async def close(self) -> None:
+        await self.tunnel.disconnect()
+        await self._stop_following(list(self._followed))
+
+    # While it is connected
+
+    async def _serve(self, client: EngineClient) -> None:
+        """Until the way is lost (LaunchError)."""
+        tasks = [
+            asyncio.create_task(self._follow_all(client), name=f"runs of {self.spec.name}"),
+            asyncio.create_task(self._run_errands(client), name=f"errands of {self.spec.name}"),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._stop_following(list(self._followed))
+
+    async def _follow_all(self, client: EngineClient) -> None:
+        """Every run of ours there that goes on, or has more to tell than is here."""
+        seen: dict[str, float] = {}
+        while True:
+            self._news.clear()
+            self._away = await client.runs()
+            self._home.changed()
+            for run in self._away:
+                folder = await asyncio.to_thread(self._folder_of, run)
+                if folder is None:
+                    continue
+                if run.state in LIVING or seen.get(run.id) != run.changed_at:
+                    await self._follow(client, run.id, folder)
+                    seen[run.id] = run.changed_at
+            await self._let_go()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), LOOK_S)
+
+    def _folder_of(self, run: RunSummary) -> Path | None:
+        """Where its replica is, or shall be; None for a run of nobody here."""
+        name = Path(run.project_path).name
+        for project in self._home.projects():
+            if self.folder_name(project) == name:
+                return project / "runs" / run.id
+            known = read_record(project / "runs" / run.id)
+            if known and known.host == self.spec.name:
+                return project / "runs" / run.id
+        return None
+
+    async def _follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
+        """Raises LaunchError where the way is lost."""
+        known = self._followed.get(run_id)
+        if known and not known.task.done():
+            return
+        if known:
+            known.task.result()
+            known.replica.close()
+        await self._make_folder(client, run_id, folder)
+        replica = await asyncio.to_thread(Replica, folder, run_id)
+        mirror = Mirror(client, run_id, replica, lambda tick: self._home.announce(run_id, tick))
+        task = asyncio.create_task(mirror.run(), name=f"mirror {run_id}")
+        task.add_done_callback(lambda _: self._news.set())
+        self._followed[run_id] = Followed(replica, task, mirror)
+
+    async def _make_folder(self, client: EngineClient, run_id: str, folder: Path) -> None:
+        """What a run folder has besides its database; the record first, so that nobody takes it for
+        a run of this machine."""
+        if not (folder / SPEC).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            record = Replicated(host=self.spec.name, folder=self.folder_name(folder.parents[1]))
+            write_record(folder, record)
+            await fetch(client, run_id, folder, "scenarios.jsonl", _unheard)
+            await fetch(client, run_id, folder, SPEC, _unheard)
+
+    async def _let_go(self) -> None:
+        """Of runs that have ended and are all here."""
+        ended = {run.id for run in self._away if run.state not in LIVING}
+        caught_up = [
+            run_id
+            for run_id, one in self._followed.items()
+            if run_id in ended and not one.mirror.behind and one.mirror.known
+        ]
+        await self._stop_following(caught_up)
+
+    async def _stop_following(self, run_ids: list[str]) -> None:
+        for run_id in run_ids:
+            followed = self._followed.pop(run_id)
+            followed.task.cancel()
+            await asyncio.gather(followed.task, return_exceptions=True)
+            await asyncio.to_thread(followed.replica.close)
+
+    async def _run_errands(self, client: EngineClient) -> None:
+        """Each in a task of its own; answers that nobody waits for any more are dropped."""
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                for errand in await client.errands(ERRAND_WAIT_S):
+                    task = asyncio.create_task(self._run_errand(client, errand))
+                    running.add(task)
+                    task.add_done_callback(running.discard)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run_errand(self, client: EngineClient, errand: Errand) -> None:
+        try:
+            answer = ErrandDone(answer=await self._home.run_errand(self.spec.name, errand))
+        except AtelierError as error:
+            answer = ErrandDone(problem=error.problem)
+        with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
+            await client.errand_done(errand.id, answer)
+
+    # Runs that begin there
+
+    async def start(self, project: Path, request: StartRun | StartEvaluation) -> Path:
+        """Bring the project there as it is now, and begin; the replica's folder, where the first
+        events have come. Raises Refused, LaunchError, ConfigError."""
+        client = self.tunnel.client
+        key = request.key or uuid.uuid4().hex
+        async with self._syncing:
+            there = await self.sync(client, project)
+            ours = {"project": there, "host": "", "key": key, "lend_keys": False}
+            keys = {"lent": dict(self._home.keys)} if request.lend_keys else {"keys_at_home": True}
+            asked = request.model_copy(update=ours | keys)
+            if isinstance(asked, StartRun):
+                run = await client.start_run(asked)
+            else:
+                run = await client.start_evaluation(asked)
+        folder = project / "runs" / run.id
+        await self._follow(client, run.id, folder)
+        self._news.set()
+        await self.until_here(run.id, 1)
+        return folder
+
+    async def sync(self, client: EngineClient, project: Path) -> str:
+        """The project's folder there, the same as here."""
+        wanted = await asyncio.to_thread(project_manifest, project)
+        name = self.folder_name(project)
+
+        def progress(done: int, total: int) -> None:
+            self.tunnel.tick = HostTick(stage="syncing", words=project.name, done=done, total=total)
+            self._home.changed()
+
+        try:
+            return (await push(client, project, name, wanted, progress)).path
+        finally:
+            self.tunnel.tick = None
+            self._home.changed()
+
+    async def until_here(self, run_id: str, seq: int) -> None:
+        """Until the replica has that event, or the way there is lost."""
+        try:
+            async with asyncio.timeout(BEGUN_S):
+                while followed := self._followed.get(run_id):
+                    if followed.replica.seq >= seq:
+                        return
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            return
+        raise LaunchError.of(
+            "host.away",
+            f"{self.spec.name} was lost just now; what you asked for was done there.",
+            "It shows here as soon as the server is back.",
+        )
+
+    def touch(self, run_id: str) -> None:
+        """Something was asked of a run there: what becomes of it is wanted here at once."""
+        self._away = [
+            run.model_copy(update={"changed_at": 0.0}) if run.id == run_id else run
+            for run in self._away
+        ]
+        self._news.set()
+
+    def folder_name(self, project: Path) -> str:
+        """Of a project in the workspace there: the same for as long as it lies here."""
+        mark = hashlib.sha256(f"{self._home.id} {project}".encode()).hexdigest()[:8]
+        kept = "".join(c if c in FIT else "-" for c in project.name)
+        return f"{kept.strip('-_') or 'project'}-{mark}"
+
+
+def _unheard(done: int, total: int) -> None:
+    """Progress of something small."""
