@@ -70,6 +70,7 @@ class Tunnel:
         self.failures = 0
         self.retry_at = 0.0
         self._client: EngineClient | None = None
+        self._shell: Shell | None = None
         self._job: str = ""
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -78,13 +79,23 @@ class Tunnel:
     def client(self) -> EngineClient:
         """Raises Refused while nobody answers there."""
         if self._client is None:
-            raise Refused.of(
-                "host.away",
-                f"{self.spec.name} is not connected.",
-                "Connect it; what goes on there goes on without us.",
-                detail=self.problem.message if self.problem else "",
-            )
+            raise self._away()
         return self._client
+
+    def _away(self) -> Refused:
+        return Refused.of(
+            "host.away",
+            f"{self.spec.name} is not connected.",
+            "Connect it; what goes on there goes on without us.",
+            detail=self.problem.message if self.problem else "",
+        )
+
+    @property
+    def shell(self) -> Shell:
+        """Raises Refused while it is not connected."""
+        if self._shell is None:
+            raise self._away()
+        return self._shell
 
     @property
     def _installed(self) -> bool:
@@ -170,13 +181,13 @@ class Tunnel:
         await connection.forward(reached.port, socket)
         async with EngineClient(reached.port, reached.token, socket=socket) as client:
             await self._greet(client, reached, socket)
-            self._client, self.reached = client, reached
+            self._client, self._shell, self.reached = client, shell, reached
             self.failures, self.tick = 0, None
             self._say("connected", None)
             try:
                 await self._until_lost(connection, client)
             finally:
-                self._client = None
+                self._client = self._shell = None
         return True
 
     async def _do(self, job: str, shell: Shell) -> bool:

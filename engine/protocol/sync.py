@@ -1,5 +1,7 @@
 """Folders that go to another engine, and files that come back: by content, never by date."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.requests import Answer, Request
@@ -30,10 +32,12 @@ class Manifest(BaseModel):
 
 
 class SyncFolder(Request):
-    """A folder of the workspace is to be exactly this; what it stores itself (runs) stays."""
+    """A folder there is to be exactly this; what it stores itself (runs) stays."""
 
     folder: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
-    """Its name in the far workspace."""
+    """Its name there."""
+    place: Literal["workspace", "models"] = "workspace"
+    """Among projects, or in the cache of models."""
     manifest: Manifest
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from engine.models import cache_dir
 from engine.protocol.errands import ErrandDone, ErrandList, Lease, Leased
 from engine.protocol.problems import Refused
 from engine.protocol.sync import Begun, SyncFolder
@@ -34,7 +35,7 @@ class FarRoutes:
     def __init__(
         self, workspace: Path, library: Library, errands: Errands, touch: Callable[[], None]
     ) -> None:
-        self._incoming = Incoming(workspace)
+        self._incoming = Incoming(workspace, {"workspace": workspace, "models": cache_dir()})
         self._library, self._errands, self._touch = library, errands, touch
         self._holder: Lease | None = None
         self._heard = 0.0
@@ -72,14 +73,12 @@ class FarRoutes:
 
     async def missing(self, request: Request) -> Response:
         asked = await body_of(request, SyncFolder)
-        return json_of(
-            await asyncio.to_thread(self._incoming.missing, asked.folder, asked.manifest)
-        )
+        return json_of(await asyncio.to_thread(self._incoming.missing, asked))
 
     async def commit(self, request: Request) -> Response:
         asked = await body_of(request, SyncFolder)
         async with self._committing:
-            done = await asyncio.to_thread(self._incoming.commit, asked.folder, asked.manifest)
+            done = await asyncio.to_thread(self._incoming.commit, asked)
         return json_of(done)
 
     async def begun(self, request: Request) -> Response:

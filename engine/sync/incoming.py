@@ -12,27 +12,28 @@ from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
 
 from engine.protocol.problems import Refused, StoreError
-from engine.protocol.sync import Manifest, Missing, Synced
+from engine.protocol.sync import Missing, Synced, SyncFolder
 from engine.sync.manifest import ALWAYS, manifest
 
 KEPT = (*ALWAYS, "/.atelier/")
 HEX = set("0123456789abcdef")
 
 
-class Incoming:
-    """Of one workspace."""
+LAST = ("config.json", "READY")
+"""Whose presence says that a model is whole."""
 
-    def __init__(self, workspace: Path) -> None:
-        self._workspace = workspace
+
+class Incoming:
+    """Of one workspace; `places` are the folders in which folders may lie."""
+
+    def __init__(self, workspace: Path, places: dict[str, Path]) -> None:
+        self._workspace, self._places = workspace, places
         self._contents = workspace / ".atelier" / "incoming"
 
-    def missing(self, folder: str, wanted: Manifest) -> Missing:
+    def missing(self, asked: SyncFolder) -> Missing:
         """What neither the folder nor what has arrived holds."""
-        here = (
-            {file.sha256 for file in manifest(self._workspace / folder, KEPT).files}
-            if (self._workspace / folder).is_dir()
-            else set()
-        )
+        root, wanted = self._root(asked), asked.manifest
+        here = {file.sha256 for file in manifest(root, KEPT).files} if root.is_dir() else set()
         lacking = {
             file.sha256: file.bytes
             for file in wanted.files
@@ -79,14 +80,15 @@ class Incoming:
             raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent once more.")
         part.replace(self._content(sha256))
 
-    def commit(self, folder: str, wanted: Manifest) -> Synced:
+    def commit(self, asked: SyncFolder) -> Synced:
         """The folder holds these files and no others, but for what is never sent. Raises Refused
         where contents are missing: then nothing has changed."""
-        root = self._workspace / folder
+        root, wanted = self._root(asked), asked.manifest
         root.mkdir(parents=True, exist_ok=True)
         before = {file.path: file for file in manifest(root, KEPT).files}
         by_hash = {file.sha256: root / file.path for file in before.values()}
         changed = [file for file in wanted.files if before.get(file.path) != file]
+        changed.sort(key=lambda file: file.path in LAST)
         scratch = self._workspace / ".atelier" / f"laying-{os.getpid()}"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -110,6 +112,9 @@ class Incoming:
         for file in wanted.files:
             self._content(file.sha256).unlink(missing_ok=True)
         return Synced(path=str(root), changed=len(changed), removed=len(gone))
+
+    def _root(self, asked: SyncFolder) -> Path:
+        return self._places[asked.place] / asked.folder
 
     def _lay(self, target: Path, sha256: str, by_hash: dict[str, Path], executable: bool) -> None:
         content = self._content(sha256)

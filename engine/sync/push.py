@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engine.client import EngineClient
 from engine.protocol.problems import Refused
-from engine.protocol.sync import Manifest, Synced, SyncFolder
+from engine.protocol.sync import Synced, SyncFolder
 
 Progress = Callable[[int, int], None]
 """Bytes sent, bytes in all."""
@@ -15,11 +15,10 @@ TRIES = 3
 
 
 async def push(
-    client: EngineClient, source: Path, folder: str, wanted: Manifest, progress: Progress
+    client: EngineClient, source: Path, request: SyncFolder, progress: Progress
 ) -> Synced:
     """Send what is missing there, then switch the folder over. Raises LaunchError where the way is
     cut (call it again: it goes on), Refused where a file keeps changing meanwhile."""
-    request = SyncFolder(folder=folder, manifest=wanted)
     for attempt in range(TRIES):
         try:
             return await _push(client, source, request, progress)
