@@ -13,21 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from engine.client import EngineClient
+from engine.hosts.models import ensure_model
 from engine.hosts.record import Replicated, read_record, write_record
 from engine.hosts.tunnel import Connect, Tunnel
 from engine.launch.source import build
+from engine.project import load_config
 from engine.protocol.errands import Errand, ErrandDone, Lease
 from engine.protocol.event import BaseEvent
 from engine.protocol.hosts import HostSpec, HostTick, HostView, Question
 from engine.protocol.problems import AtelierError, LaunchError, Refused
 from engine.protocol.records import LIVING, RunSummary
 from engine.protocol.requests import StartEvaluation, StartRun
+from engine.protocol.sync import SyncFolder
 from engine.replica.mirror import Mirror
 from engine.replica.replica import Replica
 from engine.run import SPEC
 from engine.sync.fetch import fetch
 from engine.sync.manifest import project_manifest
-from engine.sync.push import push
+from engine.sync.push import Progress, push
 
 Announce = Callable[[str, BaseEvent | None], None]
 RunErrand = Callable[[str, Errand], Awaitable[Any]]
@@ -243,7 +246,7 @@ class Host:
         client = self.tunnel.client
         key = request.key or uuid.uuid4().hex
         async with self._syncing:
-            there = await self.sync(client, project)
+            there = await self._prepare(client, project, request)
             ours = {"project": there, "host": "", "key": key, "lend_keys": False}
             keys = {"lent": dict(self._home.keys)} if request.lend_keys else {"keys_at_home": True}
             asked = request.model_copy(update=ours | keys)
@@ -257,20 +260,27 @@ class Host:
         await self.until_here(run.id, 1)
         return folder
 
-    async def sync(self, client: EngineClient, project: Path) -> str:
-        """The project's folder there, the same as here."""
+    async def _prepare(
+        self, client: EngineClient, project: Path, request: StartRun | StartEvaluation
+    ) -> str:
+        """Model and project are there, the same as here; the project's folder there."""
+        config = await asyncio.to_thread(load_config, project, request.overrides)
         wanted = await asyncio.to_thread(project_manifest, project)
-        name = self.folder_name(project)
-
-        def progress(done: int, total: int) -> None:
-            self.tunnel.tick = HostTick(stage="syncing", words=project.name, done=done, total=total)
-            self._home.changed()
-
+        asked = SyncFolder(folder=self.folder_name(project), manifest=wanted)
         try:
-            return (await push(client, project, name, wanted, progress)).path
+            shell, name = self.tunnel.shell, config.model.name
+            await ensure_model(client, shell, name, self._progress(name))
+            return (await push(client, project, asked, self._progress(project.name))).path
         finally:
             self.tunnel.tick = None
             self._home.changed()
+
+    def _progress(self, words: str) -> Progress:
+        def progress(done: int, total: int) -> None:
+            self.tunnel.tick = HostTick(stage="syncing", words=words, done=done, total=total)
+            self._home.changed()
+
+        return progress
 
     async def until_here(self, run_id: str, seq: int) -> None:
         """Until the replica has that event, or the way there is lost."""
