@@ -1,7 +1,7 @@
 """Servers to connect to: real SSH on loopback with keys made on the spot, and commands that run.
 
-`FarSide` is AsyncSSH's server in a thread of its own; `Sshd` is OpenSSH's, from the machine or
-from its package, never installed. Both have a home, a user key that is let in, and known hosts.
+`FarSide` is AsyncSSH's server in a thread of its own; `sshd.py` beside it has OpenSSH's. Both have
+a home, a user key that is let in, and lines for known_hosts.
 """
 
 import asyncio
@@ -9,16 +9,14 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncssh
 
-T = TypeVar("T")
+from tests.in_loop import InLoop
+
 USER = "trainer"
 
 
@@ -39,38 +37,6 @@ class Keys:
 
     def public(self, name: str) -> str:
         return Path(f"{self.path(name)}.pub").read_text()
-
-
-class InLoop:
-    """A loop in a thread, for servers that several loops and processes talk to."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def do(self, work: Coroutine[Any, Any, T], timeout_s: float = 20) -> T:
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return future.result(timeout_s)
-
-    def call(self, function: Callable[[], object]) -> None:
-        async def work() -> None:
-            function()
-
-        self.do(work())
-
-    def end(self) -> None:
-        async def settle() -> None:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            await self._loop.shutdown_default_executor()
-
-        self.do(settle())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 @dataclass
@@ -160,8 +126,10 @@ class FarSide:
         self._loop.call(lambda: [one.abort() for one in list(self.connections)])
 
     def reset(self) -> None:
-        """As it was, for the next test."""
+        """As it was, for the next test; what still runs there ends."""
+        assert self._loop
         self.drop()
+        self._loop.do(self._end_processes())
         self.manners = Manners()
         self.sessions = self.logins = 0
         self.attempts.clear()
@@ -188,6 +156,9 @@ class FarSide:
         await self._acceptor.wait_closed()
         for connection in list(self.connections):
             connection.abort()
+        await self._end_processes()
+
+    async def _end_processes(self) -> None:
         for process in list(self.processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

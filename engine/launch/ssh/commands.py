@@ -8,9 +8,12 @@ import asyncio
 import re
 import shlex
 from collections.abc import AsyncIterable, Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 CHUNK_BYTES = 1 << 16
+ANNOUNCING_S = 2.0
+ENDING_S = 2.0
 KEPT_BYTES = 1 << 20
 """Of stderr; the end of it."""
 PROCESS = re.compile(rb"\x1eprocess (\d+)\x1e\n")
@@ -83,6 +86,23 @@ async def converse(
         for one in both:
             one.cancel()
         await asyncio.gather(*both, return_exceptions=True)
+
+
+async def number_of(stderr: Reader, said: bytearray) -> int | None:
+    """Of the process of a command that announces it; `said` is what has been read of its stderr.
+    None where it does not say it in time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ANNOUNCING_S):
+            while not PROCESS.search(said) and (chunk := await stderr.read(CHUNK_BYTES)):
+                said += chunk
+    found = PROCESS.search(said)
+    return int(found[1]) if found else None
+
+
+def end_group(number: int) -> str:
+    """A command that ends another one with all that it has started. SSH's own signals would not
+    do: OpenSSH's server passes none on to root."""
+    return f"kill -TERM -{number}"
 
 
 async def _feed(stdin: Writer | None, input: bytes | AsyncIterable[bytes] | None) -> None:

@@ -5,6 +5,7 @@ keys and prompts, its own clock. Nothing of ours is ever forwarded to any of the
 """
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import AsyncIterable, Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from engine.launch.ssh import problems
 from engine.launch.ssh.address import Address, parse_address
 from engine.launch.ssh.base import KEEPALIVE_S, REACH_S, UNANSWERED, Asker, Done
 from engine.launch.ssh.client import Client
-from engine.launch.ssh.commands import by_sh, converse
+from engine.launch.ssh.commands import ENDING_S, PROCESS, by_sh, converse, end_group, number_of
 from engine.launch.ssh.failures import explain
 from engine.launch.ssh.keys import Keys
 from engine.launch.ssh.person import Clock, Person
@@ -27,7 +28,7 @@ from engine.launch.ssh.settings import Settings, read_settings
 from engine.launch.ssh.sockets import prepare_socket
 from engine.launch.ssh.trust import Trust
 from engine.launch.ssh.upload import upload
-from engine.protocol.problems import Problem
+from engine.protocol.problems import LaunchError, Problem
 
 
 class Hop:
@@ -198,27 +199,41 @@ class InProcess:
         input: bytes | AsyncIterable[bytes] | None = None,
         heard: Callable[[bytes], None] | None = None,
     ) -> Done:
-        process = await self._process(command, input is not None)
+        fed = input is not None
+        process = await self._process(by_sh(command, announce=True), fed)
+        said = bytearray()
+        stdin = process.stdin if fed else None
         try:
             out, err = await converse(
-                process.stdin if input is not None else None,
-                process.stdout, process.stderr, input, heard,
-            )  # fmt: skip
+                stdin, process.stdout, process.stderr, input, heard, said.extend
+            )
             await process.wait_closed()
         except asyncssh.DisconnectError as error:
             raise problems.lost(self.server, error.reason) from error
+        except BaseException:
+            await asyncio.shield(self._end(process, said))
+            raise
         finally:
-            if process.exit_status is None and process.exit_signal is None:
-                process.terminate()
             process.close()
-        return Done(self._code(process), out, err)
+        return Done(self._code(process), out, PROCESS.sub(b"", err, count=1))
 
-    async def _process(self, command: str, fed: bool) -> asyncssh.SSHClientProcess[bytes]:
+    async def _end(self, process: asyncssh.SSHClientProcess[bytes], said: bytearray) -> None:
+        """Of a command that is not wanted any more."""
+        if self._lost.done() or process.exit_status is not None:
+            return
+        with contextlib.suppress(asyncssh.Error, OSError, LaunchError, TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                number = await number_of(process.stderr, said)
+                if number is not None:
+                    killing = await self._process(by_sh(end_group(number)), False)
+                    await killing.wait_closed()
+
+    async def _process(self, line: str, fed: bool) -> asyncssh.SSHClientProcess[bytes]:
         if self._lost.done():
             raise problems.lost(self.server, self._why())
         try:
             return await self._connection.create_process(
-                by_sh(command),
+                line,
                 stdin=asyncssh.PIPE if fed else asyncssh.DEVNULL,
                 encoding=None,
             )

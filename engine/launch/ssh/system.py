@@ -19,7 +19,7 @@ import psutil
 from engine.launch.ssh import problems
 from engine.launch.ssh.address import parse_address
 from engine.launch.ssh.base import AUTHENTICATE_S, REACH_S, Asker, Done
-from engine.launch.ssh.commands import PROCESS, by_sh, converse
+from engine.launch.ssh.commands import ENDING_S, PROCESS, by_sh, converse, end_group, number_of
 from engine.launch.ssh.master import Master
 from engine.launch.ssh.openssh import OpenSSH, Resolved, destination
 from engine.launch.ssh.person import Clock
@@ -183,7 +183,7 @@ class BySystem:
             )
             code = await process.wait()
         except BaseException:
-            await asyncio.shield(self._end(process, bytes(said)))
+            await asyncio.shield(self._end(process, said))
             raise
         found = PROCESS.search(said)
         if code == 255 and not found:
@@ -210,14 +210,14 @@ class BySystem:
             start_new_session=True,
         )
 
-    async def _end(self, process: asyncio.subprocess.Process, said: bytes) -> None:
+    async def _end(self, process: asyncio.subprocess.Process, said: bytearray) -> None:
         """Of a command that is not wanted any more, here and there."""
-        found = PROCESS.search(said)
-        if found and process.returncode is None and self._master.alive:
-            number = int(found[1])
-            killing = await self._through("-T", line=by_sh(f"kill -TERM -{number}"))
+        assert process.stderr
+        number = await number_of(process.stderr, said) if self._master.alive else None
+        if number is not None and process.returncode is None and self._master.alive:
+            killing = await self._through("-T", line=by_sh(end_group(number)))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(killing.communicate(), 2)
+                await asyncio.wait_for(killing.communicate(), ENDING_S)
             await _stop(killing)
         await _stop(process)
 
