@@ -10,6 +10,7 @@ from engine.client.engine import EngineCalls
 from engine.client.environments import EnvironmentCalls
 from engine.client.judging import JudgingCalls
 from engine.client.projects import ProjectCalls
+from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
 
 __all__ = ["EngineClient"]
@@ -20,6 +21,7 @@ class EngineClient(
     EnvironmentCalls,
     ProjectCalls,
     RunCalls,
+    ReplicaCalls,
     JudgingCalls,
     CheckpointCalls,
     ArenaCalls,
