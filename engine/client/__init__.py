@@ -11,6 +11,7 @@ from engine.client.environments import EnvironmentCalls
 from engine.client.hosts import HostCalls
 from engine.client.judging import JudgingCalls
 from engine.client.projects import ProjectCalls
+from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
 from engine.client.sync import SyncCalls
 
@@ -22,6 +23,7 @@ class EngineClient(
     EnvironmentCalls,
     ProjectCalls,
     RunCalls,
+    ReplicaCalls,
     JudgingCalls,
     CheckpointCalls,
     ArenaCalls,

@@ -1,10 +1,9 @@
 """Calls about runs: start them, steer them, read and follow what they have stored."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-import httpx
-
-from engine.client.transport import Transport, refusal, unreachable
+from engine.client.transport import Transport
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.records import RunSummary, Split, Trajectory
@@ -20,8 +19,6 @@ from engine.protocol.requests import (
 
 STARTING_S = 300.0
 """The judge's environment may have to be installed first."""
-SILENCE_S = 20.0
-"""The stream carries a comment every 5 s: this long without a byte, the engine is gone."""
 
 
 class RunCalls(Transport):
@@ -68,23 +65,14 @@ class RunCalls(Transport):
         """The end of the run's log: what engine, policy and agents wrote."""
         return (await self._send("GET", f"/runs/{run_id}/log")).text
 
-    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event | UnknownEvent]:
+    async def events(
+        self, run_id: str, after: int = 0
+    ) -> AsyncGenerator[Event | UnknownEvent, None]:
         """Replay from `after`, then follow, until the engine closes the stream or falls silent.
 
         Events with a `seq` arrive once and in order: the caller keeps the last one it has used and
         asks again from there.
         """
-        timeout = httpx.Timeout(SILENCE_S, connect=5.0)
-        path = f"/runs/{run_id}/events"
-        try:
-            async with self._http.stream(
-                "GET", path, params={"after": after}, timeout=timeout
-            ) as response:
-                if response.status_code != httpx.codes.OK:
-                    await response.aread()
-                    raise refusal(response)
-                async for line in response.aiter_lines():
-                    if line.startswith("data:"):
-                        yield decode(line[5:].strip())
-        except httpx.TransportError as error:
-            raise unreachable(error) from error
+        async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
+            async for line in lines:
+                yield decode(line)

@@ -17,6 +17,9 @@ from engine.protocol.problems import LaunchError, Problem, Refused
 
 T = TypeVar("T", bound=BaseModel)
 
+SILENCE_S = 20.0
+"""A stream carries a comment every 5 s: this long without a byte, the engine is gone."""
+
 
 class Transport:
     """One engine, one token. Use as an async context manager, inside one event loop."""
@@ -79,6 +82,20 @@ class Transport:
                     raise refusal(response)
                 async for line in response.aiter_lines():
                     yield _line(line, item)
+        except httpx.TransportError as error:
+            raise unreachable(error) from error
+
+    async def _streamed(self, path: str, **params: Any) -> AsyncGenerator[str, None]:
+        """The data lines of a stream that goes on until the engine closes it or falls silent."""
+        timeout = httpx.Timeout(SILENCE_S, connect=5.0)
+        try:
+            async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
+                if response.status_code != httpx.codes.OK:
+                    await response.aread()
+                    raise refusal(response)
+                async for line in response.aiter_lines():
+                    if line.startswith("data:"):
+                        yield line[5:].strip()
         except httpx.TransportError as error:
             raise unreachable(error) from error
 

@@ -64,6 +64,7 @@ from engine.server.far import FarRoutes
 from engine.server.guard import Guard
 from engine.server.hosts import HostRoutes
 from engine.server.library import Library
+from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
@@ -92,6 +93,7 @@ class Application:
         self.broadcast = Broadcast(asyncio.get_running_loop())
         self.supervisor = Supervisor(self.library, self.broadcast, self.gateway)
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
+        self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
@@ -132,6 +134,7 @@ class Application:
             ("PUT", "/rubric", self.save_rubric),
             ("GET", "/judges", self.judges),
             *self.runs.routes(),
+            *self.replicas.routes(),
             *self.checkpoints.routes(),
             *self.arena.routes(),
             *self.environments.routes(),

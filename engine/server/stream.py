@@ -65,6 +65,18 @@ class Broadcast:
             subscriber.wake(tick)
 
 
+async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
+    """Lines of `text/event-stream` for the ticks of a run alone."""
+    async with broadcast.subscribe(run_id) as subscriber:
+        yield ": following\n\n"
+        while not broadcast.closing:
+            subscriber.woken.clear()
+            if lines := _ticks(subscriber):
+                yield lines
+            if not await _woken(subscriber):
+                yield ": alive\n\n"
+
+
 async def follow(
     broadcast: Broadcast, run_id: str, events: Callable[[int], list[str]], after: int
 ) -> AsyncIterator[str]:
@@ -76,10 +88,21 @@ async def follow(
             while page := await asyncio.to_thread(events, after):
                 yield "".join(f"id: {after + i}\ndata: {e}\n\n" for i, e in enumerate(page, 1))
                 after += len(page)
-            ticks, subscriber.ticks = subscriber.ticks, []
-            if ticks:
-                yield "".join(f"data: {tick}\n\n" for tick in ticks)
-            try:
-                await asyncio.wait_for(subscriber.woken.wait(), HEARTBEAT_S)
-            except TimeoutError:
+            if lines := _ticks(subscriber):
+                yield lines
+            if not await _woken(subscriber):
                 yield ": alive\n\n"
+
+
+def _ticks(subscriber: Subscriber) -> str:
+    ticks, subscriber.ticks = subscriber.ticks, []
+    return "".join(f"data: {tick}\n\n" for tick in ticks)
+
+
+async def _woken(subscriber: Subscriber) -> bool:
+    """False when a sign of life is due instead."""
+    try:
+        await asyncio.wait_for(subscriber.woken.wait(), HEARTBEAT_S)
+    except TimeoutError:
+        return False
+    return True

@@ -13,6 +13,7 @@ from engine.launch.local import discovery_file, find
 from engine.server.app import Application
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
+from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from tests.engine_http.conftest import Engine
 
@@ -21,7 +22,8 @@ PATHS = (
     "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
     "/project", "/scenarios", "/import", "/forecast", "/runs", "/runs/x", "/runs/x/command",
     "/evaluations", "/runs/x/evaluation",
-    "/runs/x/events", "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
+    "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
+    "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
@@ -85,7 +87,7 @@ def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
 
 def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
-    modules = (Application, RunRoutes, CheckpointRoutes, EnvironmentRoutes)
+    modules = (Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes)
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)
     routes = set(re.findall(r'\("(?:GET|POST|PUT|DELETE)", "(/[^"]*)"', source))

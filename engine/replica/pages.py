@@ -1,0 +1,181 @@
+"""A page of changes: the next events of a run.db and the rows they speak of, as a small database.
+
+Reads only, on the engine where the run lives. A page is made in SQL inside one read transaction,
+so it is consistent; its rows are as they are *now*, which may be later than its last event says:
+what changed them since is spoken of by a later event, and comes again with that. On the wire it is
+the file that SQLite would write, packed by zlib, whose checksum finds damage on the way.
+"""
+
+import contextlib
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from engine.store.schema import VERSION, open_reader
+
+MOST_EVENTS = 20_000
+MOST_BYTES = 16 * 2**20
+"""Of events and bodies in one page; a single event with its rows may be larger."""
+MOST_UNPACKED = 2**30
+"""No page is ever that large, whatever its far side says."""
+LEVEL = 1
+
+SPEAKS: dict[str, tuple[str, ...]] = {
+    "trajectory.recorded": ("trajectories",),
+    "group.judged": ("trajectories", "verdicts"),
+    "group.scored": ("trajectories", "groups"),
+    "group.labelled": ("trajectories", "groups", "labels"),
+    "call.opened": ("calls",),
+    "call.closed": ("calls",),
+    "checkpoint.saved": ("checkpoints",),
+    "checkpoint.dropped": ("checkpoints",),
+}
+"""Kinds of events that were stored together with rows, and the tables of these. Of `transcripts`
+nothing travels: it is made of the bodies."""
+
+ROWS = ("trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
+
+# What the events of the page speak of, with the `seq` of who does.
+MENTIONS = """
+CREATE TEMP TABLE whole(seq INTEGER, id TEXT);
+INSERT INTO whole SELECT seq, body ->> '$.trajectory.id' FROM events
+    WHERE kind = 'trajectory.recorded';
+INSERT INTO whole SELECT seq, one.value ->> '$.id'
+    FROM events, json_each(events.body, '$.trajectories') one
+    WHERE kind IN ('group.judged', 'group.labelled');
+CREATE TEMP TABLE places(seq INTEGER, kind TEXT, split TEXT, step INTEGER, grp INTEGER);
+INSERT INTO places SELECT seq, kind, body ->> '$.split', body ->> '$.step', body ->> '$.group'
+    FROM events WHERE kind = 'group.judged';
+INSERT INTO places SELECT seq, kind, body ->> '$.group.split', body ->> '$.group.step',
+    body ->> '$.group.group' FROM events WHERE kind IN ('group.scored', 'group.labelled');
+CREATE TEMP TABLE questions(seq INTEGER, key TEXT);
+INSERT INTO questions SELECT seq, body ->> '$.key' FROM events
+    WHERE kind IN ('call.opened', 'call.closed');
+"""
+
+# The first event with which the page is full stays in it; those behind it go.
+CUT = """
+WITH weights(seq, bytes) AS (
+    SELECT seq, octet_length(body) FROM events
+    UNION ALL
+    SELECT whole.seq, octet_length(t.body) FROM whole JOIN run.trajectories t USING (id)
+    UNION ALL
+    SELECT q.seq, octet_length(c.body) FROM questions q JOIN run.calls c USING (key)
+), sums AS (SELECT seq, sum(sum(bytes)) OVER (ORDER BY seq) AS total FROM weights GROUP BY seq)
+SELECT min(seq) FROM sums WHERE total >= ?
+"""
+
+# A scored group changes what stands beside the bodies of its attempts, which are at home already:
+# those travel without (a body is NULL).
+COPY = """
+INSERT INTO trajectories SELECT * FROM run.trajectories
+    WHERE id IN (SELECT id FROM whole) ORDER BY number;
+INSERT INTO trajectories SELECT {light} FROM run.trajectories t
+    WHERE (split, step, grp) IN (
+        SELECT split, step, grp FROM places WHERE kind IN ('group.scored', 'group.labelled'))
+    AND id NOT IN (SELECT id FROM whole) ORDER BY number;
+INSERT INTO groups SELECT * FROM run.groups WHERE (split, step, grp) IN (
+    SELECT split, step, grp FROM places WHERE kind IN ('group.scored', 'group.labelled'));
+INSERT INTO verdicts SELECT v.* FROM run.trajectories t
+    JOIN run.verdicts v ON v.trajectory_id = t.id
+    WHERE (t.split, t.step, t.grp) IN (
+        SELECT split, step, grp FROM places WHERE kind = 'group.judged');
+INSERT INTO calls(rowid, {calls}) SELECT rowid, {calls} FROM run.calls
+    WHERE key IN (SELECT key FROM questions);
+INSERT INTO labels(rowid, {labels}) SELECT rowid, {labels} FROM run.labels
+    WHERE id IN (SELECT body ->> '$.label.id' FROM events WHERE kind = 'group.labelled');
+INSERT INTO checkpoints SELECT * FROM run.checkpoints WHERE step IN (
+    SELECT coalesce(body ->> '$.checkpoint.step', body ->> '$.step') FROM events
+    WHERE kind IN ('checkpoint.saved', 'checkpoint.dropped'));
+"""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Changes of a run, packed."""
+
+    content: bytes
+    last: int
+    """The `seq` of its last event."""
+    known: int
+    """The last one of the run when the page was made."""
+
+
+def columns(db: apsw.Connection, table: str, schema: str = "main") -> list[tuple[str, str]]:
+    """(name, type) of a table's columns, in order."""
+    return [
+        (str(row[1]), str(row[2])) for row in db.execute(f"PRAGMA {schema}.table_info({table})")
+    ]
+
+
+def form(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
+    """What creates the tables of a page, by name, out of those of a run.db that is open."""
+    made = {"about": "CREATE TABLE about(run_id TEXT, version INTEGER) STRICT"}
+    for table in ("events", *ROWS):
+        said = ", ".join(f"{name} {kind}" for name, kind in columns(db, table, schema))
+        made[table] = f"CREATE TABLE {table}({said}) STRICT"
+    return made
+
+
+def last_seq(file: Path) -> int:
+    """The last event of a run. Raises StoreError where the file cannot be read."""
+    with contextlib.closing(open_reader(file)) as db:
+        return int(db.execute("SELECT coalesce(max(seq), 0) FROM events").get)
+
+
+def read_page(
+    file: Path,
+    run_id: str,
+    after: int,
+    most_events: int = MOST_EVENTS,
+    most_bytes: int = MOST_BYTES,
+) -> Page | None:
+    """The events behind `after` and the rows they speak of; None where there are no such events.
+
+    Raises StoreError where the file cannot be read.
+    """
+    if last_seq(file) <= after:
+        return None
+    with contextlib.closing(_beside(file)) as db:
+        with db:  # one transaction: everything is seen as it was at one moment
+            known = int(db.execute("SELECT max(seq) FROM run.events").get)
+            last = _fill(db, run_id, after, most_events, most_bytes)
+        return Page(zlib.compress(db.serialize("main"), LEVEL), last, known)
+
+
+def _beside(file: Path) -> apsw.Connection:
+    """An empty database in memory, with the run's beside it for reading."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    db = apsw.Connection(":memory:", flags=flags)
+    db.set_busy_timeout(5000)
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute("ATTACH ? AS run", (f"file:{quote(str(file.absolute()))}?mode=ro",))
+    return db
+
+
+def _fill(db: apsw.Connection, run_id: str, after: int, most_events: int, most_bytes: int) -> int:
+    for sql in form(db, "run").values():
+        db.execute(sql)
+    db.execute("INSERT INTO about VALUES (?, ?)", (run_id, VERSION))
+    db.execute(
+        "INSERT INTO events SELECT * FROM run.events WHERE seq > ? ORDER BY seq LIMIT ?",
+        (after, most_events),
+    )
+    db.execute(MENTIONS)
+    cut = db.execute(CUT, (most_bytes,)).get
+    if cut is not None:
+        for table in ("events", "whole", "places", "questions"):
+            db.execute(f"DELETE FROM {table} WHERE seq > ?", (cut,))
+    names = {table: [name for name, _ in columns(db, table)] for table in ROWS}
+    light = ["NULL" if name == "body" else name for name in names["trajectories"]]
+    db.execute(
+        COPY.format(
+            light=", ".join(light),
+            calls=", ".join(names["calls"]),
+            labels=", ".join(names["labels"]),
+        )
+    )
+    return int(db.execute("SELECT max(seq) FROM events").get)
