@@ -15,7 +15,7 @@ from typing import Any
 import platformdirs
 
 from engine.protocol.problems import ModelError, Problem
-from engine.protocol.records import ModelInfo
+from engine.protocol.records import ModelInfo, RunSpec
 
 Say = Callable[[str], None]
 
@@ -89,6 +89,13 @@ def find_model(name: str) -> Path:
     Raises ModelError where it is missing, not safetensors, or without a tokenizer or chat template.
     """
     return check_folder(_locate(name), name)
+
+
+def model_of(spec: RunSpec) -> Path:
+    """The base model of a run: where it was when the run began, or, in a run that was made
+    elsewhere, by its name. Raises ModelError."""
+    folder = Path(spec.model_path)
+    return folder if spec.model_path and folder.is_dir() else find_model(spec.config.model.name)
 
 
 def check_folder(folder: Path, name: str) -> Path:

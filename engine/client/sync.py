@@ -55,6 +55,14 @@ class SyncCalls(Transport):
     async def errand_done(self, errand_id: str, done: ErrandDone) -> None:
         await self._send("POST", f"/errands/{errand_id}", json=done.model_dump(mode="json"))
 
+    async def hand_over(self, run_id: str) -> None:
+        """All of it has arrived here: there it goes. Raises Refused while it goes on."""
+        await self._send("POST", f"/runs/{run_id}/hand_over")
+
+    async def forget_files(self, run_id: str, below: str) -> None:
+        """What was made for us in that folder of the run, and has been fetched."""
+        await self._send("DELETE", f"/runs/{run_id}/files", params={"below": below})
+
     async def run_files(self, run_id: str, below: str) -> Manifest:
         """Files of a run folder below a path in it, hashes and all; never its database."""
         path, params = f"/runs/{run_id}/files", {"below": below}

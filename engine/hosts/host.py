@@ -167,11 +167,12 @@ class Host:
         """Where its replica is, or shall be; None for a run of nobody here."""
         name = Path(run.project_path).name
         for project in self._home.projects():
-            if self.folder_name(project) == name:
-                return project / "runs" / run.id
-            known = read_record(project / "runs" / run.id)
+            folder = project / "runs" / run.id
+            known = read_record(folder)
             if known and known.host == self.spec.name:
-                return project / "runs" / run.id
+                return folder
+            if self.folder_name(project) == name and not (folder / SPEC).exists():
+                return folder
         return None
 
     async def _follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
@@ -188,6 +189,20 @@ class Host:
         task = asyncio.create_task(mirror.run(), name=f"mirror {run_id}")
         task.add_done_callback(lambda _: self._news.set())
         self._followed[run_id] = Followed(replica, task, mirror)
+
+    async def catch_up(self, run: Path) -> None:
+        """Every event of it is here when this returns. Raises LaunchError where the way is lost."""
+        client = self.tunnel.client
+        await self._follow(client, run.name, run)
+        followed = self._followed[run.name]
+        while (await client.changes(run.name, followed.replica.seq)).page is not None:
+            if followed.task.done():
+                followed.task.result()
+            await asyncio.sleep(0.05)
+
+    async def stop_following(self, run_id: str) -> None:
+        """Nothing more of it comes here."""
+        await self._stop_following([run_id] if run_id in self._followed else [])
 
     async def _make_folder(self, client: EngineClient, run_id: str, folder: Path) -> None:
         """What a run folder has besides its database; the record first, so that nobody takes it for

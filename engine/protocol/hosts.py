@@ -173,6 +173,28 @@ class ActOnHost(Request):
     ]  # fmt: skip
 
 
+class SendRun(Request):
+    """A run of this machine goes on a server from now on."""
+
+    host: str
+
+
+class MoveTicked(Value):
+    """How far something is that changes machines, in bytes; never stored."""
+
+    kind: Literal["tick"] = "tick"
+    done: int
+    total: int
+
+
+class Moved(Value):
+    """It has arrived, and was checked."""
+
+    kind: Literal["moved"] = "moved"
+    path: str
+    """Here."""
+
+
 class Reached(Value):
     """The line by which an engine on a server says where it listens and what it is."""
 

@@ -36,6 +36,8 @@ class SyncFolder(Request):
 
     folder: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
     """Its name there."""
+    run: str = Field(default="", pattern=r"^[A-Z0-9]{0,26}$")
+    """A run in that folder, by its id, is meant instead: all of it."""
     place: Literal["workspace", "models"] = "workspace"
     """Among projects, or in the cache of models."""
     manifest: Manifest

@@ -107,7 +107,7 @@ class Application:
             self.broadcast.announce,
             self.supervisor.judge_keys,
         )
-        self.host_routes = HostRoutes(self.hosts, self.library)
+        self.host_routes = HostRoutes(self.hosts, self.library, self.touch)
         self.supervisor.others = lambda: self.hosts.pids
         self.stop = asyncio.Event()
 

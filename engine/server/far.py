@@ -3,6 +3,7 @@ home at a time is served. Routes; what they stand on is beside (engine/sync, eng
 """
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from engine.models import cache_dir
 from engine.protocol.errands import ErrandDone, ErrandList, Lease, Leased
 from engine.protocol.problems import Refused
 from engine.protocol.sync import Begun, SyncFolder
+from engine.run import locked
 from engine.server.errands import Errands
 from engine.server.library import Library
 from engine.server.wire import body_of, json_of
@@ -22,6 +24,7 @@ from engine.sync.manifest import listed, manifest
 
 Handler = Callable[[Request], Awaitable[Response]]
 
+EXPORTS = "exports"
 LEASE_S = 60.0
 LONGEST_WAIT_S = 20.0
 BLOCK = 2**18
@@ -49,7 +52,9 @@ class FarRoutes:
             ("GET", "/sync/contents/{sha256}", self.begun),
             ("PUT", "/sync/contents/{sha256}", self.take),
             ("GET", "/runs/{run}/files", self.files),
+            ("DELETE", "/runs/{run}/files", self.forget_files),
             ("GET", "/runs/{run}/file", self.file),
+            ("POST", "/runs/{run}/hand_over", self.hand_over),
             ("GET", "/errands", self.errands),
             ("POST", "/errands/{errand}", self.errand_done),
         ]
@@ -106,6 +111,14 @@ class FarRoutes:
         found = await asyncio.to_thread(manifest, folder, NEVER_SENT, below)
         return json_of(found)
 
+    async def forget_files(self, request: Request) -> Response:
+        """Only what was made to be fetched."""
+        folder = self._library.folder(request.path_params["run"])
+        if request.query_params.get("below") != EXPORTS:
+            raise Refused.of("sync.unknown", "Only exports are cleared away like this.")
+        await asyncio.to_thread(shutil.rmtree, folder / EXPORTS, ignore_errors=True)
+        return Response(status_code=204)
+
     async def file(self, request: Request) -> Response:
         folder = self._library.folder(request.path_params["run"])
         wanted, offset = request.query_params["path"], int(request.query_params.get("offset", 0))
@@ -119,6 +132,16 @@ class FarRoutes:
                     yield block
 
         return StreamingResponse(blocks(), media_type="application/octet-stream")
+
+    async def hand_over(self, request: Request) -> Response:
+        """The run is somewhere else from now on, and all of it has arrived: here it goes. Raises
+        Refused while it goes on."""
+        run_id = request.path_params["run"]
+        folder = self._library.folder(run_id)
+        with locked(folder):
+            await asyncio.to_thread(shutil.rmtree, folder)
+        self._library.forget(run_id)
+        return Response(status_code=204)
 
     # Errands
 

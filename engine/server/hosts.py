@@ -16,13 +16,21 @@ from engine.hosts.host import Host
 from engine.protocol.hosts import ActOnHost, AddHost, Answer
 from engine.protocol.requests import StartEvaluation, StartRun
 from engine.server.library import Library
+from engine.server.moving import MovingRoutes
 from engine.server.wire import body_of, json_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 LONGEST_WAIT_S = 20.0
-STAYING = {"/runs/{run}/trajectories", "/runs/{run}/groups"}
-"""What is asked with POST and only reads: the replica answers."""
+STAYING = {
+    "/runs/{run}/trajectories",
+    "/runs/{run}/groups",
+    "/runs/{run}/checkpoints/{step:int}/fetch",
+    "/runs/{run}/bring_home",
+    "/runs/{run}/send",
+}
+"""What is asked with POST and answered here: of the replica, or about where the run is."""
+EXPORT = "/runs/{run}/checkpoints/{step:int}/export"
 STARTING: dict[str, type[StartRun] | type[StartEvaluation]] = {
     "/runs": StartRun,
     "/evaluations": StartEvaluation,
@@ -31,8 +39,9 @@ PASSED_ON = {"content-type", "content-length"}
 
 
 class HostRoutes:
-    def __init__(self, desk: HostDesk, library: Library) -> None:
+    def __init__(self, desk: HostDesk, library: Library, touch: Callable[[], None]) -> None:
         self._desk, self._library = desk, library
+        self.moving = MovingRoutes(desk, library, touch)
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         return [
@@ -41,6 +50,7 @@ class HostRoutes:
             ("POST", "/hosts", self.add),
             ("POST", "/hosts/{host}", self.act),
             ("POST", "/hosts/{host}/answer", self.answer),
+            *self.moving.routes(),
         ]
 
     async def hosts(self, request: Request) -> Response:
@@ -81,6 +91,8 @@ class HostRoutes:
             host = self._desk.owner(self._library.folder(run_id))
             if host is None:
                 return await handler(request)
+            if path == EXPORT:
+                return await self.moving.export(request, host, self._library.folder(run_id))
             return await _pass_on(request, host, run_id)
 
         return there_or_here

@@ -101,6 +101,11 @@ class Library:
     def remember(self, run_id: str, folder: Path) -> None:
         self._runs[run_id] = folder
 
+    def forget(self, run_id: str) -> None:
+        """It is here no more."""
+        if folder := self._runs.pop(run_id, None):
+            self._summaries.pop(folder, None)
+
     def summary(self, folder: Path) -> RunSummary:
         stamp = _stamp(folder)
         cached = self._summaries.get(folder)

@@ -114,7 +114,8 @@ class Incoming:
         return Synced(path=str(root), changed=len(changed), removed=len(gone))
 
     def _root(self, asked: SyncFolder) -> Path:
-        return self._places[asked.place] / asked.folder
+        root = self._places[asked.place] / asked.folder
+        return root / "runs" / asked.run if asked.run else root
 
     def _lay(self, target: Path, sha256: str, by_hash: dict[str, Path], executable: bool) -> None:
         content = self._content(sha256)

@@ -13,6 +13,9 @@ from engine.launch.local import discovery_file, find
 from engine.server.app import Application
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
+from engine.server.far import FarRoutes
+from engine.server.hosts import HostRoutes
+from engine.server.moving import MovingRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from tests.engine_http.conftest import Engine
@@ -30,6 +33,9 @@ PATHS = (
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
     "/runs/x/checkpoints/1/export", "/environments", "/environments/x",
     "/engine/use", "/backends", "/docs", "/nope",
+    "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
+    "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",
+    "/runs/x/hand_over", "/runs/x/bring_home", "/runs/x/send", "/runs/x/checkpoints/1/fetch",
 )  # fmt: skip
 
 
@@ -87,7 +93,10 @@ def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
 
 def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
-    modules = (Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes)
+    modules = (
+        Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes,
+        FarRoutes, HostRoutes, MovingRoutes,
+    )  # fmt: skip
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)
     routes = set(re.findall(r'\("(?:GET|POST|PUT|DELETE)", "(/[^"]*)"', source))
