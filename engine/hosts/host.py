@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import string
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ RunErrand = Callable[[str, Errand], Awaitable[Any]]
 FIT = set(string.ascii_letters + string.digits + "-_")
 """For a folder's name on any machine."""
 ERRAND_WAIT_S = 15.0
+LINGER_S = 60.0
+"""A run that has ended is followed so long after it was told something."""
 LOOK_S = 10.0
 """From one look at the list of runs there to the next."""
 BEGUN_S = 10.0
@@ -83,6 +86,7 @@ class Host:
         self._questions: dict[str, Asked] = {}
         self._followed: dict[str, Followed] = {}
         self._away: list[RunSummary] = []
+        self._touched: dict[str, float] = {}
         self._news = asyncio.Event()
         self._syncing = asyncio.Lock()
 
@@ -156,7 +160,8 @@ class Host:
                 folder = await asyncio.to_thread(self._folder_of, run)
                 if folder is None:
                     continue
-                if run.state in LIVING or seen.get(run.id) != run.changed_at:
+                changed = seen.get(run.id) != run.changed_at
+                if run.state in LIVING or changed or self._is_wanted(run.id):
                     await self._follow(client, run.id, folder)
                     seen[run.id] = run.changed_at
             await self._let_go()
@@ -220,9 +225,13 @@ class Host:
         caught_up = [
             run_id
             for run_id, one in self._followed.items()
-            if run_id in ended and not one.mirror.behind and one.mirror.known
+            if run_id in ended and one.mirror.known and not one.mirror.behind
+            if not self._is_wanted(run_id)
         ]
         await self._stop_following(caught_up)
+
+    def _is_wanted(self, run_id: str) -> bool:
+        return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def _stop_following(self, run_ids: list[str]) -> None:
         for run_id in run_ids:
@@ -315,10 +324,7 @@ class Host:
 
     def touch(self, run_id: str) -> None:
         """Something was asked of a run there: what becomes of it is wanted here at once."""
-        self._away = [
-            run.model_copy(update={"changed_at": 0.0}) if run.id == run_id else run
-            for run in self._away
-        ]
+        self._touched[run_id] = time.monotonic()
         self._news.set()
 
     def folder_name(self, project: Path) -> str:
