@@ -198,10 +198,11 @@ class Host:
     async def catch_up(self, run: Path) -> None:
         """Every event of it is here when this returns. Raises LaunchError where the way is lost."""
         client = self.tunnel.client
+        self._touched[run.name] = time.monotonic()
         await self._follow(client, run.name, run)
         followed = self._followed[run.name]
-        while (await client.changes(run.name, followed.replica.seq)).page is not None:
-            if followed.task.done():
+        while (await client.changes(run.name, followed.replica.seq)).page:
+            if followed.task.done() and not followed.task.cancelled():
                 followed.task.result()
             await asyncio.sleep(0.05)
 

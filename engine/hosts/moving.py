@@ -2,8 +2,6 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from engine.hosts.host import Host
@@ -11,13 +9,13 @@ from engine.hosts.record import FILE, Replicated, read_record, write_record
 from engine.protocol.problems import Refused
 from engine.protocol.records import LIVING
 from engine.protocol.sync import SyncFolder
-from engine.run import locked
+from engine.run import DATABASE
 from engine.store.schema import open_writer
 from engine.sync.fetch import PARTS, fetch
 from engine.sync.manifest import manifest, project_manifest
 from engine.sync.push import Progress, push
 
-STAYS = ("lock", "ballast", f"/{PARTS}/", FILE, "run.db-wal", "run.db-shm")
+STAYS = ("lock", "ballast", f"/{PARTS}/", FILE, f"{DATABASE}-wal", f"{DATABASE}-shm")
 """Of a run folder, when it is sent: what is only of this machine."""
 
 
@@ -53,7 +51,8 @@ async def bring_home(host: Host, run: Path, progress: Progress) -> None:
 
 
 async def send(host: Host, run: Path, progress: Progress) -> None:
-    """A run of this machine goes on a server from now on; what lies here is its replica.
+    """A run of this machine that nobody works on meanwhile is a server's from now on; what lies
+    here is its replica.
 
     Raises Refused while it goes on here or is somewhere else, LaunchError where the way is cut:
     call it again.
@@ -62,20 +61,12 @@ async def send(host: Host, run: Path, progress: Progress) -> None:
         raise Refused.of("run.elsewhere", f"This run is on {record.host}.", "Bring it home first.")
     client, project = host.tunnel.client, run.parents[1]
     name = host.folder_name(project)
-    async with _resting(run):
-        wanted = await asyncio.to_thread(project_manifest, project)
-        asked = SyncFolder(folder=name, manifest=wanted)
-        await push(client, project, asked, progress)
-        everything = await asyncio.to_thread(manifest, run, STAYS)
-        asked = SyncFolder(folder=name, run=run.name, manifest=everything)
-        await push(client, run, asked, progress)
-        write_record(run, Replicated(host=host.spec.name, folder=name))
+    await asyncio.to_thread(lambda: open_writer(run / DATABASE).close())  # its log goes into it
+    wanted = await asyncio.to_thread(project_manifest, project)
+    asked = SyncFolder(folder=name, manifest=wanted)
+    await push(client, project, asked, progress)
+    everything = await asyncio.to_thread(manifest, run, STAYS)
+    asked = SyncFolder(folder=name, run=run.name, manifest=everything)
+    await push(client, run, asked, progress)
+    write_record(run, Replicated(host=host.spec.name, folder=name))
     host.touch(run.name)
-
-
-@asynccontextmanager
-async def _resting(run: Path) -> AsyncIterator[None]:
-    """Nobody works on it, and its database is one file. Raises Refused."""
-    with locked(run):
-        await asyncio.to_thread(lambda: open_writer(run / "run.db").close())
-        yield

@@ -99,7 +99,7 @@ class Application:
         self.environments = EnvironmentRoutes(
             lambda: self.supervisor.living, self.supervisor.environment_pids
         )
-        self.far = FarRoutes(workspace, self.library, self.supervisor.errands, self.touch)
+        self.far = FarRoutes(workspace, self.library, self.supervisor, self.touch)
         self.hosts = HostDesk(
             workspace,
             self.library.projects,
@@ -107,7 +107,7 @@ class Application:
             self.broadcast.announce,
             self.supervisor.judge_keys,
         )
-        self.host_routes = HostRoutes(self.hosts, self.library, self.touch)
+        self.host_routes = HostRoutes(self.hosts, self.library, self.supervisor, self.touch)
         self.supervisor.others = lambda: self.hosts.pids
         self.stop = asyncio.Event()
 

@@ -15,9 +15,8 @@ from engine.models import cache_dir
 from engine.protocol.errands import ErrandDone, ErrandList, Lease, Leased
 from engine.protocol.problems import Refused
 from engine.protocol.sync import Begun, SyncFolder
-from engine.run import locked
-from engine.server.errands import Errands
 from engine.server.library import Library
+from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_of
 from engine.sync.incoming import Incoming
 from engine.sync.manifest import listed, manifest
@@ -36,10 +35,11 @@ class FarRoutes:
     """`touch` is told of every sign of life."""
 
     def __init__(
-        self, workspace: Path, library: Library, errands: Errands, touch: Callable[[], None]
+        self, workspace: Path, library: Library, supervisor: Supervisor, touch: Callable[[], None]
     ) -> None:
         self._incoming = Incoming(workspace, {"workspace": workspace, "models": cache_dir()})
-        self._library, self._errands, self._touch = library, errands, touch
+        self._library, self._supervisor, self._touch = library, supervisor, touch
+        self._errands = supervisor.errands
         self._holder: Lease | None = None
         self._heard = 0.0
         self._committing = asyncio.Lock()
@@ -137,8 +137,7 @@ class FarRoutes:
         """The run is somewhere else from now on, and all of it has arrived: here it goes. Raises
         Refused while it goes on."""
         run_id = request.path_params["run"]
-        folder = self._library.folder(run_id)
-        with locked(folder):
+        async with self._supervisor.resting(run_id) as folder:
             await asyncio.to_thread(shutil.rmtree, folder)
         self._library.forget(run_id)
         return Response(status_code=204)

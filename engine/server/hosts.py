@@ -17,6 +17,7 @@ from engine.protocol.hosts import ActOnHost, AddHost, Answer
 from engine.protocol.requests import StartEvaluation, StartRun
 from engine.server.library import Library
 from engine.server.moving import MovingRoutes
+from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_of
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -39,9 +40,15 @@ PASSED_ON = {"content-type", "content-length"}
 
 
 class HostRoutes:
-    def __init__(self, desk: HostDesk, library: Library, touch: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        desk: HostDesk,
+        library: Library,
+        supervisor: Supervisor,
+        touch: Callable[[], None],
+    ) -> None:
         self._desk, self._library = desk, library
-        self.moving = MovingRoutes(desk, library, touch)
+        self.moving = MovingRoutes(desk, library, supervisor, touch)
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         return [

@@ -16,9 +16,11 @@ from engine.hosts.host import Host
 from engine.hosts.moving import bring_home, fetch_checkpoint, send
 from engine.protocol.exports import ExportCheckpoint
 from engine.protocol.hosts import Moved, MoveTicked, SendRun
-from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.protocol.problems import Problem, Refused
 from engine.server.library import Library
+from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of
+from engine.server.work import problem_of
 from engine.sync.push import Progress
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -27,8 +29,15 @@ Work = Callable[[Say], Coroutine[None, None, BaseModel]]
 
 
 class MovingRoutes:
-    def __init__(self, desk: HostDesk, library: Library, touch: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        desk: HostDesk,
+        library: Library,
+        supervisor: Supervisor,
+        touch: Callable[[], None],
+    ) -> None:
         self._desk, self._library, self._touch = desk, library, touch
+        self._supervisor = supervisor
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         return [
@@ -59,10 +68,11 @@ class MovingRoutes:
     async def send(self, request: Request) -> Response:
         asked = await body_of(request, SendRun)
         host = self._desk.host(asked.host)
-        folder = self._library.folder(request.path_params["run"])
+        run_id = request.path_params["run"]
 
         async def work(say: Say) -> BaseModel:
-            await send(host, folder, _told(say))
+            async with self._supervisor.resting(run_id) as folder:
+                await send(host, folder, _told(say))
             return Moved(path=str(folder))
 
         return self._lines(work)
@@ -90,16 +100,10 @@ class MovingRoutes:
         async def carry_out() -> None:
             try:
                 queue.put_nowait(await work(queue.put_nowait))
-            except AtelierError as error:  # the answer has begun: the last line says it
-                queue.put_nowait(error.problem)
             except OSError as error:
-                problem = Problem(
-                    code="move.not_written",
-                    message=f"It could not be written here: {error.strerror}.",
-                    hint="Check room and rights of the folder; what has come is kept.",
-                    where=str(error.filename or ""),
-                )
-                queue.put_nowait(problem)
+                queue.put_nowait(_not_written(error))
+            except Exception as error:  # noqa: BLE001 - the answer has begun: its last line says it
+                queue.put_nowait(problem_of(error))
             finally:
                 queue.put_nowait(None)
 
@@ -115,6 +119,15 @@ class MovingRoutes:
                 await asyncio.gather(task, return_exceptions=True)
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _not_written(error: OSError) -> Problem:
+    return Problem(
+        code="move.not_written",
+        message=f"It could not be written here: {error.strerror}.",
+        hint="Check room and rights of the folder; what has come is kept.",
+        where=str(error.filename or ""),
+    )
 
 
 def _told(say: Say) -> Progress:

@@ -17,7 +17,7 @@ from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.records import LIVING, RunSpec, RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.gateway import Gateway
-from engine.run import Run, read_spec
+from engine.run import Run, locked, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
 from engine.server.errands import Errands
@@ -185,6 +185,18 @@ class Supervisor:
             return
         async with self._open.use(run_id, self._library.folder(run_id)) as opened:
             yield opened
+
+    @contextlib.asynccontextmanager
+    async def resting(self, run_id: str) -> AsyncIterator[Path]:
+        """Its folder, while nobody works on it and nobody can. Raises Refused where somebody
+        does."""
+        await self._settle()
+        folder = self._library.folder(run_id)
+        if run_id in self._living:
+            raise Refused.of("run.lives", "This run goes on.", "Stop it first, or wait.")
+        async with self._open.none_of(run_id):
+            with locked(folder):
+                yield folder
 
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
