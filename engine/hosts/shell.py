@@ -1,8 +1,11 @@
 """What is said to a server's own shell, before an engine of ours answers there."""
 
+import hashlib
 import shlex
 from collections.abc import AsyncIterable, Callable
+from pathlib import Path
 
+from engine.launch.local import runtime_dir
 from engine.launch.ssh.base import Connection
 from engine.protocol.problems import LaunchError, Problem
 
@@ -17,6 +20,17 @@ class Shell:
     def __init__(self, connection: Connection, base: str) -> None:
         self.connection = connection
         self.base = base
+        self._forwards: dict[int, Path] = {}
+
+    async def forward(self, port: int) -> Path:
+        """A private socket here that leads to that port there, for as long as this connection
+        stands. Raises LaunchError."""
+        if port not in self._forwards:
+            name = hashlib.sha256(f"{self.connection.server} {port}".encode()).hexdigest()[:12]
+            socket = runtime_dir() / f"host-{name}.sock"
+            await self.connection.forward(port, socket)
+            self._forwards[port] = socket
+        return self._forwards[port]
 
     async def find_base(self, folder: str) -> str:
         """The folder of ours as an absolute path; nothing is made."""

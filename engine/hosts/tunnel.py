@@ -7,7 +7,6 @@ it: its runs go on.
 
 import asyncio
 import contextlib
-import hashlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -18,7 +17,7 @@ from engine.hosts.attach import read_line
 from engine.hosts.install import Installer, remove_all, roll_back
 from engine.hosts.shell import Shell
 from engine.hosts.survey import survey
-from engine.launch.local import proves, runtime_dir
+from engine.launch.local import proves
 from engine.launch.ssh.base import Asker, Connection
 from engine.launch.ssh.problems import may_pass
 from engine.protocol import API_VERSION
@@ -155,15 +154,17 @@ class Tunnel:
         self._say("connecting", self.problem)
         connection = await self._connect(self.spec, self._asker)
         try:
-            shell = Shell(connection, "")
+            shell = Shell(connection, self.report.folder if self.report else "")
+            if self.reached and not self._job:
+                await self._use_again(self.reached, shell)
             await shell.find_base(self.spec.folder)
             self.report = await survey(shell, self.spec.engine)
-            while await self._work(connection, shell):
+            while await self._work(shell):
                 pass
         finally:
             await connection.close()
 
-    async def _work(self, connection: Connection, shell: Shell) -> bool:
+    async def _work(self, shell: Shell) -> bool:
         """What is asked for, then the engine; True where something was asked for meanwhile."""
         if self._job in ("install", "roll_back", "remove"):
             job, self._job = self._job, ""
@@ -176,19 +177,30 @@ class Tunnel:
                 f"There is no engine on {self.spec.name} yet.",
                 "Look at what the server has, then install it.",
             )
-        reached = await self._attach(shell)
-        socket = self._socket()
-        await connection.forward(reached.port, socket)
+        await self._use(await self._attach(shell), shell)
+        return True
+
+    async def _use_again(self, reached: Reached, shell: Shell) -> None:
+        """After a break: the engine of before, where it still answers."""
+        try:
+            await self._use(reached, shell)
+        except LaunchError as error:
+            if error.problem.code != "host.engine_silent":
+                raise
+            self.reached = None
+
+    async def _use(self, reached: Reached, shell: Shell) -> None:
+        """Until somebody asks for something that is done on the way; raises where it is lost."""
+        socket = await shell.forward(reached.port)
         async with EngineClient(reached.port, reached.token, socket=socket) as client:
             await self._greet(client, reached, socket)
             self._client, self._shell, self.reached = client, shell, reached
             self.failures, self.tick = 0, None
             self._say("connected", None)
             try:
-                await self._until_lost(connection, client)
+                await self._until_lost(shell.connection, client)
             finally:
                 self._client = self._shell = None
-        return True
 
     async def _do(self, job: str, shell: Shell) -> bool:
         """True where nothing of ours is there any more."""
@@ -305,8 +317,7 @@ class Tunnel:
         if not self._installed:
             return
         reached = await self._attach(shell)
-        socket = self._socket()
-        await shell.connection.forward(reached.port, socket)
+        socket = await shell.forward(reached.port)
         async with EngineClient(reached.port, reached.token, socket=socket) as client:
             if (await client.info()).living_runs:
                 raise Refused.of(
@@ -321,10 +332,6 @@ class Tunnel:
             what="wait for the engine's end",
             pid=str(reached.pid),
         )
-
-    def _socket(self) -> Path:
-        name = hashlib.sha256(self.spec.name.encode()).hexdigest()[:10]
-        return runtime_dir() / f"host-{name}.sock"
 
     def _show(self, tick: HostTick) -> None:
         self.tick = tick
