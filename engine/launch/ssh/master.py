@@ -43,6 +43,7 @@ class Master:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            umask=0o077,  # of a known_hosts that it makes
             env=environment,
         )
         self._reading = asyncio.create_task(self._read(self._process))

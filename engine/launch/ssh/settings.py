@@ -58,8 +58,8 @@ class Settings:
     hashed: bool
     never_ask: bool
     """About an unknown host key."""
-    algorithms_chosen: bool
-    """The configuration lists the kinds of host keys itself."""
+    algorithms: str | None
+    """Of host keys, where the configuration lists them itself."""
     keys: tuple[Path, ...]
     """Private or public halves, in the order in which they are tried."""
     certificates: tuple[Path, ...]
@@ -143,7 +143,7 @@ def _settings(
         else all_set,
         hashed=bool(found.get("HashKnownHosts")),
         never_ask=found.get("StrictHostKeyChecking") is True,
-        algorithms_chosen=bool(found.get("HostKeyAlgorithms")),
+        algorithms=found.get("HostKeyAlgorithms"),
         keys=tuple(home / name for name in KEYS) if keys is None else keys,
         certificates=_paths(found.get("CertificateFile")) or (),
         agent=_agent(found),

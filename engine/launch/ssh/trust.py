@@ -6,8 +6,11 @@ here: unknown goes to the person, while nothing is connected; changed and revoke
 """
 
 import shlex
+from collections.abc import Sequence
 
 import asyncssh
+from asyncssh.connection import _select_host_key_algs
+from asyncssh.public_key import get_default_public_key_algs
 
 from engine.launch.ssh.known_hosts import Entry, append_key, names_host, read_entries
 from engine.launch.ssh.person import Person
@@ -59,6 +62,16 @@ class Trust:
             return [], [], revoked
         return [*keys, *self._confirmed], authorities, revoked
 
+    @property
+    def algorithms(self) -> Sequence[str]:
+        """To offer; empty: AsyncSSH chooses by what is on record. Once that has led nowhere, plain
+        keys of all kinds that the configuration allows."""
+        if not self._any_kind:
+            return ()
+        allowed = self._settings.algorithms or ()
+        chosen = _select_host_key_algs((), allowed, get_default_public_key_algs())
+        return [name for one in chosen if "-cert-" not in (name := one.decode())]
+
     def accepts(self, key: asyncssh.SSHKey) -> bool:
         """Asked of a key that was not in the record given last."""
         self.shown = key
@@ -88,7 +101,7 @@ class Trust:
     async def _settle_key(self, key: asyncssh.SSHKey) -> None:
         shown = describe(key)
         same_kind = [one for one in self._exact if one.key.algorithm == key.algorithm]
-        if same_kind or (self._exact and not self._settings.algorithms_chosen):
+        if same_kind or (self._exact and not self._settings.algorithms):
             raise self._changed((same_kind or self._exact)[0], shown)
         if self._settings.never_ask:
             raise host_key_unknown(self._place, shown)
