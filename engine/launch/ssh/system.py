@@ -121,7 +121,18 @@ class Way:
     def why(self, said: str, prompts: Prompts) -> LaunchError:
         if key := prompts.passphrase_failed():
             return problems.passphrase_wrong(self.goal, key, 3)
-        return explain(said, self.places, self.goal, self.resolved.keys, bool(prompts.typed))
+        error = explain(said, self.places, self.goal, self.resolved.keys, bool(prompts.typed))
+        if error.problem.code == "ssh.no_key_accepted" and (expired := self._expired()):
+            return problems.certificate_expired(self.goal, [*self.resolved.keys, *expired])
+        return error
+
+    def _expired(self) -> list[str]:
+        from engine.launch.ssh.keys import describe_certificate, has_expired, read_certificate
+
+        beside = [f"{key}-cert.pub" for key in self.resolved.keys]
+        names = [*self.resolved.certificates, *beside]
+        found = [read_certificate(Path(name).expanduser()) for name in names]
+        return [describe_certificate(one) for one in found if one and has_expired(one)]
 
 
 async def _attempt(way: Way, master: Master, asker: Asker) -> bool:
