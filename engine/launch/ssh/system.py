@@ -85,7 +85,9 @@ class Way:
 
     def _name(self, resolved: Resolved, alias: str, place: Place) -> None:
         self._all[resolved.server] = resolved
-        for name in (resolved.host, alias, resolved.known_as):
+        host, user = resolved.host, resolved.user
+        names = (host, f"{host}:{resolved.port}", f"{user}@{host}", f"{user}@{alias}")
+        for name in (*names, alias, resolved.known_as):
             self.places[name] = place
 
     async def place_of(self, process: int, master: int) -> Place:
