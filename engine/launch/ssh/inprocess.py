@@ -96,7 +96,7 @@ class Hop:
             config=[str(file) for file in self._settings.configs],
             client_factory=client,
             known_hosts=self._trust.on_record,
-            server_host_key_algs=self._trust.algorithms,
+            server_host_key_algs=self._trust.algorithms(),
             proxy_command=None,
             client_keys=None,  # ours come one by one, from `Keys`
             pkcs11_provider=None,

@@ -106,6 +106,8 @@ class Keys:
             yield self._from_file(one, public, None)
 
     async def close(self) -> None:
+        """Forgets what was unlocked."""
+        self._unlocked.clear()
         if self._agent:
             self._agent.close()
             with suppress(OSError):

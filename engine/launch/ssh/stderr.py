@@ -26,6 +26,7 @@ _BANNER = re.compile(
 )
 _NOISE = re.compile(
     r"^(?:Warning: Permanently added|Connection closed by UNKNOWN|kex_exchange_identification|"
+    r"banner exchange: Connection to UNKNOWN|"
     r"\*\* |@|Host key verification failed|stdio forwarding failed|$)"
 )
 

@@ -111,12 +111,12 @@ class Way:
 
     def changed(self, place: Place, shown: str) -> LaunchError:
         """A server that shows another kind of key than is on record."""
-        from engine.launch.ssh.known_hosts import names_host, read_entries
+        from engine.launch.ssh.known_hosts import read_entries
         from engine.launch.ssh.trust import describe
 
         resolved = self._all[place.server]
         name = resolved.known_as.lower()
-        known = [one for one in read_entries(resolved.known_hosts) if names_host(one.names, name)]
+        known = read_entries(resolved.known_hosts, name)
         was, where = (describe(known[0].key), known[0].where) if known else ("another kind", "")
         return problems.host_key_changed(place, was, shown, where, f"ssh-keygen -R '{name}'")
 

@@ -161,10 +161,10 @@ def test_a_person_may_take_their_time(
 ) -> None:
     """The bound counts what the server takes, not what the person does."""
     for module in ("client", "system"):
-        monkeypatch.setattr(f"engine.launch.ssh.{module}.AUTHENTICATE_S", 0.6)
-    monkeypatch.setattr("engine.launch.ssh.system.REACH_S", 0.6)
+        monkeypatch.setattr(f"engine.launch.ssh.{module}.AUTHENTICATE_S", 0.4)
+    monkeypatch.setattr("engine.launch.ssh.system.REACH_S", 0.4)
     far.manners.keys, far.manners.password = False, "tulip"
-    person = Scripted({"password": ["tulip"]}, delay_s=1.5)
+    person = Scripted({"password": ["tulip"]}, delay_s=1.0)
     assert desk.say(far.address, person=person) == "hello\n"
 
 
@@ -197,8 +197,8 @@ def test_a_server_that_goes_withdraws_its_question(desk: Desk, far: FarSide) -> 
 
     class Slow(Scripted):
         async def ask(self, question: object) -> str | None:
-            await asyncio.to_thread(far.drop)
             try:
+                await asyncio.to_thread(far.drop)
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
                 withdrawn.append(True)
