@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 CHUNK_BYTES = 1 << 16
-ANNOUNCING_S = 2.0
-ENDING_S = 2.0
+ANNOUNCING_S = 5.0
+ENDING_S = 5.0
 KEPT_BYTES = 1 << 20
 """Of stderr; the end of it."""
 PROCESS = re.compile(rb"\x1eprocess (\d+)\x1e\n")

@@ -223,9 +223,9 @@ class InProcess:
         if self._lost.done() or process.exit_status is not None:
             return
         with contextlib.suppress(asyncssh.Error, OSError, LaunchError, TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                number = await number_of(process.stderr, said)
-                if number is not None:
+            number = await number_of(process.stderr, said)
+            if number is not None:
+                async with asyncio.timeout(ENDING_S):
                     killing = await self._process(by_sh(end_group(number)), False)
                     await killing.wait_closed()
 

@@ -161,10 +161,10 @@ def test_a_person_may_take_their_time(
 ) -> None:
     """The bound counts what the server takes, not what the person does."""
     for module in ("client", "system"):
-        monkeypatch.setattr(f"engine.launch.ssh.{module}.AUTHENTICATE_S", 0.4)
-    monkeypatch.setattr("engine.launch.ssh.system.REACH_S", 0.4)
+        monkeypatch.setattr(f"engine.launch.ssh.{module}.AUTHENTICATE_S", 1.2)
+    monkeypatch.setattr("engine.launch.ssh.system.REACH_S", 0.3)
     far.manners.keys, far.manners.password = False, "tulip"
-    person = Scripted({"password": ["tulip"]}, delay_s=1.0)
+    person = Scripted({"password": ["tulip"]}, delay_s=1.8)
     assert desk.say(far.address, person=person) == "hello\n"
 
 

@@ -72,7 +72,7 @@ def test_a_server_that_does_not_answer(desk: Desk) -> None:
         second.close()
     assert problem.code == "ssh.timed_out"
     assert may_pass(problem)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 9
 
 
 @pytest.mark.usefixtures("hasty")
@@ -108,7 +108,7 @@ def test_silence_is_found_out(desk: Desk, line: FaultProxy) -> None:
         problem = await connection.wait_closed()
         assert problem
         assert problem.code == "ssh.lost"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         with pytest.raises(LaunchError, match="is gone"):
             await running
 
@@ -139,7 +139,7 @@ def test_an_end_is_noticed_at_once(desk: Desk, line: FaultProxy, fault: str) -> 
         problem = await connection.wait_closed()
         assert problem
         assert may_pass(problem)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
 
     desk.with_connection(address(line.port), work)
 
