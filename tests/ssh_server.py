@@ -29,10 +29,9 @@ class Keys:
     def path(self, name: str, kind: str = "ssh-ed25519", passphrase: str | None = None) -> Path:
         file = self.folder / name
         if not file.exists():
-            key = asyncssh.generate_private_key(kind, comment=name)
-            file.write_bytes(key.export_private_key(passphrase=passphrase, rounds=1))
-            file.chmod(0o600)
-            key.write_public_key(f"{file}.pub")
+            kind = kind.removeprefix("ssh-").partition("-sha2")[0]
+            words = ["-t", kind, "-N", passphrase or "", "-a", "1", "-C", name, "-f", str(file)]
+            subprocess.run(["ssh-keygen", "-q", *words], check=True, stdin=subprocess.DEVNULL)
         return file
 
     def public(self, name: str) -> str:

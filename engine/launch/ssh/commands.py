@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 CHUNK_BYTES = 1 << 16
-ANNOUNCING_S = 2.0
-ENDING_S = 2.0
+ANNOUNCING_S = 5.0
+ENDING_S = 5.0
 KEPT_BYTES = 1 << 20
 """Of stderr; the end of it."""
 PROCESS = re.compile(rb"\x1eprocess (\d+)\x1e\n")
@@ -39,14 +39,18 @@ def by_sh(command: str, announce: bool = False) -> str:
     """
     if "\0" in command:
         raise ValueError("a command line cannot hold a NUL")
-    text = (_ANNOUNCE + command if announce else command).encode()
-    coded = "".join(
-        chr(one) if 32 <= one < 127 and one not in b"'\\!" else f"\\0{one:03o}" for one in text
-    )
+    if announce:  # a shell of its own, whose end by a signal this one tells as 128 + n
+        command = f"{_ANNOUNCE}/bin/sh -c {shlex.quote(command)}\nexit $?"
+    coded = "".join(map(_plain, command.encode()))
     if coded == command:
         return f"exec /bin/sh -c '{coded}'"
-    decode = 'c=$(printf %b. "$1"); shift; eval "${c%.}"; exit $?'
+    decode = 'c=$(printf %b. "$1"); shift; eval "${c%.}"'
     return f"exec /bin/sh -c '{decode}' sh '{coded}'"
+
+
+def _plain(byte: int) -> str:
+    """What no shell reads anything into between single quotes; printf undoes it."""
+    return chr(byte) if 32 <= byte < 127 and byte not in b"'\\!" else f"\\0{byte:03o}"
 
 
 def receive_file(path: str, begin: int, mode: int) -> str:

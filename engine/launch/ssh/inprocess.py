@@ -96,6 +96,7 @@ class Hop:
             config=[str(file) for file in self._settings.configs],
             client_factory=client,
             known_hosts=self._trust.on_record,
+            server_host_key_algs=self._trust.algorithms(),
             proxy_command=None,
             client_keys=None,  # ours come one by one, from `Keys`
             pkcs11_provider=None,
@@ -222,9 +223,9 @@ class InProcess:
         if self._lost.done() or process.exit_status is not None:
             return
         with contextlib.suppress(asyncssh.Error, OSError, LaunchError, TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                number = await number_of(process.stderr, said)
-                if number is not None:
+            number = await number_of(process.stderr, said)
+            if number is not None:
+                async with asyncio.timeout(ENDING_S):
                     killing = await self._process(by_sh(end_group(number)), False)
                     await killing.wait_closed()
 

@@ -106,6 +106,8 @@ class Keys:
             yield self._from_file(one, public, None)
 
     async def close(self) -> None:
+        """Forgets what was unlocked."""
+        self._unlocked.clear()
         if self._agent:
             self._agent.close()
             with suppress(OSError):
@@ -115,7 +117,7 @@ class Keys:
         self, files: list[KeyFile], agent: dict[bytes, asyncssh.SSHKeyPair]
     ) -> list[asyncssh.SSHKeyPair]:
         """A certificate is worth something where its private half is at hand."""
-        given = [_read_certificate(path) for path in self._settings.certificates]
+        given = [read_certificate(path) for path in self._settings.certificates]
         found = dict.fromkeys([*given, *(one.certificate for one in files)])
         pairs: list[asyncssh.SSHKeyPair] = []
         for certificate in found:
@@ -135,14 +137,8 @@ class Keys:
         return pairs
 
     def _note_certificate(self, certificate: asyncssh.SSHCertificate) -> None:
-        kind = kind_of(certificate.get_algorithm())
-        over = ""
-        if isinstance(certificate, SSHOpenSSHCertificate):
-            if time.time() >= certificate._valid_before:
-                over = ", expired"
-                self.tried.expired = True
-            kind += f" “{certificate._key_id}”" if certificate._key_id else ""
-        self.tried.note(f"certificate {kind}{over}")
+        self.tried.note(describe_certificate(certificate))
+        self.tried.expired |= has_expired(certificate)
 
     async def _agent_pairs(self) -> list[asyncssh.SSHKeyPair]:
         if self._settings.agent is None:
@@ -168,7 +164,7 @@ class Keys:
 
     async def _read(self, path: Path) -> KeyFile | None:
         """None where there is nothing to use; `tried` says why where a person should know."""
-        one = KeyFile(path, certificate=_read_certificate(Path(f"{path}-cert.pub")))
+        one = KeyFile(path, certificate=read_certificate(Path(f"{path}-cert.pub")))
         try:
             data = await asyncio.to_thread(path.read_bytes)
             private = path.stat()
@@ -216,6 +212,19 @@ class Keys:
         return key
 
 
+def has_expired(certificate: asyncssh.SSHCertificate) -> bool:
+    if not isinstance(certificate, SSHOpenSSHCertificate):
+        return False
+    return time.time() >= certificate._valid_before
+
+
+def describe_certificate(certificate: asyncssh.SSHCertificate) -> str:
+    name = getattr(certificate, "_key_id", "")
+    kind = kind_of(certificate.get_algorithm())
+    over = ", expired" if has_expired(certificate) else ""
+    return f"certificate {kind}" + (f" “{name}”" if name else "") + over
+
+
 def _decrypt(data: bytes, passphrase: str | None) -> asyncssh.SSHKey | None:
     """None where the passphrase is wrong or missing; raises ValueError for what is no key."""
     try:
@@ -236,7 +245,7 @@ def _public_half(path: Path, data: bytes) -> asyncssh.SSHKey | None:
     return None
 
 
-def _read_certificate(path: Path) -> asyncssh.SSHCertificate | None:
+def read_certificate(path: Path) -> asyncssh.SSHCertificate | None:
     try:
         return asyncssh.read_certificate(path)
     except (OSError, asyncssh.KeyImportError):

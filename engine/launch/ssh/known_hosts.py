@@ -38,8 +38,9 @@ class Entry:
         return f"{self.file}:{self.line}"
 
 
-def read_entries(files: Iterable[Path]) -> list[Entry]:
-    """Of all files that exist. Raises LaunchError `ssh.known_hosts_unusable`."""
+def read_entries(files: Iterable[Path], *hosts: str) -> list[Entry]:
+    """Of all files that exist: lines that mean one of these hosts, or all lines. Raises
+    LaunchError `ssh.known_hosts_unusable`."""
     found: list[Entry] = []
     for file in files:
         try:
@@ -48,17 +49,21 @@ def read_entries(files: Iterable[Path]) -> list[Entry]:
             continue
         except OSError as error:
             raise known_hosts_unusable(str(file), error.strerror or str(error)) from error
-        entries = (_entry(line.strip(), file, number) for number, line in enumerate(lines, 1))
-        found.extend(entry for entry in entries if entry)
+        for number, line in enumerate(lines, 1):
+            entry = _entry(line.strip(), file, number, hosts)
+            if entry:
+                found.append(entry)
     return found
 
 
-def _entry(line: str, file: Path, number: int) -> Entry | None:
+def _entry(line: str, file: Path, number: int, hosts: tuple[str, ...]) -> Entry | None:
     marker = ""
     if line.startswith("@"):
         marker, _, line = line[1:].partition(" ")
     words = line.split(None, 1)
     if line.startswith("#") or len(words) < 2 or marker not in MARKERS:
+        return None
+    if hosts and not any(names_host(words[0], host) for host in hosts):
         return None
     try:
         return Entry(marker, words[0], asyncssh.import_public_key(words[1]), file, number)

@@ -12,6 +12,15 @@ KEPT_BYTES = 1 << 15
 POLL_S = 0.02
 
 
+GUARDED = """\
+exec 3<&0; folder=$1; shift
+(trap '' TERM; read gone <&3; kill -TERM 0; rm -rf "$folder") > /dev/null 2>&1 &
+exec "$@" < /dev/null 3<&-
+"""
+"""Beside `ssh`, one who waits for the end of our input: when we are gone, however that came about,
+the connection goes too, and what stands in its folder."""
+
+
 class Master:
     """A process in a session of its own, so that it has no terminal to ask on."""
 
@@ -38,11 +47,12 @@ class Master:
         options = ["-M", "-N", "-S", str(self._ssh.control), *to]
         environment = {"DISPLAY": "-", **os.environ, **variables}  # before 8.4, no askpass without
         self._process = await asyncio.create_subprocess_exec(
-            *self._ssh.command(*options),
-            stdin=asyncio.subprocess.DEVNULL,
+            *("/bin/sh", "-c", GUARDED, "sh", str(self._ssh.folder), *self._ssh.command(*options)),
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            umask=0o077,  # of a known_hosts that it makes
             env=environment,
         )
         self._reading = asyncio.create_task(self._read(self._process))
@@ -73,6 +83,8 @@ class Master:
                 os.killpg(self._process.pid, number)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), 2)
+        assert self._process.stdin
+        self._process.stdin.close()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 

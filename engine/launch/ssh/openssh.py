@@ -52,6 +52,7 @@ class Resolved:
     port: int
     jumps: tuple[str, ...]
     keys: tuple[str, ...]
+    certificates: tuple[str, ...]
     strict: bool
     """An unknown host key is not even asked about."""
     known_as: str
@@ -136,6 +137,7 @@ class OpenSSH:
             keys=tuple(
                 one for one in found.get("identityfile", ()) if Path(one).expanduser().exists()
             ),
+            certificates=tuple(found.get("certificatefile", ())),
             strict=found.get("stricthostkeychecking", ["ask"])[0] in ("true", "yes"),
             known_as=found.get("hostkeyalias", [""])[0]
             or (host if port == 22 else f"[{host}]:{port}"),

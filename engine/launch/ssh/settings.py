@@ -6,6 +6,7 @@ it leaves to whoever decides about host keys, and which of ProxyJump and ProxyCo
 
 import getpass
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +59,8 @@ class Settings:
     hashed: bool
     never_ask: bool
     """About an unknown host key."""
-    algorithms_chosen: bool
-    """The configuration lists the kinds of host keys itself."""
+    algorithms: str | None
+    """Of host keys, where the configuration lists them itself."""
     keys: tuple[Path, ...]
     """Private or public halves, in the order in which they are tried."""
     certificates: tuple[Path, ...]
@@ -97,8 +98,9 @@ def read_settings(
             read = _read(address, files, final=True)
         found = read.get_options(False)
     except ConfigParseError as error:
-        where, _, why = str(error).rpartition(": ")
-        raise config_broken(where.replace(" line ", ":"), why) from error
+        found_at = re.fullmatch(r"(.*) line (\d+): (.*)", str(error), re.DOTALL)
+        where = f"{found_at[1]}:{found_at[2]}" if found_at else ""
+        raise config_broken(where, found_at[3] if found_at else str(error)) from error
     except OSError as error:
         raise config_broken(str(error.filename), error.strerror or str(error)) from error
     except ValueError as error:  # not text, or a value that cannot be
@@ -143,7 +145,7 @@ def _settings(
         else all_set,
         hashed=bool(found.get("HashKnownHosts")),
         never_ask=found.get("StrictHostKeyChecking") is True,
-        algorithms_chosen=bool(found.get("HostKeyAlgorithms")),
+        algorithms=found.get("HostKeyAlgorithms"),
         keys=tuple(home / name for name in KEYS) if keys is None else keys,
         certificates=_paths(found.get("CertificateFile")) or (),
         agent=_agent(found),

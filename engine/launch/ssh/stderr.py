@@ -15,9 +15,9 @@ _CHANGED = re.compile(
 _OFFENDING = re.compile(r"^Offending (?P<kind>\S+) key in (?P<file>.*):(?P<line>\d+)\s*$", re.M)
 _KEY_OF = re.compile(r"[Hh]ost key for (?P<name>\S+) (?:has changed|was revoked|is marked)")
 _NO_KEY = re.compile(r"No (?P<kind>\S+) host key is known for (?P<name>\S+) and")
-_CONNECT = re.compile(r"connect to host (?P<host>\S+) port \d+: (?P<why>.*?)\s*$", re.M)
+_CONNECT = re.compile(r"connect to host (?P<host>\S+) port (?P<port>\d+): (?P<why>.*?)\s*$", re.M)
 _NAME = re.compile(r"Could not resolve hostname (?P<host>\S+?): ")
-_DENIED = re.compile(r"^(?:\S+@)?(?P<host>\S+): Permission denied \(", re.M)
+_DENIED = re.compile(r"^(?P<host>\S+): Permission denied \(", re.M)
 _ONWARD = re.compile(r"open failed: (?P<kind>[a-z ]+): (?P<why>.*?)\s*$", re.M)
 _NEGOTIATE = re.compile(r"Unable to negotiate with .*|no matching .* found.*")
 _BANNER = re.compile(
@@ -26,6 +26,7 @@ _BANNER = re.compile(
 )
 _NOISE = re.compile(
     r"^(?:Warning: Permanently added|Connection closed by UNKNOWN|kex_exchange_identification|"
+    r"banner exchange: Connection to UNKNOWN|"
     r"\*\* |@|Host key verification failed|stdio forwarding failed|$)"
 )
 
@@ -43,8 +44,8 @@ def explain(
     """`places` has the servers of the way by every name that `ssh` may call them; `keys` are
     those it had to show, `typed` whether a person gave a password or code."""
 
-    def place(name: str) -> Place:
-        return places.get(name) or places.get(name.lower()) or goal
+    def place(*names: str) -> Place:
+        return next((places[name] for name in names if name in places), goal)
 
     if found := _KEY_OF.search(said):
         return _host_key(said, place(found["name"]), found["name"])
@@ -53,14 +54,15 @@ def explain(
     if found := _NAME.search(said):
         return problems.name_not_found(place(found["host"]), found["host"])
     if found := _CONNECT.search(said):
-        return _connect(place(found["host"]), found["why"])
+        return _connect(place(f"{found['host']}:{found['port']}", found["host"]), found["why"])
     for line in said.splitlines():
         if problems.EXPIRED.search(line):
             return problems.account_expired(goal, line)
     if "oo many authentication failures" in said:
         return problems.too_many_failures(goal, keys)
     if found := _DENIED.search(said):
-        return _denied(place(found["host"]), keys, typed)
+        host = found["host"].rpartition("@")[2]
+        return _denied(place(found["host"], host), keys, typed)
     if found := _ONWARD.search(said):
         return _onward(places, goal, found["kind"], found["why"])
     if found := _NEGOTIATE.search(said):
@@ -73,7 +75,7 @@ def explain(
 def last_line(said: str) -> str:
     """That says something."""
     lines = [line for line in said.splitlines() if not _NOISE.match(line)]
-    return lines[-1] if lines else said.strip().rpartition("\n")[2]
+    return lines[-1] if lines else ""
 
 
 def _host_key(said: str, place: Place, name: str) -> LaunchError:

@@ -85,7 +85,9 @@ class Way:
 
     def _name(self, resolved: Resolved, alias: str, place: Place) -> None:
         self._all[resolved.server] = resolved
-        for name in (resolved.host, alias, resolved.known_as):
+        host, user = resolved.host, resolved.user
+        names = (host, f"{host}:{resolved.port}", f"{user}@{host}", f"{user}@{alias}")
+        for name in (*names, alias, resolved.known_as):
             self.places[name] = place
 
     async def place_of(self, process: int, master: int) -> Place:
@@ -109,19 +111,30 @@ class Way:
 
     def changed(self, place: Place, shown: str) -> LaunchError:
         """A server that shows another kind of key than is on record."""
-        from engine.launch.ssh.known_hosts import names_host, read_entries
+        from engine.launch.ssh.known_hosts import read_entries
         from engine.launch.ssh.trust import describe
 
         resolved = self._all[place.server]
         name = resolved.known_as.lower()
-        known = [one for one in read_entries(resolved.known_hosts) if names_host(one.names, name)]
+        known = read_entries(resolved.known_hosts, name)
         was, where = (describe(known[0].key), known[0].where) if known else ("another kind", "")
         return problems.host_key_changed(place, was, shown, where, f"ssh-keygen -R '{name}'")
 
     def why(self, said: str, prompts: Prompts) -> LaunchError:
         if key := prompts.passphrase_failed():
             return problems.passphrase_wrong(self.goal, key, 3)
-        return explain(said, self.places, self.goal, self.resolved.keys, bool(prompts.typed))
+        error = explain(said, self.places, self.goal, self.resolved.keys, bool(prompts.typed))
+        if error.problem.code == "ssh.no_key_accepted" and (expired := self._expired()):
+            return problems.certificate_expired(self.goal, [*self.resolved.keys, *expired])
+        return error
+
+    def _expired(self) -> list[str]:
+        from engine.launch.ssh.keys import describe_certificate, has_expired, read_certificate
+
+        beside = [f"{key}-cert.pub" for key in self.resolved.keys]
+        names = [*self.resolved.certificates, *beside]
+        found = [read_certificate(Path(name).expanduser()) for name in names]
+        return [describe_certificate(one) for one in found if one and has_expired(one)]
 
 
 async def _attempt(way: Way, master: Master, asker: Asker) -> bool:

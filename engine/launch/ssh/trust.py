@@ -1,13 +1,15 @@
 """Whether a server is the one it was: decided before anything that is a person's is sent to it.
 
-AsyncSSH asks for what is on record, and offers only algorithms of kinds on record where there are
-any, so that a server with several keys shows one that we know. What it then cannot accept comes
-here: unknown goes to the person, while nothing is connected; changed and revoked stop.
+A server with several keys is asked for the kinds on record first, as OpenSSH does, so that it shows
+one that we know where it can. What AsyncSSH then cannot accept comes here: unknown goes to the
+person, while nothing is connected; changed and revoked stop.
 """
 
 import shlex
 
 import asyncssh
+from asyncssh.connection import _select_host_key_algs
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 from engine.launch.ssh.known_hosts import Entry, append_key, names_host, read_entries
 from engine.launch.ssh.person import Person
@@ -35,10 +37,12 @@ class Trust:
         self._place = place
         self._person = person
         self._confirmed: list[asyncssh.SSHKey] = []
-        self._any_kind = False
-        """Of host key is asked for; what is on record did not lead to an answer."""
+        self._plain_only = False
+        """No certificates any more: the server's is of an authority that we do not know."""
+        self._offered: list[str] = []
+        self._offered_to = ""
         self._entries: list[Entry] = []
-        self._name = self._bare = ""
+        self._read(settings.host)
         self.shown: asyncssh.SSHKey | None = None
         """A key that is not on record, from the attempt that just failed."""
         self.signed_by: asyncssh.SSHKey | None = None
@@ -47,17 +51,28 @@ class Trust:
     def on_record(self, host: str, address: str, port: int | None) -> Record:
         """What AsyncSSH is told before it asks the server. An entry without the port counts
         where there is none with it, as in OpenSSH; revoked is revoked with and without."""
-        settings = self._settings
-        self.shown = self.signed_by = None
-        self._name = settings.known_as(host)
-        self._bare = self._name if settings.host_key_alias else host.lower()
-        self._entries = read_entries([*settings.user_files, *settings.global_files])
+        self._read(host)
         keys = [entry.key for entry in self._exact or self._of("", self._bare)]
-        authorities = [entry.key for entry in self._marked("cert-authority")]
+        authorities = [] if self._plain_only else self._authorities
         revoked = [entry.key for entry in self._marked("revoked")]
-        if self._any_kind:
-            return [], [], revoked
         return [*keys, *self._confirmed], authorities, revoked
+
+    def algorithms(self) -> list[str]:
+        """Of host keys, those first that can lead to what is on record; in the order of the
+        configuration where that has one."""
+        self.shown = self.signed_by = None
+        certificates = get_default_certificate_algs()
+        defaults = [*certificates, *get_default_public_key_algs()]
+        chosen = _select_host_key_algs((), self._settings.algorithms or (), defaults)
+        allowed = [one.decode() for one in chosen]
+        if self._plain_only or not self._authorities:
+            allowed = [name for name in allowed if "-cert-" not in name] or allowed
+        if not self._settings.algorithms:
+            known = {name for entry in self._exact for name in _algorithms_of(entry)}
+            allowed.sort(key=lambda name: "-cert-" not in name and name not in known)
+        self._offered = allowed
+        self._offered_to = self._name
+        return allowed
 
     def accepts(self, key: asyncssh.SSHKey) -> bool:
         """Asked of a key that was not in the record given last."""
@@ -76,20 +91,22 @@ class Trust:
             marked = self._marked("revoked")
             raise host_key_revoked(self._place, marked[0].where if marked else "")
         if self.shown is not None:
-            return await self._settle_key(self.shown)
-        if isinstance(error, asyncssh.HostKeyNotVerifiable) and self.signed_by is None:
-            raise host_certificate(self._place, error.reason)
-        if self._any_kind:
+            await self._settle_key(self.shown)
+        elif isinstance(error, asyncssh.KeyExchangeFailed):
             raise no_common_algorithm(self._place, error.reason)
-        if self._exact and not self._marked("cert-authority"):
-            raise self._changed(self._exact[0], "none of the kinds of key on record")
-        self._any_kind = True
+        elif self.signed_by is None:
+            raise host_certificate(self._place, error.reason)
+        else:
+            self._plain_only = True
 
     async def _settle_key(self, key: asyncssh.SSHKey) -> None:
         shown = describe(key)
+        if self._exact and self._offered_to != self._name:
+            return  # a name made canonical on the way; now its kinds of key come first
         same_kind = [one for one in self._exact if one.key.algorithm == key.algorithm]
-        if same_kind or (self._exact and not self._settings.algorithms_chosen):
-            raise self._changed((same_kind or self._exact)[0], shown)
+        usable = [one for one in self._exact if set(_algorithms_of(one)) & set(self._offered)]
+        if same_kind or usable:
+            raise self._changed((same_kind or usable)[0], shown)
         if self._settings.never_ask:
             raise host_key_unknown(self._place, shown)
         answer = await self._person.ask(
@@ -107,6 +124,17 @@ class Trust:
         remove = shlex.join(["ssh-keygen", "-R", self._name, "-f", str(entry.file)])
         return host_key_changed(self._place, describe(entry.key), now, entry.where, remove)
 
+    def _read(self, host: str) -> None:
+        settings = self._settings
+        self._name = settings.known_as(host)
+        self._bare = self._name if settings.host_key_alias else host.lower()
+        files = [*settings.user_files, *settings.global_files]
+        self._entries = read_entries(files, self._name, self._bare)
+
+    @property
+    def _authorities(self) -> list[asyncssh.SSHKey]:
+        return [entry.key for entry in self._marked("cert-authority")]
+
     @property
     def _exact(self) -> list[Entry]:
         return self._of("", self._name)
@@ -118,6 +146,10 @@ class Trust:
         return [
             one for one in self._entries if one.marker == marker and names_host(one.names, name)
         ]
+
+
+def _algorithms_of(entry: Entry) -> list[str]:
+    return [one.decode() for one in entry.key.sig_algorithms]
 
 
 def describe(key: asyncssh.SSHKey) -> str:

@@ -27,6 +27,7 @@ def test_commands_run_by_sh_in_the_home(connected_desk: Desk, server: Server) ->
         assert connection.server == server.address
         done = await connection.run("pwd; cat; echo oh no >&2; exit 3", b"some input\n")
         assert done == Done(3, f"{server.home}\nsome input\n".encode(), b"oh no\n")
+        assert (await connection.run("kill -9 $$")).code == 128 + signal.SIGKILL
         assert (await connection.run("sleep 9 & kill -9 $!; wait $!")).code == 128 + signal.SIGKILL
         first, second = await asyncio.gather(connection.run("echo 1"), connection.run("echo 2"))
         assert (first.out, second.out) == (b"1\n", b"2\n")
