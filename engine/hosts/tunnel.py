@@ -263,7 +263,7 @@ class Tunnel:
         take_over = self._job == "take_over"
         if take_over:
             self._job = ""
-        await client.lease(self._lease.model_copy(update={"take_over": take_over}))
+        await client.lease(self._lease.model_copy(update={"take_over": take_over, "fresh": True}))
         self.info = await client.info()
 
     async def _until_lost(self, connection: Connection, client: EngineClient) -> None:

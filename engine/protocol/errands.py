@@ -38,6 +38,8 @@ class Lease(Request):
     name: str = ""
     """What the person calls that machine."""
     take_over: bool = False
+    fresh: bool = False
+    """It has just come: whatever it was given before is given to it again."""
 
 
 class Leased(Answer):

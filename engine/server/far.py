@@ -69,7 +69,7 @@ class FarRoutes:
                 f"This server's engine works for {held.name or 'another machine of yours'} now.",
                 "Disconnect it there, or take it over; runs go on either way.",
             )
-        if held is None or held.home != asked.home:
+        if asked.fresh or held is None or held.home != asked.home:
             self._errands.hand_out_again()
         self._holder, self._heard = asked, time.monotonic()
         return json_of(Leased(seconds=LEASE_S))

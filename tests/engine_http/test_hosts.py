@@ -1,5 +1,6 @@
 """A home engine and a server behind real SSH: runs begin there, go on there, and are read here."""
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
 import psutil
 import pytest
 
@@ -18,7 +20,16 @@ from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
-from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.conftest import (
+    JUDGE_WORKER,
+    Engine,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
+from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
 from tests.far_engine import NAME, lay_engine, let_in, spec_of
 from tests.ssh_server import FarSide
 
@@ -85,14 +96,19 @@ def _words(process: psutil.Process) -> list[str]:
 
 @pytest.fixture(scope="module")
 def pair(
-    home: Path, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
+    home: Path, real_cache: None, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     """A home engine that is connected to a server with an engine of ours."""
     base = ssh_server.home / ".atelier-engine"
     lay_engine(base)
+    (base / "cache" / "atelier").mkdir(parents=True)
+    kept = Path(platformdirs.user_cache_dir("atelier")) / "environments"
+    kept.mkdir(parents=True, exist_ok=True)
+    (base / "cache" / "atelier" / "environments").symlink_to(kept)
     person = tmp_path_factory.mktemp("person")
     let_in(person, ssh_server)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
         patch.setenv("HOME", str(person))
         engine = start_engine(home)
     both = Pair(engine, ssh_server, base)
@@ -108,13 +124,32 @@ def pair(
 
 @pytest.fixture
 def may_stay(pair: Pair) -> Callable[[psutil.Process], bool]:
-    """The engine of the server stays for the next test."""
-    return lambda process: any(str(pair.base) in word for word in _words(process))
+    """The engine of the server stays for the next test, and who asks judges on its behalf."""
+    return lambda process: (
+        JUDGE_WORKER in " ".join(_words(process))
+        or any(str(pair.base) in word for word in _words(process))
+    )
 
 
 @pytest.fixture
 def project(home: Path, tiny_model: Path, request: pytest.FixtureRequest) -> Path:
     return make_project(home / request.node.name.replace("[", "-").strip("]"), tiny_model)
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with provider(Script(grade=letters)) as script:
+        yield script
+
+
+@pytest.fixture
+def judged_project(
+    home: Path, tiny_model: Path, script: Script, request: pytest.FixtureRequest
+) -> Path:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    project = make_project(home / name, tiny_model, AGENT, JUDGE.format(url=script.url))
+    (project / "rubric.md").write_text("More letters are better.\n")
+    return project
 
 
 def test_a_run_over_there_is_read_here(pair: Pair, project: Path) -> None:
@@ -249,6 +284,45 @@ def test_everything_over_there_listens_on_loopback(pair: Pair) -> None:
         if connection.status == psutil.CONN_LISTEN
     ]
     assert set(listening) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("lend", [False, True], ids=["at home", "lent"])
+def test_a_judges_key_is_never_written_down_over_there(
+    pair: Pair, judged_project: Path, script: Script, lend: bool
+) -> None:
+    """Kept at home it is not even sent; lent it is in memory, and nowhere else."""
+    pair.home.call(lambda client: client.lend_keys({"openai": SECRET}))
+    run = pair.start(judged_project, lend_keys=lend, overrides={"train.steps": 2})
+    pair.home.wait_for(run, "group.judged")
+    for process in pair.processes():
+        with contextlib.suppress(psutil.Error):
+            assert SECRET not in " ".join([*process.cmdline(), *process.environ().values()])
+    assert pair.home.wait(run)[-1].kind == "run.finished"  # type: ignore[union-attr]
+    assert {h["authorization"] for h in script.headers} == {f"Bearer {SECRET}"}
+    for file in pair.far.home.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            assert SECRET.encode() not in file.read_bytes(), file
+    speakers = [one for one in pair.processes() if "engine.judge.worker" in _words(one)]
+    assert not speakers
+    until(lambda: not pair.view().behind)
+    pair.same(run)
+
+
+def test_judging_waits_for_home(pair: Pair, judged_project: Path, script: Script) -> None:
+    """Nobody else has the key; nothing is lost, and nothing unscored."""
+    pair.home.call(lambda client: client.lend_keys({"openai": SECRET}))
+    run = pair.start(judged_project, overrides={"train.steps": 3})
+    pair.home.wait_for(run, "step.finished")
+    pair.act("disconnect")
+    time.sleep(1)
+    asked = len(script.asked)
+    time.sleep(2)
+    assert len(script.asked) == asked
+    pair.act("connect")
+    events = pair.home.wait(run)
+    assert events[-1].kind == "run.finished"  # type: ignore[union-attr]
+    page = pair.home.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
+    assert page.total == 0
 
 
 def test_one_home_at_a_time(
