@@ -4,6 +4,7 @@ As root it needs a user for privilege separation, a folder in /run and, for a ho
 another line in /etc/passwd: all three in a mount namespace that nobody else sees.
 """
 
+import contextlib
 import ctypes.util
 import os
 import shutil
@@ -54,8 +55,10 @@ def _unpack(cache: Path) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(scratch, ignore_errors=True)
         pytest.skip(f"no sshd here, and its package cannot be had ({error})")
-    shutil.rmtree(cache, ignore_errors=True)
-    scratch.rename(cache)
+    try:
+        scratch.rename(cache)
+    except OSError:  # another worker was quicker
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _call(command: list[str], folder: Path) -> None:
@@ -137,17 +140,15 @@ class Sshd:
         self._process.terminate()
         self._process.wait()
         for process in ours:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(ours, timeout=5)
 
     def drop(self) -> None:
-        """All connections."""
+        """All connections, and what runs in them."""
         assert self._process
         for process in psutil.Process(self._process.pid).children(recursive=True):
-            if process.name().startswith("sshd"):
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
     def _write(self) -> None:

@@ -51,7 +51,7 @@ def _network(error: OSError, place: Place, host: str) -> LaunchError:
     if number == errno.ECONNREFUSED:
         return problems.refused(place)
     if number == errno.ETIMEDOUT:
-        return problems.timed_out(place, 0)
+        return problems.timed_out(place)
     if number in (errno.ECONNRESET, errno.EPIPE):
         return problems.closed(place, os.strerror(number))
     return problems.unreachable(place, os.strerror(number) if number else str(error))

@@ -209,9 +209,9 @@ class InProcess:
                 stdin, process.stdout, process.stderr, input, heard, said.extend
             )
             await process.wait_closed()
-        except asyncssh.DisconnectError as error:
-            raise problems.lost(self.server, error.reason) from error
-        except BaseException:
+        except BaseException as error:
+            if self._lost.done() and isinstance(error, asyncssh.Error | ConnectionError):
+                raise problems.lost(self.server, self._why()) from error
             await asyncio.shield(self._end(process, said))
             raise
         finally:

@@ -86,10 +86,12 @@ def refused(place: Place) -> LaunchError:
     )
 
 
-def timed_out(place: Place, seconds: float) -> LaunchError:
+def timed_out(place: Place, seconds: float | None = None) -> LaunchError:
+    """None: as long as the system waits."""
+    bound = "in time" if seconds is None else f"within {seconds:.0f} s"
     return of(
         "timed_out",
-        f"{place} did not answer within {seconds:.0f} s.",
+        f"{place} did not answer {bound}.",
         "Check the address, the network and the firewall between here and there.",
     )
 
@@ -270,7 +272,7 @@ def forwarding_forbidden(server: str, port: int) -> LaunchError:
 def jump_forbids(place: Place, onward: str) -> LaunchError:
     return of(
         "jump_forbids",
-        f"{place} forbids the way on to {onward}.",
+        f"The jump host {place.server} forbids the way on to {onward}.",
         "Ask its administrator for AllowTcpForwarding, or take another jump host.",
     )
 
@@ -278,7 +280,7 @@ def jump_forbids(place: Place, onward: str) -> LaunchError:
 def jump_cannot_reach(place: Place, onward: str, why: str) -> LaunchError:
     return of(
         "jump_cannot_reach",
-        f"{place} cannot reach {onward}: {said(why)}.",
+        f"The jump host {place.server} cannot reach {onward}: {said(why)}.",
         "Check the address as it is seen from the jump host, and whether the server is up.",
     )
 
@@ -294,7 +296,7 @@ def jump_loop(server: str) -> LaunchError:
 def proxy_failed(place: Place, command: str, why: str) -> LaunchError:
     return of(
         "proxy_failed",
-        f"The ProxyCommand to {place} ended before a connection stood: {said(why)}.",
+        f"The ProxyCommand to {place.server} ended before a connection stood: {said(why)}.",
         "Run it in a terminal to see what it needs.",
         detail=command,
     )

@@ -25,10 +25,13 @@ from engine.launch.ssh.openssh import OpenSSH, Resolved, destination
 from engine.launch.ssh.person import Clock
 from engine.launch.ssh.problems import Place
 from engine.launch.ssh.prompts import Prompts
-from engine.launch.ssh.sockets import prepare_socket
+from engine.launch.ssh.sockets import LONGEST_BYTES, prepare_socket
 from engine.launch.ssh.stderr import explain, last_line
 from engine.launch.ssh.upload import upload
 from engine.protocol.problems import LaunchError, Problem
+
+SUFFIX_BYTES = 20
+"""What `ssh` adds to the name of a socket while it makes it."""
 
 
 async def connect_by_system(
@@ -36,7 +39,7 @@ async def connect_by_system(
 ) -> "BySystem":
     """Raises LaunchError."""
     to = destination(parse_address(address))
-    folder = Path(tempfile.mkdtemp(prefix="atl-"))  # 0700, and short enough for a socket
+    folder = await asyncio.to_thread(_private_folder)
     try:
         way = await Way.of(OpenSSH(folder, config, known_hosts), to)
         master = Master(way.ssh)
@@ -50,6 +53,16 @@ async def connect_by_system(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return BySystem(way, master)
+
+
+def _private_folder() -> Path:
+    """0700, with a name so short that `ssh` can put its socket there."""
+    for place in (None, "/tmp"):
+        folder = Path(tempfile.mkdtemp(prefix="atl-", dir=place))
+        if len(os.fsencode(folder)) <= LONGEST_BYTES - SUFFIX_BYTES:
+            return folder
+        folder.rmdir()
+    raise problems.socket_unusable(tempfile.gettempdir(), "its path is too long for a socket")
 
 
 class Way:

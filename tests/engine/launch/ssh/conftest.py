@@ -1,5 +1,7 @@
 """Both transports, both servers, and a desk to connect from."""
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,14 @@ import pytest
 from tests.engine.launch.ssh.person import Desk
 from tests.ssh_server import FarSide, Keys
 from tests.sshd import Sshd
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """For sockets, whose names must be short."""
+    folder = Path(tempfile.mkdtemp(prefix="t-"))
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["asyncssh", "system"])

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import asyncssh
+import psutil
 import pytest
 
 from engine.launch.ssh import base
@@ -257,10 +259,11 @@ def test_forwarding_is_forbidden(desk: Desk, far: FarSide, ssh_keys: Keys) -> No
     desk.with_connection(far.address, work)
 
 
-def test_no_secret_stands_in_an_argument_or_a_file(desk: Desk, far: FarSide) -> None:
+def test_no_secret_stands_in_an_argument_or_a_file(
+    desk: Desk, far: FarSide, short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where others, or a backup, could read it."""
-    import psutil
-
+    monkeypatch.setattr(tempfile, "tempdir", str(short_folder))
     far.manners.keys, far.manners.password = False, "tulip in winter"
     seen: list[str] = []
 
@@ -268,7 +271,7 @@ def test_no_secret_stands_in_an_argument_or_a_file(desk: Desk, far: FarSide) -> 
         for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
             seen.extend(process.cmdline())
             seen.extend(process.environ().values())
-        for folder in (desk.folder, *Path("/tmp").glob("atl-*")):
+        for folder in (desk.folder, short_folder):
             files = [file for file in folder.rglob("*") if file.is_file()]
             seen.extend(file.read_text(errors="replace") for file in files)
 

@@ -88,14 +88,12 @@ asyncio.run(work())
 
 
 @pytest.mark.parametrize("transport", ["system"], indirect=True)
-def test_our_ssh_goes_when_we_are_gone(at_home: Desk, far: FarSide, tmp_path: Path) -> None:
+def test_our_ssh_goes_when_we_are_gone(at_home: Desk, far: FarSide, short_folder: Path) -> None:
     """Killed, without a chance to close anything."""
-    folder = tmp_path / "t"
-    folder.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, far.address, str(at_home.config)],
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "TMPDIR": str(short_folder), "PYTHONPATH": str(ROOT)},
     )
     assert process.stdout
     assert process.stdout.readline() == b"here\n"
@@ -106,4 +104,4 @@ def test_our_ssh_goes_when_we_are_gone(at_home: Desk, far: FarSide, tmp_path: Pa
     process.stdout.close()
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
-    until(lambda: list(folder.iterdir()) == [], 5)
+    until(lambda: list(short_folder.iterdir()) == [], 5)
