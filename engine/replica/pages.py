@@ -68,10 +68,10 @@ WEIGH = """
 WITH parts(seq, bytes) AS (
     SELECT seq, octet_length(body) FROM events WHERE seq > :last
     UNION ALL
-    SELECT m.seq, octet_length(t.body) FROM whole m JOIN run.trajectories t USING (id)
+    SELECT m.seq, octet_length(t.body) FROM whole m CROSS JOIN run.trajectories t USING (id)
         WHERE m.seq > :last
     UNION ALL
-    SELECT m.seq, octet_length(c.body) FROM questions m JOIN run.calls c USING (key)
+    SELECT m.seq, octet_length(c.body) FROM questions m CROSS JOIN run.calls c USING (key)
         WHERE m.seq > :last
 ), sums AS (SELECT seq, sum(sum(bytes)) OVER (ORDER BY seq) AS total FROM parts GROUP BY seq)
 SELECT max(total), min(seq) FILTER (WHERE total >= :left) FROM sums
@@ -79,26 +79,28 @@ SELECT max(total), min(seq) FILTER (WHERE total >= :left) FROM sums
 
 # A scored group changes what stands beside the bodies of its attempts, which are at home already:
 # those travel without (a body is NULL).
+# CROSS JOIN keeps what the page speaks of in the outer loop: a table of the run is never walked.
 COPY = """
-INSERT INTO trajectories SELECT * FROM run.trajectories
-    WHERE id IN (SELECT id FROM whole) ORDER BY number;
-INSERT INTO trajectories SELECT {light} FROM run.trajectories t
-    WHERE (split, step, grp) IN (
-        SELECT split, step, grp FROM places WHERE kind IN ('group.scored', 'group.labelled'))
-    AND id NOT IN (SELECT id FROM whole) ORDER BY number;
-INSERT INTO groups SELECT * FROM run.groups WHERE (split, step, grp) IN (
-    SELECT split, step, grp FROM places WHERE kind IN ('group.scored', 'group.labelled'));
-INSERT INTO verdicts SELECT v.* FROM run.trajectories t
-    JOIN run.verdicts v ON v.trajectory_id = t.id
-    WHERE (t.split, t.step, t.grp) IN (
-        SELECT split, step, grp FROM places WHERE kind = 'group.judged');
-INSERT INTO calls(rowid, {calls}) SELECT rowid, {calls} FROM run.calls
-    WHERE key IN (SELECT key FROM questions);
-INSERT INTO labels(rowid, {labels}) SELECT rowid, {labels} FROM run.labels
-    WHERE id IN (SELECT body ->> '$.label.id' FROM events WHERE kind = 'group.labelled');
-INSERT INTO checkpoints SELECT * FROM run.checkpoints WHERE step IN (
-    SELECT coalesce(body ->> '$.checkpoint.step', body ->> '$.step') FROM events
-    WHERE kind IN ('checkpoint.saved', 'checkpoint.dropped'));
+INSERT INTO trajectories SELECT t.* FROM whole CROSS JOIN run.trajectories t USING (id);
+INSERT INTO trajectories SELECT {light} FROM (
+        SELECT DISTINCT split, step, grp FROM places WHERE kind != 'group.judged')
+    CROSS JOIN run.trajectories USING (split, step, grp) WHERE id NOT IN (SELECT id FROM whole);
+INSERT INTO groups SELECT g.* FROM (
+        SELECT DISTINCT split, step, grp FROM places WHERE kind != 'group.judged')
+    CROSS JOIN run.groups g USING (split, step, grp);
+INSERT INTO verdicts SELECT v.* FROM (
+        SELECT DISTINCT split, step, grp FROM places WHERE kind = 'group.judged')
+    CROSS JOIN run.trajectories t USING (split, step, grp)
+    CROSS JOIN run.verdicts v ON v.trajectory_id = t.id;
+INSERT INTO calls(rowid, {calls}) SELECT c.rowid, {calls}
+    FROM questions CROSS JOIN run.calls c USING (key);
+INSERT INTO labels(rowid, {labels}) SELECT l.rowid, {labels} FROM (
+        SELECT DISTINCT body ->> '$.label.id' AS id FROM events WHERE kind = 'group.labelled')
+    CROSS JOIN run.labels l USING (id);
+INSERT INTO checkpoints SELECT c.* FROM (
+        SELECT DISTINCT coalesce(body ->> '$.checkpoint.step', body ->> '$.step') AS step
+        FROM events WHERE kind IN ('checkpoint.saved', 'checkpoint.dropped'))
+    CROSS JOIN run.checkpoints c USING (step);
 """
 
 
