@@ -1,11 +1,13 @@
 """Calls about runs: start them, steer them, read and follow what they have stored."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from engine.client.transport import Transport
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.history import MARK, History
 from engine.protocol.records import RunSummary, Split, Trajectory
 from engine.protocol.requests import (
     Command,
@@ -76,3 +78,23 @@ class RunCalls(Transport):
         async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
             async for line in lines:
                 yield decode(line)
+
+    async def told(
+        self, run_id: str, after: int = 0
+    ) -> AsyncGenerator[Event | UnknownEvent | History, None]:
+        """As `events`, for whoever only folds them: what is far in the past comes in long
+        stretches."""
+        path = f"/runs/{run_id}/events"
+        async with aclosing(self._streamed(path, after=after, brief=1)) as lines:
+            async for line in lines:
+                if line.startswith(MARK):
+                    yield await asyncio.to_thread(_history, line)
+                else:
+                    yield decode(line)
+
+
+def _history(line: str) -> History:
+    """With its events decoded."""
+    history = History.model_validate_json(line)
+    _ = history.events
+    return history

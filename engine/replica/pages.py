@@ -21,7 +21,11 @@ MOST_BYTES = 16 * 2**20
 """Of events and bodies in one page; a single event with its rows may be larger."""
 MOST_UNPACKED = 2**30
 """No page is ever that large, whatever its far side says."""
+AT_ONCE = 1000
+"""Events that are weighed together."""
 LEVEL = 1
+PIECE, SAMPLE, WORTH = 2**17, 2**12, 0.8
+"""A piece is packed where a sample of it becomes that much smaller."""
 
 SPEAKS: dict[str, tuple[str, ...]] = {
     "trajectory.recorded": ("trajectories",),
@@ -38,58 +42,65 @@ nothing travels: it is made of the bodies."""
 
 ROWS = ("trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
 
-# What the events of the page speak of, with the `seq` of who does.
-MENTIONS = """
-CREATE TEMP TABLE whole(seq INTEGER, id TEXT);
-INSERT INTO whole SELECT seq, body ->> '$.trajectory.id' FROM events
-    WHERE kind = 'trajectory.recorded';
-INSERT INTO whole SELECT seq, one.value ->> '$.id'
-    FROM events, json_each(events.body, '$.trajectories') one
-    WHERE kind IN ('group.judged', 'group.labelled');
-CREATE TEMP TABLE places(seq INTEGER, kind TEXT, split TEXT, step INTEGER, grp INTEGER);
-INSERT INTO places SELECT seq, kind, body ->> '$.split', body ->> '$.step', body ->> '$.group'
-    FROM events WHERE kind = 'group.judged';
-INSERT INTO places SELECT seq, kind, body ->> '$.group.split', body ->> '$.group.step',
-    body ->> '$.group.group' FROM events WHERE kind IN ('group.scored', 'group.labelled');
-CREATE TEMP TABLE questions(seq INTEGER, key TEXT);
-INSERT INTO questions SELECT seq, body ->> '$.key' FROM events
-    WHERE kind IN ('call.opened', 'call.closed');
+# What the events of the page speak of, with the first `seq` that does.
+MENTIONED = """
+CREATE TEMP TABLE whole(id TEXT PRIMARY KEY, seq INTEGER) WITHOUT ROWID;
+CREATE TEMP TABLE places(kind TEXT, split TEXT, step INTEGER, grp INTEGER, seq INTEGER);
+CREATE TEMP TABLE questions(key TEXT PRIMARY KEY, seq INTEGER) WITHOUT ROWID;
 """
+MENTION = """
+INSERT INTO whole SELECT body ->> '$.trajectory.id', seq FROM events
+    WHERE seq > :last AND kind = 'trajectory.recorded'
+    UNION ALL SELECT one.value ->> '$.id', seq
+    FROM events, json_each(events.body, '$.trajectories') one
+    WHERE seq > :last AND kind IN ('group.judged', 'group.labelled') {first};
+INSERT INTO places SELECT kind, body ->> '$.split', body ->> '$.step', body ->> '$.group', seq
+    FROM events WHERE seq > :last AND kind = 'group.judged';
+INSERT INTO places SELECT kind, body ->> '$.group.split', body ->> '$.group.step',
+    body ->> '$.group.group', seq FROM events
+    WHERE seq > :last AND kind IN ('group.scored', 'group.labelled');
+INSERT INTO questions SELECT body ->> '$.key', seq FROM events
+    WHERE seq > :last AND kind IN ('call.opened', 'call.closed') {first};
+""".format(first="ON CONFLICT DO UPDATE SET seq = min(seq, excluded.seq)")
 
-# The first event with which the page is full stays in it; those behind it go.
-CUT = """
-WITH weights(seq, bytes) AS (
-    SELECT seq, octet_length(body) FROM events
+# By event behind `last`: the bytes of all up to it, with the rows that it is the first to speak of.
+WEIGH = """
+WITH parts(seq, bytes) AS (
+    SELECT seq, octet_length(body) FROM events WHERE seq > :last
     UNION ALL
-    SELECT whole.seq, octet_length(t.body) FROM whole JOIN run.trajectories t USING (id)
+    SELECT m.seq, octet_length(t.body) FROM whole m CROSS JOIN run.trajectories t USING (id)
+        WHERE m.seq > :last
     UNION ALL
-    SELECT q.seq, octet_length(c.body) FROM questions q JOIN run.calls c USING (key)
-), sums AS (SELECT seq, sum(sum(bytes)) OVER (ORDER BY seq) AS total FROM weights GROUP BY seq)
-SELECT min(seq) FROM sums WHERE total >= ?
+    SELECT m.seq, octet_length(c.body) FROM questions m CROSS JOIN run.calls c USING (key)
+        WHERE m.seq > :last
+), sums AS (SELECT seq, sum(sum(bytes)) OVER (ORDER BY seq) AS total FROM parts GROUP BY seq)
+SELECT max(total), min(seq) FILTER (WHERE total >= :left) FROM sums
 """
 
 # A scored group changes what stands beside the bodies of its attempts, which are at home already:
 # those travel without (a body is NULL).
+# CROSS JOIN keeps what the page speaks of in the outer loop: a table of the run is never walked.
 COPY = """
-INSERT INTO trajectories SELECT * FROM run.trajectories
-    WHERE id IN (SELECT id FROM whole) ORDER BY number;
-INSERT INTO trajectories SELECT {light} FROM run.trajectories t
-    WHERE (split, step, grp) IN (
-        SELECT split, step, grp FROM places WHERE kind IN ('group.scored', 'group.labelled'))
-    AND id NOT IN (SELECT id FROM whole) ORDER BY number;
-INSERT INTO groups SELECT * FROM run.groups WHERE (split, step, grp) IN (
-    SELECT split, step, grp FROM places WHERE kind IN ('group.scored', 'group.labelled'));
-INSERT INTO verdicts SELECT v.* FROM run.trajectories t
-    JOIN run.verdicts v ON v.trajectory_id = t.id
-    WHERE (t.split, t.step, t.grp) IN (
-        SELECT split, step, grp FROM places WHERE kind = 'group.judged');
-INSERT INTO calls(rowid, {calls}) SELECT rowid, {calls} FROM run.calls
-    WHERE key IN (SELECT key FROM questions);
-INSERT INTO labels(rowid, {labels}) SELECT rowid, {labels} FROM run.labels
-    WHERE id IN (SELECT body ->> '$.label.id' FROM events WHERE kind = 'group.labelled');
-INSERT INTO checkpoints SELECT * FROM run.checkpoints WHERE step IN (
-    SELECT coalesce(body ->> '$.checkpoint.step', body ->> '$.step') FROM events
-    WHERE kind IN ('checkpoint.saved', 'checkpoint.dropped'));
+INSERT INTO trajectories SELECT t.* FROM whole CROSS JOIN run.trajectories t USING (id);
+INSERT INTO trajectories SELECT {light} FROM (
+        SELECT DISTINCT split, step, grp FROM places WHERE kind != 'group.judged')
+    CROSS JOIN run.trajectories USING (split, step, grp) WHERE id NOT IN (SELECT id FROM whole);
+INSERT INTO groups SELECT g.* FROM (
+        SELECT DISTINCT split, step, grp FROM places WHERE kind != 'group.judged')
+    CROSS JOIN run.groups g USING (split, step, grp);
+INSERT INTO verdicts SELECT v.* FROM (
+        SELECT DISTINCT split, step, grp FROM places WHERE kind = 'group.judged')
+    CROSS JOIN run.trajectories t USING (split, step, grp)
+    CROSS JOIN run.verdicts v ON v.trajectory_id = t.id;
+INSERT INTO calls(rowid, {calls}) SELECT c.rowid, {calls}
+    FROM questions CROSS JOIN run.calls c USING (key);
+INSERT INTO labels(rowid, {labels}) SELECT l.rowid, {labels} FROM (
+        SELECT DISTINCT body ->> '$.label.id' AS id FROM events WHERE kind = 'group.labelled')
+    CROSS JOIN run.labels l USING (id);
+INSERT INTO checkpoints SELECT c.* FROM (
+        SELECT DISTINCT coalesce(body ->> '$.checkpoint.step', body ->> '$.step') AS step
+        FROM events WHERE kind IN ('checkpoint.saved', 'checkpoint.dropped'))
+    CROSS JOIN run.checkpoints c USING (step);
 """
 
 
@@ -143,7 +154,7 @@ def read_page(
         with db:  # one transaction: everything is seen as it was at one moment
             known = int(db.execute("SELECT max(seq) FROM run.events").get)
             last = _fill(db, run_id, after, most_events, most_bytes)
-        return Page(zlib.compress(db.serialize("main"), LEVEL), last, known)
+        return Page(pack(db.serialize("main")), last, known)
 
 
 def _beside(file: Path) -> apsw.Connection:
@@ -160,15 +171,7 @@ def _fill(db: apsw.Connection, run_id: str, after: int, most_events: int, most_b
     for sql in form(db, "run").values():
         db.execute(sql)
     db.execute("INSERT INTO about VALUES (?, ?)", (run_id, VERSION))
-    db.execute(
-        "INSERT INTO events SELECT * FROM run.events WHERE seq > ? ORDER BY seq LIMIT ?",
-        (after, most_events),
-    )
-    db.execute(MENTIONS)
-    cut = db.execute(CUT, (most_bytes,)).get
-    if cut is not None:
-        for table in ("events", "whole", "places", "questions"):
-            db.execute(f"DELETE FROM {table} WHERE seq > ?", (cut,))
+    last = _take_events(db, after, most_events, most_bytes)
     names = {table: [name for name, _ in columns(db, table)] for table in ROWS}
     light = ["NULL" if name == "body" else name for name in names["trajectories"]]
     db.execute(
@@ -178,4 +181,43 @@ def _fill(db: apsw.Connection, run_id: str, after: int, most_events: int, most_b
             labels=", ".join(names["labels"]),
         )
     )
-    return int(db.execute("SELECT max(seq) FROM events").get)
+    return last
+
+
+def _take_events(db: apsw.Connection, after: int, most_events: int, most_bytes: int) -> int:
+    """The event with which the page is full stays in it. Returns the last one."""
+    db.execute(MENTIONED)
+    last, taken, left = after, 0, most_bytes
+    while taken < most_events:
+        count = min(AT_ONCE, most_events - taken)
+        db.execute(
+            "INSERT INTO events SELECT * FROM run.events WHERE seq > ? ORDER BY seq LIMIT ?",
+            (last, count),
+        )
+        taken += db.changes()
+        db.execute(MENTION, {"last": last})
+        weight, full = db.execute(WEIGH, {"last": last, "left": left}).get
+        if full is not None:
+            for table in ("events", "whole", "places", "questions"):
+                db.execute(f"DELETE FROM {table} WHERE seq > ?", (full,))
+            return int(full)
+        last = int(db.execute("SELECT max(seq) FROM events").get)
+        if weight is None or taken % AT_ONCE:
+            break
+        left -= int(weight)
+    return last
+
+
+def pack(content: bytes) -> bytes:
+    """A zlib stream of these bytes. Bodies are packed already and as large as all the rest: pieces
+    that would not get smaller are only wrapped up."""
+    parts = [b"\x78\x01"]  # the header that zlib writes at this level (RFC 1950)
+    for start in range(0, len(content), PIECE):
+        piece = content[start : start + PIECE]
+        middle = piece[len(piece) // 2 :][:SAMPLE]
+        pays = len(zlib.compress(middle, LEVEL)) < WORTH * len(middle)
+        packer = zlib.compressobj(LEVEL if pays else 0, wbits=-zlib.MAX_WBITS)
+        ended = zlib.Z_FINISH if start + PIECE >= len(content) else zlib.Z_FULL_FLUSH
+        parts += [packer.compress(piece), packer.flush(ended)]
+    parts.append(zlib.adler32(content).to_bytes(4, "big"))
+    return b"".join(parts)

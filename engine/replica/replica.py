@@ -12,15 +12,19 @@ import zlib
 from pathlib import Path
 
 import apsw
-import pydantic_core
+from pydantic import TypeAdapter
 
 from engine.protocol.problems import StoreError
 from engine.replica.pages import MOST_UNPACKED, columns, form
 from engine.run import DATABASE
 from engine.store.schema import VERSION, open_writer
-from engine.store.writer import searchable
+from engine.store.writer import Searched, searchable
 
 CACHE_KB = 65_536
+CHECKPOINT_PAGES = 16_384
+"""64 MB of WAL: what several pages change in the same places is written there once."""
+HEAD_BYTES = 2**13
+MESSAGES_END = b'],"branches":['
 UNREADABLE = (zlib.error, ValueError, LookupError, TypeError)
 """What reading a body raises that is none."""
 
@@ -50,6 +54,9 @@ INSERT INTO checkpoints SELECT * FROM page.checkpoints;
 """
 
 
+_SEARCHED = TypeAdapter(Searched)
+
+
 class Replica:
     """Owns the connection. Its methods may be called from any thread, one at a time."""
 
@@ -60,9 +67,10 @@ class Replica:
         self._one_at_a_time = threading.Lock()
         self._db = open_writer(folder / DATABASE)
         self._db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         self._db.execute("PRAGMA trusted_schema = OFF")
         self._db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-        self._db.create_scalar_function("words_of", _words_of, 1)  # type: ignore[arg-type]
+        self._db.create_scalar_function("words_of", words_of, 1)  # type: ignore[arg-type]
         self._form = {("table", name, sql) for name, sql in form(self._db).items()}
         self._store = _store_sql(self._db)
         self._seq = self._stored()
@@ -177,6 +185,20 @@ def _store_sql(db: apsw.Connection) -> str:
     )
 
 
-def _words_of(body: bytes) -> str:
-    """What is searched in an attempt, out of its stored body."""
-    return searchable(pydantic_core.from_json(zlib.decompress(body)))
+def words_of(body: bytes) -> str:
+    """What is searched in an attempt, out of its stored body.
+
+    Its messages end where its branches begin, and of these, the larger part, nothing is unpacked.
+    What looks like that end inside of a message leaves brackets open, and is no JSON: then, as
+    where there is no such end, the whole body is read.
+    """
+    packed = zlib.decompressobj()
+    head = b""
+    while packed.unconsumed_tail or not head:
+        head += packed.decompress(packed.unconsumed_tail or body, HEAD_BYTES)
+        end = head.find(MESSAGES_END)
+        if end >= 0:
+            with contextlib.suppress(ValueError):
+                return searchable(_SEARCHED.validate_json(head[:end] + b"]}"))
+            break
+    return searchable(_SEARCHED.validate_json(zlib.decompress(body)))

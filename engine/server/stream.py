@@ -71,25 +71,27 @@ async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
         yield ": following\n\n"
         while not broadcast.closing:
             subscriber.woken.clear()
-            if lines := _ticks(subscriber):
-                yield lines
+            if ticked := _ticks(subscriber):
+                yield ticked
             if not await _woken(subscriber):
                 yield ": alive\n\n"
 
 
 async def follow(
-    broadcast: Broadcast, run_id: str, events: Callable[[int], list[str]], after: int
+    broadcast: Broadcast, run_id: str, read: Callable[[int], tuple[list[str], int]], after: int
 ) -> AsyncIterator[str]:
-    """`events(after)` reads a page of stored events; lines of `text/event-stream` come out."""
+    """`read(after)` gives a page of what is stored and the last `seq` of it; lines of
+    `text/event-stream` come out."""
     async with broadcast.subscribe(run_id) as subscriber:
         yield ": following\n\n"
         while not broadcast.closing:
             subscriber.woken.clear()
-            while page := await asyncio.to_thread(events, after):
-                yield "".join(f"id: {after + i}\ndata: {e}\n\n" for i, e in enumerate(page, 1))
-                after += len(page)
-            if lines := _ticks(subscriber):
-                yield lines
+            while (page := await asyncio.to_thread(read, after))[0]:
+                lines, after = page
+                first = after - len(lines) + 1
+                yield "".join(f"id: {i}\ndata: {e}\n\n" for i, e in enumerate(lines, first))
+            if ticked := _ticks(subscriber):
+                yield ticked
             if not await _woken(subscriber):
                 yield ": alive\n\n"
 

@@ -9,13 +9,14 @@ import queue
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import apsw
+from typing_extensions import TypedDict
 
 from engine.protocol.checkpoint_events import CheckpointDropped, CheckpointSaved
 from engine.protocol.event import BaseEvent
@@ -38,7 +39,6 @@ MOST_PER_COMMIT = 500
 
 Statement = tuple[str, tuple[object, ...]]
 
-SEARCHED = {"title", "scenario_id", "messages", "problem"}
 
 SEQ = object()
 """Among the values of a statement: the `seq` of the event that it is stored with."""
@@ -315,8 +315,26 @@ def updated_rows(trajectory: Trajectory) -> list[Statement]:
     ]
 
 
-def searchable(trajectory: Mapping[str, Any]) -> str:
-    """Everything a person would search for in a trajectory, given as the plain JSON of its body."""
+class SearchedMessage(TypedDict):
+    content: str
+    tool_calls: list[dict[str, Any]]
+
+
+class SearchedProblem(TypedDict):
+    message: str
+
+
+class Searched(TypedDict):
+    """What of a trajectory's JSON is searched."""
+
+    title: str
+    scenario_id: str
+    problem: SearchedProblem | None
+    messages: list[SearchedMessage]
+
+
+def searchable(trajectory: Searched) -> str:
+    """Everything a person would search for in a trajectory."""
     words = [trajectory["title"], trajectory["scenario_id"]]
     for message in trajectory["messages"]:
         words.append(message["content"])
@@ -327,7 +345,7 @@ def searchable(trajectory: Mapping[str, Any]) -> str:
 
 
 def _searchable(trajectory: Trajectory) -> str:
-    return searchable(trajectory.model_dump(include=SEARCHED))
+    return searchable(cast(Searched, trajectory.model_dump(include=set(Searched.__annotations__))))
 
 
 def _write_problem(error: Exception) -> Problem:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
+from engine.protocol.history import History
 from engine.protocol.problems import Problem
 from studio.link.follower import Events
 from studio.link.state import LinkState
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 SLICE_S = 0.008
 """Folding may hold the GUI thread for so long before the window gets a turn."""
 TELL_S = 1 / 30
+TELL_FAR_S = 0.5
+"""While long stretches of the past arrive: everything on screen changes each time."""
 AT_ONCE = 50
 
 
@@ -45,6 +48,7 @@ class Feed(QObject):
         self._waiting: dict[str, deque[Events]] = {}
         self._dirty: set[str] = set()
         self._told_at = 0.0
+        self._pace_s = TELL_S
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._work)
@@ -87,7 +91,7 @@ class Feed(QObject):
         while self._waiting and time.perf_counter() < end:
             self._fold_some()
         now = time.monotonic()
-        if self._dirty and now - self._told_at >= TELL_S:
+        if self._dirty and now - self._told_at >= self._pace_s:
             self._told_at = now
             told, self._dirty = self._dirty, set()
             for run_id in told:
@@ -95,7 +99,7 @@ class Feed(QObject):
         if self._waiting:
             self._timer.start(1)
         elif self._dirty:
-            self._timer.start(int(TELL_S * 1000))
+            self._timer.start(int(self._pace_s * 1000))
 
     def _fold_some(self) -> None:
         run_id, batches = next(iter(self._waiting.items()))
@@ -105,6 +109,7 @@ class Feed(QObject):
             batch = batch[:AT_ONCE]
         if not batches:
             del self._waiting[run_id]
+        self._pace_s = TELL_FAR_S if isinstance(batch[0], History) else TELL_S
         try:
             self._store.fold(run_id, batch)
         except SequenceGap as gap:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from engine.protocol.events import Event, UnknownEvent
 from engine.protocol.records import LIVING, RunSummary
-from studio.store.run_state import RunState
+from studio.store.run_state import RunState, Told
 
 
 class RunStore:
@@ -25,7 +24,7 @@ class RunStore:
         else:
             self._summaries = {summary.id: summary, **self._summaries}
 
-    def fold(self, run_id: str, events: Iterable[Event | UnknownEvent]) -> RunState:
+    def fold(self, run_id: str, events: Iterable[Told]) -> RunState:
         """Take events of one run in; raises SequenceGap where some are missing."""
         return self.state(run_id).fold(events)
 

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from engine.protocol import events
 from engine.protocol.problems import StoreError
+from engine.protocol.records import Message
 from engine.replica.pages import ROWS, SPEAKS, read_page
-from engine.replica.replica import Replica
+from engine.replica.replica import Replica, words_of
 from engine.run import DATABASE
 from engine.store.copy import copy_until
 from engine.store.schema import open_writer
-from engine.store.writer import RunWriter
+from engine.store.writer import RunWriter, searchable
 from tests.engine.replica.story import MOVES, TABLES, Story, contents
 
 ROOT = Path(__file__).parents[3]
@@ -220,6 +221,19 @@ def test_damaged_bytes_store_nothing(far: Path, home: Path) -> None:
 
 def flipped(content: bytes, place: int) -> bytes:
     return content[:place] + bytes((content[place] ^ 0xFF,)) + content[place + 1 :]
+
+
+def test_words_that_look_like_the_end_of_the_messages() -> None:
+    """Inside of a call, or of a text; and bodies larger than what is unpacked at once."""
+    arguments = {"a": [1], "branches": [2], "then": "found"}
+    told = '],"branches":[ lisbon'
+    message = Message(role="assistant", content=told, tool_calls=[{"function": arguments}])
+    long = Message(role="user", content=f"{'refund ' * 9000} garden")
+    one = Story(Random(1)).attempt(("train", 1, 0), 0)
+    for number, messages in enumerate(([message], [long, message], [message, long], [long])):
+        named = one.model_copy(update={"id": str(number), "messages": messages})
+        body = zlib.compress(named.model_dump_json().encode(), 1)
+        assert words_of(body) == searchable(named.model_dump())  # type: ignore[arg-type]
 
 
 CHILD = """
