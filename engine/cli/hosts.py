@@ -181,7 +181,7 @@ async def act(
         if view.questions:
             progress.clear()
             await _answer(client, view)
-        elif done(view):
+        elif done(view) and not view.job:
             progress.clear()
             return view
         elif view.state == "stopped" and view.problem:

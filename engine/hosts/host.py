@@ -99,6 +99,7 @@ class Host:
             spec=self.spec,
             state="asking" if asked else tunnel.state,
             problem=tunnel.problem,
+            job=tunnel.job,
             questions=asked,
             tick=tunnel.tick,
             report=tunnel.report,

@@ -32,6 +32,8 @@ Serve = Callable[[EngineClient], Coroutine[None, None, None]]
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 PING_S, SILENCE_S = 5.0, 15.0
 ATTACHING_S = 120.0
+ON_THE_WAY = ("install", "roll_back", "remove")
+"""Jobs that are done by the server's shell, not by its engine."""
 PASSING = {"engine.unreachable", "host.engine_silent", "host.command_failed", "engine.not_started"}
 ENVIRONMENT = """
 root="$base/on/$(uname -n)"
@@ -88,6 +90,11 @@ class Tunnel:
             "Connect it; what goes on there goes on without us.",
             detail=self.problem.message if self.problem else "",
         )
+
+    @property
+    def job(self) -> str:
+        """What was asked for and is not done yet."""
+        return self._job
 
     @property
     def shell(self) -> Shell:
@@ -166,11 +173,9 @@ class Tunnel:
 
     async def _work(self, shell: Shell) -> bool:
         """What is asked for, then the engine; True where something was asked for meanwhile."""
-        if self._job in ("install", "roll_back", "remove"):
-            job, self._job = self._job, ""
-            if await self._do(job, shell):
-                self._say("away", None)
-                return False
+        if self._job in ON_THE_WAY and await self._do(self._job, shell):
+            self._say("away", None)
+            return False
         if not self._installed:
             raise Refused.of(
                 "host.not_installed",
@@ -206,6 +211,7 @@ class Tunnel:
         """True where nothing of ours is there any more."""
         self._say("installing", None)
         assert self.report is not None
+        self.reached = None
         if job == "install":
             offline = self.spec.offline
             await Installer(shell, self.report, self._show, offline).install()
@@ -217,6 +223,8 @@ class Tunnel:
             await remove_all(shell)
         self.tick = None
         self.report = await survey(shell, self.spec.engine)
+        if self._job == job:
+            self._job = ""
         return job == "remove"
 
     async def _attach(self, shell: Shell) -> Reached:

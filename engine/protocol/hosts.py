@@ -128,6 +128,8 @@ class HostView(Value):
 
     spec: HostSpec
     state: HostState
+    job: str = ""
+    """What was asked for and is not done yet: `install`, `remove` …"""
     problem: Problem | None = None
     questions: list[Question] = Field(default_factory=list)
     tick: HostTick | None = None
