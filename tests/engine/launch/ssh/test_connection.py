@@ -65,13 +65,17 @@ def test_much_goes_through_and_is_heard_as_it_comes(connected_desk: Desk, server
 
 def test_what_fails_here_ends_the_command_there(connected_desk: Desk, server: Server) -> None:
     async def work(connection: Connection) -> None:
+        mark = server.home / "number"
+        mark.unlink(missing_ok=True)
+
         async def breaking() -> AsyncIterator[bytes]:
             yield b"a"
+            await asyncio.to_thread(until, lambda: mark.exists() and mark.read_text().strip())
             raise RuntimeError("the disk here is gone")
 
         with pytest.raises(RuntimeError, match="the disk"):
             await connection.run("echo $$ > number; cat > /dev/null; sleep 60", breaking())
-        await _ends(server.home / "number")
+        await _ends(mark)
 
     connected_desk.with_connection(server.address, work)
 
