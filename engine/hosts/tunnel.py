@@ -335,10 +335,9 @@ class Tunnel:
                 )
             await client.shut_down()
         await shell.run(
-            'n=0; while kill -0 "$pid" 2>/dev/null && [ $n -lt 150 ]\n'
-            "do sleep 0.1; n=$((n+1)); done",
+            'n=0; until flock -n "$base/workspace/.atelier/lock" true || [ $n -ge 60 ]\n'
+            "do sleep 0.5; n=$((n+1)); done",
             what="wait for the engine's end",
-            pid=str(reached.pid),
         )
 
     def _show(self, tick: HostTick) -> None:

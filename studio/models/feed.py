@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 SLICE_S = 0.008
 """Folding may hold the GUI thread for so long before the window gets a turn."""
 TELL_S = 1 / 30
-TELL_FAR_S = 0.5
-"""While long stretches of the past arrive: everything on screen changes each time."""
+TELL_FAR_S, FAR_FOR_S = 0.5, 2.0
+"""While long stretches of the past arrive, and for so long after one: everything on screen changes
+each time."""
 AT_ONCE = 50
 
 
@@ -48,7 +49,7 @@ class Feed(QObject):
         self._waiting: dict[str, deque[Events]] = {}
         self._dirty: set[str] = set()
         self._told_at = 0.0
-        self._pace_s = TELL_S
+        self._far_until = 0.0
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._work)
@@ -91,7 +92,8 @@ class Feed(QObject):
         while self._waiting and time.perf_counter() < end:
             self._fold_some()
         now = time.monotonic()
-        if self._dirty and now - self._told_at >= self._pace_s:
+        pace_s = TELL_FAR_S if now < self._far_until else TELL_S
+        if self._dirty and now - self._told_at >= pace_s:
             self._told_at = now
             told, self._dirty = self._dirty, set()
             for run_id in told:
@@ -99,7 +101,7 @@ class Feed(QObject):
         if self._waiting:
             self._timer.start(1)
         elif self._dirty:
-            self._timer.start(int(self._pace_s * 1000))
+            self._timer.start(int(pace_s * 1000))
 
     def _fold_some(self) -> None:
         run_id, batches = next(iter(self._waiting.items()))
@@ -109,7 +111,8 @@ class Feed(QObject):
             batch = batch[:AT_ONCE]
         if not batches:
             del self._waiting[run_id]
-        self._pace_s = TELL_FAR_S if isinstance(batch[0], History) else TELL_S
+        if isinstance(batch[0], History):
+            self._far_until = time.monotonic() + FAR_FOR_S
         try:
             self._store.fold(run_id, batch)
         except SequenceGap as gap:
