@@ -15,9 +15,15 @@ ACTIONS = {
     "rollback": "to the engine of before",
     "stop": "end its engine; runs can be resumed",
     "disconnect": "let go; what goes on there goes on",
+    "fetch": "bring a checkpoint of a run there onto this machine",
+    "bring-home": "a run there is this machine's from now on, with all it has",
+    "send": "a run of this machine goes there, and can be resumed there",
     "remove": "everything of ours there",
     "forget": "strike it from the list",
 }
+
+
+MOVES = ("fetch", "bring-home", "send")
 
 
 def train_there(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +45,10 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=words, description=words.capitalize() + ".")
         if name not in ("list", "known"):
             action.add_argument("name", help="what it is called here")
+        if name in MOVES:
+            what = "RUN@STEP" if name == "fetch" else "RUN"
+            action.add_argument("project", help="project folder")
+            action.add_argument("run", metavar=what, help="a run by its id or name")
         if name == "add":
             _spec(action)
         action.add_argument("--workspace", help="folder of projects")

@@ -1,5 +1,5 @@
-"""`hosts list|known|add|check|install|rollback|stop|disconnect|remove|forget`: servers that train
-for us. What a server asks (a key's fingerprint, a passphrase, a code) is asked here.
+"""`hosts list|known|add|check|install|rollback|stop|disconnect|fetch|bring-home|send|remove|forget`:
+servers that train for us. What a server asks (a key's fingerprint, a passphrase, a code) is asked here.
 
 Exit 1: it was refused, or failed.
 """
@@ -10,6 +10,8 @@ import getpass
 import sys
 import time
 from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
 
 from engine.cli.reach import engine_for
 from engine.cli.terminal import Progress, complain, say, say_json, table
@@ -22,7 +24,9 @@ from engine.protocol.hosts import (
     HostSpec,
     HostTick,
     HostView,
+    Moved,
     Question,
+    SendRun,
 )
 from engine.protocol.problems import AtelierError, Refused
 
@@ -140,7 +144,38 @@ async def _let_go(client: EngineClient, arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
+    """A checkpoint, or a whole run, changes machines; the same command goes on where it stopped."""
+    project = Path(arguments.project).expanduser().resolve()
+    await connected(client, arguments.name)
+    name, _, step = arguments.run.partition("@")
+    runs = await client.runs(str(project))
+    run = next((one for one in runs if name in (one.id, one.name)), None)
+    if run is None:
+        raise Refused.of("run.unknown", f"This project has no run {name}.")
+    if arguments.action == "send":
+        moving = client.send_run(run.id, SendRun(host=arguments.name))
+    elif arguments.action == "bring-home":
+        moving = client.bring_home(run.id)
+    elif step.isdecimal():
+        moving = client.fetch_checkpoint(run.id, int(step))
+    else:
+        raise Refused.of("run.no_step", "Name the checkpoint's step.", f"As in {run.name}@20.")
+    progress = Progress()
+    async with aclosing(moving) as told:
+        async for one in told:
+            if isinstance(one, Moved):
+                progress.clear()
+                say(f"It has arrived, and was checked: {one.path}")
+            else:
+                progress.show(f"{one.done / 1e6:.1f} of {one.total / 1e6:.1f} MB")
+    return 0
+
+
 ACTIONS = {
+    "fetch": _move,
+    "bring-home": _move,
+    "send": _move,
     "check": _check,
     "install": _install,
     "rollback": _roll_back,

@@ -130,6 +130,8 @@ async def resume(
     wanted = next((run for run in runs if name in (run.id, run.name)), None)
     if wanted is None:
         raise AtelierError.of("run.unknown", f"This project has no run {name}.")
+    if wanted.host:
+        await connected(client, wanted.host)
     return await client.command(wanted.id, Command(action="resume", steps=steps))
 
 

@@ -28,7 +28,7 @@ from engine.protocol.requests import StartEvaluation, StartRun
 from engine.protocol.sync import SyncFolder
 from engine.replica.mirror import Mirror
 from engine.replica.replica import Replica
-from engine.run import SPEC
+from engine.run import LOG, SPEC
 from engine.sync.fetch import fetch
 from engine.sync.manifest import project_manifest
 from engine.sync.push import Progress, push
@@ -71,6 +71,7 @@ class Home:
 
 @dataclass
 class Followed:
+    folder: Path
     replica: Replica
     task: "asyncio.Task[None]"
     mirror: Mirror = field(repr=False)
@@ -122,6 +123,10 @@ class Host:
         finally:
             del self._questions[question.id]
             self._home.changed()
+
+    @property
+    def connected(self) -> bool:
+        return self.tunnel.state == "connected"
 
     def answer(self, question: str, value: str | None) -> None:
         """Raises Refused where nobody asks that any more."""
@@ -194,7 +199,7 @@ class Host:
         mirror = Mirror(client, run_id, replica, lambda tick: self._home.announce(run_id, tick))
         task = asyncio.create_task(mirror.run(), name=f"mirror {run_id}")
         task.add_done_callback(lambda _: self._news.set())
-        self._followed[run_id] = Followed(replica, task, mirror)
+        self._followed[run_id] = Followed(folder, replica, task, mirror)
 
     async def catch_up(self, run: Path) -> None:
         """Every event of it is here when this returns. Raises LaunchError where the way is lost."""
@@ -230,6 +235,10 @@ class Host:
             if run_id in ended and one.mirror.known and not one.mirror.behind
             if not self._is_wanted(run_id)
         ]
+        for run_id in caught_up:
+            with contextlib.suppress(Refused):  # it has gone from there meanwhile
+                folder = self._followed[run_id].folder
+                await fetch(self.tunnel.client, run_id, folder, LOG, _unheard)
         await self._stop_following(caught_up)
 
     def _is_wanted(self, run_id: str) -> bool:
@@ -273,6 +282,8 @@ class Host:
         key = request.key or uuid.uuid4().hex
         async with self._syncing:
             there = await self._prepare(client, project, request)
+            if isinstance(request, StartEvaluation):
+                request = _inside(request, project)
             ours = {"project": there, "host": "", "key": key, "lend_keys": False}
             keys = {"lent": dict(self._home.keys)} if request.lend_keys else {"keys_at_home": True}
             asked = request.model_copy(update=ours | keys)
@@ -334,6 +345,21 @@ class Host:
         mark = hashlib.sha256(f"{self._home.id} {project}".encode()).hexdigest()[:8]
         kept = "".join(c if c in FIT else "-" for c in project.name)
         return f"{kept.strip('-_') or 'project'}-{mark}"
+
+
+def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:
+    """Its scenarios by a name that means the same there. Raises Refused for another file."""
+    if request.scenarios in ("train", "validation"):
+        return request
+    file = (project / Path(request.scenarios).expanduser()).resolve()
+    if not file.is_relative_to(project):
+        raise Refused.of(
+            "host.not_in_project",
+            f"{file.name} lies outside of the project, and only the project goes to the server.",
+            "Copy the file into the project.",
+            where=str(file),
+        )
+    return request.model_copy(update={"scenarios": file.relative_to(project).as_posix()})
 
 
 def _unheard(done: int, total: int) -> None:

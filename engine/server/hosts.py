@@ -31,6 +31,8 @@ STAYING = {
     "/runs/{run}/send",
 }
 """What is asked with POST and answered here: of the replica, or about where the run is."""
+LOG = "/runs/{run}/log"
+"""What workers write is read there, where that can be."""
 EXPORT = "/runs/{run}/checkpoints/{step:int}/export"
 STARTING: dict[str, type[StartRun] | type[StartEvaluation]] = {
     "/runs": StartRun,
@@ -90,13 +92,16 @@ class HostRoutes:
         is asked there."""
         if method == "POST" and path in STARTING:
             return self._beginning(STARTING[path], handler)
-        if not path.startswith("/runs/{run}") or method == "GET" or path in STAYING:
+        is_read = method == "GET" and path != LOG
+        if not path.startswith("/runs/{run}") or is_read or path in STAYING:
             return handler
 
         async def there_or_here(request: Request) -> Response:
             run_id = request.path_params["run"]
             host = self._desk.owner(self._library.folder(run_id))
             if host is None:
+                return await handler(request)
+            if path == LOG and not host.connected:
                 return await handler(request)
             if path == EXPORT:
                 return await self.moving.export(request, host, self._library.folder(run_id))
@@ -132,7 +137,8 @@ async def _pass_on(request: Request, host: Host, run_id: str) -> Response:
         answer = await http.send(asked, stream=True)
     except httpx.TransportError as error:
         raise unreachable(error) from error
-    host.touch(run_id)
+    if request.method != "GET":
+        host.touch(run_id)
 
     async def blocks() -> AsyncIterator[bytes]:
         async for block in answer.aiter_raw():
