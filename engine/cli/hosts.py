@@ -1,5 +1,5 @@
-"""`hosts list|known|add|check|install|rollback|stop|disconnect|fetch|bring-home|send|remove|forget`:
-servers that train for us. What a server asks (a key's fingerprint, a passphrase, a code) is asked here.
+"""`hosts ACTION [NAME …]`: servers that train for us, and what goes to and fro. What a server asks
+(a key's fingerprint, a passphrase, a code) is asked here.
 
 Exit 1: it was refused, or failed.
 """

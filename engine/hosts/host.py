@@ -89,7 +89,9 @@ class Host:
         self._away: list[RunSummary] = []
         self._touched: dict[str, float] = {}
         self._news = asyncio.Event()
-        self._syncing = asyncio.Lock()
+        self._syncing, self._following = asyncio.Lock(), asyncio.Lock()
+        self.moving = asyncio.Lock()
+        """Held while files of runs change machines: one thing after the other."""
 
     # What a person sees and says
 
@@ -188,6 +190,10 @@ class Host:
 
     async def _follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
         """Raises LaunchError where the way is lost."""
+        async with self._following:
+            await self._follow_one(client, run_id, folder)
+
+    async def _follow_one(self, client: EngineClient, run_id: str, folder: Path) -> None:
         known = self._followed.get(run_id)
         if known and not known.task.done():
             return

@@ -51,7 +51,8 @@ class MovingRoutes:
         step = request.path_params["step"]
 
         async def work(say: Say) -> BaseModel:
-            found = await fetch_checkpoint(host, folder, step, _told(say))
+            async with host.moving:
+                found = await fetch_checkpoint(host, folder, step, _told(say))
             return Moved(path=str(found))
 
         return self._lines(work)
@@ -60,7 +61,8 @@ class MovingRoutes:
         host, folder = self._there(request)
 
         async def work(say: Say) -> BaseModel:
-            await bring_home(host, folder, _told(say))
+            async with host.moving:
+                await bring_home(host, folder, _told(say))
             return Moved(path=str(folder))
 
         return self._lines(work)
@@ -71,7 +73,7 @@ class MovingRoutes:
         run_id = request.path_params["run"]
 
         async def work(say: Say) -> BaseModel:
-            async with self._supervisor.resting(run_id) as folder:
+            async with host.moving, self._supervisor.resting(run_id) as folder:
                 await send(host, folder, _told(say))
             return Moved(path=str(folder))
 
@@ -83,7 +85,8 @@ class MovingRoutes:
         step = request.path_params["step"] or None
 
         async def work(say: Say) -> BaseModel:
-            return await export_there(host, folder, step, asked, say)
+            async with host.moving:
+                return await export_there(host, folder, step, asked, say)
 
         return self._lines(work)
 
