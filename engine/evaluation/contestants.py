@@ -14,7 +14,8 @@ from engine.checkpoint import ADAPTER, WEIGHTS
 from engine.models import find_model, model_of
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import BASE, Contestant
-from engine.protocol.problems import ConfigError, Refused
+from engine.protocol.problems import ConfigError, ModelError, Refused
+from engine.protocol.records import RunSpec
 from engine.references import Found, find_checkpoint, newest_best
 
 
@@ -89,6 +90,14 @@ def _newest_best(project: Path, config: ProjectConfig) -> Contestant:
     )
 
 
+def _base_of(spec: RunSpec) -> str:
+    """Where its base model is here; where it was, if that is gone: it is said when it is loaded."""
+    try:
+        return str(model_of(spec))
+    except ModelError:
+        return spec.model_path
+
+
 def _checkpoint(project: Path, config: ProjectConfig, found: Found) -> Contestant:
     """With the rank and scale of its run, and the project's context."""
     model = found.spec.config.model
@@ -97,13 +106,13 @@ def _checkpoint(project: Path, config: ProjectConfig, found: Found) -> Contestan
         name=found.name,
         kind="base",
         model=model.name,
-        model_path=str(model_of(found.spec)),
+        model_path=_base_of(found.spec),
         shape=config.model.model_copy(update=shape),
     )
     if found.checkpoint is None:
         return one
     adapter = found.folder / found.checkpoint.path / ADAPTER
-    if not adapter.is_file():
+    if not adapter.exists():
         raise Refused.of(
             "checkpoint.not_here",
             f"The weights of {found.name} are not on this machine.",
