@@ -29,6 +29,7 @@ from studio.notify import Choice, Notifier, ask
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.registry import make_pages
+from studio.servers import ServerDesk
 from studio.session import Session
 from studio.settings import Settings, SettingsStore, settings_path
 from studio.single import SingleInstance
@@ -60,6 +61,7 @@ class Studio:
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)
         self.importer = Importer(self.window, self.session)
+        self.servers = ServerDesk(self.window, self.session, self.actions, self.frame)
         self._contact = ""
         self._collector = GuiCollector(self.window)
         self._bind()
