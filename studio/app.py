@@ -29,6 +29,7 @@ from studio.notify import Choice, Notifier, ask
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.registry import make_pages
+from studio.pages.settings import SettingsPage
 from studio.servers import ServerDesk
 from studio.session import Session
 from studio.settings import Settings, SettingsStore, settings_path
@@ -96,8 +97,10 @@ class Studio:
         session.engine_changed.connect(self._engine_changed)
         self.settings.changed.connect(self._apply)
         window.remedy_chosen.connect(actions.trigger)
-        home = self.pages["home"]
+        home, settings = self.pages["home"], self.pages["settings"]
         assert isinstance(home, HomePage)
+        assert isinstance(settings, SettingsPage)
+        self.servers.serve(settings)
         home.import_wanted.connect(self.importer.start)
         places = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
         actions.bind(**{f"go_{place}": self._go(place) for place in places})

@@ -35,7 +35,7 @@ from engine.protocol.requests import (
 )
 from studio.store.run_state import RunState
 from tests.studio.fake_environments import FakeEnvironments
-from tests.studio.fake_hosts import FakeHosts
+from tests.studio.fake_hosts import LOOK_S, FakeHosts
 from tests.studio.fake_kept import FakeKept, evaluation_run
 from tests.studio.fake_labels import FakeLabels
 from tests.studio.fake_projects import FakeProjects, refusal
@@ -91,6 +91,7 @@ class FakeEngine:
             self._app(), host="127.0.0.1", port=port, log_level="warning", lifespan="off"
         )
         self._server = uvicorn.Server(config)
+        self.servers.closing = False
         self._thread = threading.Thread(target=self._server.run, name="fake-engine", daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -100,6 +101,8 @@ class FakeEngine:
 
     def stop(self) -> None:
         if self._server is not None and self._thread is not None:
+            self.servers.closing = True
+            time.sleep(2 * LOOK_S)
             self._server.should_exit = True
             self._server.force_exit = True
             self._thread.join(5)

@@ -80,7 +80,7 @@ OTHER_HOME = Problem(
 )
 HOST_KEY = Question(
     id="q1", kind="host_key", host="mara@box.lab:22", via="mara@gate.lab:22",
-    prompt="This server shows a key that is on record nowhere.",
+    prompt="The key of mara@box.lab:22 is not on record yet. Is it the right one?",
     detail="ssh-ed25519 SHA256:Uo3zqkR1cVvVg2yQm0H8H2sY0hJt5Xc1mZk7bqfQ9dE",
 )  # fmt: skip
 PASSPHRASE = Question(
@@ -125,6 +125,8 @@ class FakeHosts:
         """By run, the server it is on."""
         self.pace_s = 0.05
         self.polls = 0
+        self.closing = False
+        """Nobody waits any more."""
         self._waiting: dict[str, asyncio.Future[str | None]] = {}
         self._jobs: dict[str, asyncio.Task[None]] = {}
 
@@ -162,7 +164,7 @@ class FakeHosts:
         self.polls += 1
         after = int(request.query_params.get("after", 0))
         for _ in range(int(float(request.query_params.get("wait", 0)) / LOOK_S)):
-            if self.revision != after:
+            if self.revision != after or self.closing:
                 break
             await asyncio.sleep(LOOK_S)
         return self._now()
