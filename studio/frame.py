@@ -1,8 +1,9 @@
 """Keeps sidebar and header true to the session: facts, states, the Train button, now training."""
 
 import time
+from dataclasses import replace
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu
 
@@ -12,16 +13,21 @@ from studio.actions import Actions
 from studio.engine_menu import EngineSwitcher
 from studio.link.state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
+from studio.models.projects import run_title
 from studio.session import Session
 from studio.store.forecast import remaining_seconds
 from studio.widgets.buttons import Button
-from studio.words import run_words, state_words
+from studio.widgets.dot import dot_icon
+from studio.words import state_words
 
 TITLES = {"home": "Home", "settings": "Settings"}
 
 
 class Frame(QObject):
-    """Listens to the session; the window's frame shows it."""
+    """Listens to the session; the window's frame shows it. `send_wanted(name)`: of the selected
+    run, to a server."""
+
+    send_wanted = Signal(str)
 
     def __init__(self, window: MainWindow, session: Session, actions: Actions) -> None:
         super().__init__(window)
@@ -87,7 +93,7 @@ class Frame(QObject):
         session = self._session
         self._actions.set_conditions(session.conditions())
         if self._window.page not in PROJECTLESS:
-            self._show_train(session.run.summary)
+            self._show_run()
 
     @Slot()
     def _show_run(self) -> None:
@@ -104,8 +110,12 @@ class Frame(QObject):
             header.set_actions(pause=living, stop=living or queued, branch=can_branch)
             words = state_words(session.run.state, run)
             tone = "neutral" if words.tone in ("muted", "faint") else words.tone
-            where = f" · on {run.host}" if run is not None and run.host else ""
-            header.chip.set_state(words.text + where, tone, words.icon)
+            if run is not None and run.host:
+                away = living and session.hosts.away(run.host)
+                where = f"{run.host} is away" if away else f"on {run.host}"
+                words = replace(words, text=f"{words.text} · {where}")
+                tone = "warn" if away else tone
+            header.chip.set_state(words.text, tone, words.icon)
             self._show_train(run)
         self._show_facts(run)
         self._show_now_training()
@@ -166,7 +176,8 @@ class Frame(QObject):
         step = f"Step {shown.step} of {shown.steps}"
         if shown.kind == "evaluation":
             step = f"{shown.trajectories} of {shown.attempts} attempts"
-        card.set_run(shown.name, step, words, values, shown.state == "paused")
+        name = f"{shown.name} · {shown.host}" if shown.host else shown.name
+        card.set_run(name, step, words, values, shown.state == "paused")
 
     def _open_living(self) -> None:
         for run in self._session.runs.living()[:1]:
@@ -187,9 +198,33 @@ class Frame(QObject):
         """The runs of this project, newest first."""
         menu = self._menu()
         for run in self._session.runs.of(self._session.project.path):
-            action = menu.addAction(f"{run.name} · {run_words(run).text}".replace("&", "&&"))
+            action = menu.addAction(run_title(run).replace("&", "&&"))
             action.triggered.connect(lambda _=False, i=run.id: self._session.select_run(i))
+        self._add_moves(menu)
         menu.popup(QCursor.pos())
+
+    def _add_moves(self, menu: QMenu) -> None:
+        """Of the run that is looked at, where it has ended."""
+        if self._actions.holds("remote"):
+            menu.addSeparator()
+            menu.addAction(self._actions["run.bring_home"])
+        elif self._actions.holds("sendable"):
+            menu.addSeparator()
+            self.fill_servers(menu.addMenu("Send it to a server"))
+
+    def fill_servers(self, menu: QMenu) -> None:
+        """Where the run can be sent."""
+        for view in self._session.hosts.all:
+            name = view.spec.name
+            action = menu.addAction(dot_icon(self._session.hosts.words(name).dot), name)
+            action.triggered.connect(lambda _=False, name=name: self.send_wanted.emit(name))
+
+    def choose_server(self) -> None:
+        """For the run that is looked at."""
+        menu = self._menu()
+        self.fill_servers(menu)
+        pill = self._window.header.pill
+        menu.popup(pill.mapToGlobal(pill.rect().bottomLeft()))
 
     def _stop_menu(self) -> None:
         menu = self._menu()

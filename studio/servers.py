@@ -6,6 +6,7 @@ from studio.actions import Actions
 from studio.frame import Frame
 from studio.main_window import MainWindow
 from studio.pages.servers.host_sheet import HostSheet
+from studio.pages.servers.moving import MoveSheet
 from studio.pages.servers.wizard import AddServerSheet
 from studio.pages.settings import SettingsPage
 from studio.prompts import HostPrompts
@@ -25,12 +26,16 @@ class ServerDesk(QObject):
         self.wizard = AddServerSheet(session, tasks, window.body)
         self.sheet = HostSheet(session, tasks, window.body)
         self.prompts = HostPrompts(window, session.hosts, tasks)
+        self.moves = MoveSheet(session, tasks, window.body)
         self.sheet.edit_wanted.connect(self.wizard.go_on)
+        frame.send_wanted.connect(self._send)
         actions.bind(
             engine_choose=frame.switcher.open_menu,
             servers_add=self.add,
             servers_open=self.show_servers,
             servers_connect=self._connect,
+            run_bring_home=self._bring_home,
+            run_send=frame.choose_server,
             run_train_lending=lambda: session.train(lend=True),
         )
 
@@ -59,6 +64,14 @@ class ServerDesk(QObject):
         """Only after what the server has was seen."""
         self._close(self.sheet)
         self.wizard.go_on(name)
+
+    def _bring_home(self) -> None:
+        if (run := self._session.run.summary) is not None:
+            self.moves.bring_home(run)
+
+    def _send(self, name: str) -> None:
+        if (run := self._session.run.summary) is not None:
+            self.moves.send(run, name)
 
     def _close(self, sheet: Sheet) -> None:
         if sheet.is_open():
