@@ -12,6 +12,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
 from engine.protocol.history import History
+from engine.protocol.hosts import HostList
 from engine.protocol.problems import Problem
 from studio.link.follower import Events
 from studio.link.state import LinkState
@@ -37,10 +38,13 @@ class Feed(QObject):
     run_lost = Signal(str, object)
     gap_found = Signal(str, int)
     """A run's stream has a hole: follow it anew from this seq."""
+    hosts_changed = Signal(object)
+    """A HostList: servers as they are now."""
 
     _arrived = Signal(str, object)
     _linked = Signal(object)
     _lost = Signal(str, object)
+    _hosts = Signal(object)
 
     def __init__(self, store: RunStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -57,6 +61,7 @@ class Feed(QObject):
         self._arrived.connect(self._take, queued)
         self._linked.connect(self._take_link, queued)
         self._lost.connect(self.run_lost, queued)
+        self._hosts.connect(self.hosts_changed, queued)
 
     # Called by the pump, in its thread
 
@@ -72,6 +77,9 @@ class Feed(QObject):
 
     def say_lost(self, run_id: str, problem: Problem) -> None:
         self._lost.emit(run_id, problem)
+
+    def say_hosts(self, found: HostList) -> None:
+        self._hosts.emit(found)
 
     # In the GUI thread
 
@@ -123,9 +131,10 @@ class Feed(QObject):
 
 
 class PumpListener:
-    """What the pump calls: three plain methods, for a QObject cannot carry their names twice."""
+    """What the pump calls: plain methods, for a QObject cannot carry their names twice."""
 
     def __init__(self, feed: Feed) -> None:
         self.events_arrived: Callable[[str, Events], None] = feed.events_arrived
         self.link_changed: Callable[[LinkState], None] = feed.say_link
         self.run_lost: Callable[[str, Problem], None] = feed.say_lost
+        self.hosts_changed: Callable[[HostList], None] = feed.say_hosts

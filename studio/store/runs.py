@@ -52,6 +52,10 @@ class RunStore:
     def living(self) -> list[RunSummary]:
         return [run for run in self.all() if run.state in LIVING]
 
+    def living_here(self) -> list[RunSummary]:
+        """Those of this machine's engine."""
+        return [run for run in self.living() if not run.host]
+
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
     """The summary with what the stream has said since; the stream may still be replaying."""
