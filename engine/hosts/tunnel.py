@@ -1,6 +1,6 @@
 """The way to one server's engine, for as long as somebody wants it: connected, lost, and again.
 
-Every step is bounded, every failure is either tried again by itself (0.5 to 30 s apart, for ever,
+Every step is bounded, every failure is either tried again by itself (0.5 to 10 s apart, for ever,
 at once when somebody asks) or stops with what a person has to do. The far engine hears nothing of
 it: its runs go on.
 """
@@ -29,7 +29,7 @@ from engine.protocol.requests import EngineInfo
 Connect = Callable[[HostSpec, Asker], Awaitable[Connection]]
 Serve = Callable[[EngineClient], Coroutine[None, None, None]]
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 10.0
 PING_S, SILENCE_S = 5.0, 15.0
 ATTACHING_S = 120.0
 ON_THE_WAY = ("install", "roll_back", "remove")

@@ -135,19 +135,39 @@ class Trial:
         self.proxy.one_byte = False
 
     async def cut(self, run: RunSummary, seconds: float) -> None:
-        before = (await self.client.run(run.id)).step
+        before = self.last_event(Path(run.path))
+        was = (await self.client.run(run.id)).step
         self.proxy.cut(seconds)
         begun = time.monotonic()
         await asyncio.sleep(seconds)
         await self.until(self.is_connected)
         back = time.monotonic() - begun - seconds
-        await self.until(self.is_caught_up)
+        there = self.last_event(self.there(run))
+        await self.until(lambda: self.has(run, there))
         caught = time.monotonic() - begun - seconds
-        steps = (await self.client.run(run.id)).step - before
+        steps = (await self.client.run(run.id)).step - was
         sys.stdout.write(
-            f"cut for {seconds:.0f} s: {steps} steps were done meanwhile; connected by itself "
+            f"cut for {seconds:.0f} s: {steps} steps and {there - before} events meanwhile; connected by itself "
             f"after {back:.1f} s more, everything here after {caught:.1f} s\n"
         )
+
+    def there(self, run: RunSummary) -> Path:
+        """The run's folder on the server."""
+        record = read_record(Path(run.path))
+        assert record is not None
+        base = self.far.home / ".atelier-engine" / "workspace"
+        return base / record.folder / "runs" / run.id
+
+    def last_event(self, folder: Path) -> int:
+        file = str(folder / "run.db")
+        db = apsw.Connection(file, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return int(db.execute("SELECT max(seq) FROM events").get)
+        finally:
+            db.close()
+
+    async def has(self, run: RunSummary, seq: int) -> bool:
+        return await asyncio.to_thread(self.last_event, Path(run.path)) >= seq
 
     async def connect(self) -> None:
         await self.client.act_on_host(NAME, ActOnHost(action="connect"))
@@ -172,10 +192,7 @@ class Trial:
 
     def compare(self, run: RunSummary) -> int:
         here = Path(run.path)
-        record = read_record(here)
-        assert record is not None
-        base = self.far.home / ".atelier-engine" / "workspace"
-        there = base / record.folder / "runs" / run.id
+        there = self.there(run)
         ours, theirs = (apsw.Connection(str(one / "run.db")) for one in (here, there))
         asked = "SELECT seq, body FROM events ORDER BY seq"
         events, original = (list(one.execute(asked)) for one in (ours, theirs))
