@@ -147,8 +147,8 @@ class Trial:
         caught = time.monotonic() - begun - seconds
         steps = (await self.client.run(run.id)).step - was
         sys.stdout.write(
-            f"cut for {seconds:.0f} s: {steps} steps and {there - before} events meanwhile; connected by itself "
-            f"after {back:.1f} s more, everything here after {caught:.1f} s\n"
+            f"cut for {seconds:.0f} s: {steps} steps and {there - before} events meanwhile; "
+            f"connected by itself after {back:.1f} s more, everything here after {caught:.1f} s\n"
         )
 
     def there(self, run: RunSummary) -> Path:
