@@ -113,7 +113,8 @@ class Frame(QObject):
             if run is not None and run.host:
                 away = living and session.hosts.away(run.host)
                 where = f"{run.host} is away" if away else f"on {run.host}"
-                words = replace(words, text=f"{words.text} · {where}")
+                known = f"Step {run.step}" if away else words.text  # its phase was long ago
+                words = replace(words, text=f"{known} · {where}")
                 tone = "warn" if away else tone
             header.chip.set_state(words.text, tone, words.icon)
             self._show_train(run)
@@ -150,8 +151,8 @@ class Frame(QObject):
         return [
             (f"Train on {name}; the judge is asked from this machine", "train"),
             (f"Train on {name}, and lend it the judge's keys for this run", "train_lending"),
-            ("Its engine keeps them in memory until the run ends, and asks the judge itself,", ""),
-            ("also while this machine is off. Else the run waits for this machine.", ""),
+            (f"Lent keys stay in the memory of {name}'s engine until the run ends.", ""),
+            ("Not lent, the run waits for its judge while this machine is off.", ""),
         ]
 
     def _show_facts(self, run: RunSummary | None) -> None:

@@ -27,7 +27,7 @@ class EnginePill(KeyboardFocus, QAbstractButton):
         self._state = state
         self._hovered = False
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.set_engine(words, state)
 
     def set_engine(self, words: str, state: str) -> None:

@@ -28,6 +28,7 @@ from tests.studio.fake_hosts import (
 )
 from tests.studio.shots import SIZES, fill, open_project, run_shots, settle, studio_on, take
 
+RUN = "01JD5MAMBERKESTREL00000000"
 BRINGING = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, total=526_000_000)
 Shot = Callable[[Studio, FakeEngine, Path], Awaitable[None]]
 
@@ -125,7 +126,88 @@ async def questions(studio: Studio, engine: FakeEngine, folder: Path) -> None:
         await settle(0.5)
 
 
+def on_box(engine: FakeEngine) -> None:
+    """The living run is on box, and its checkpoints are not here."""
+    engine.servers.put(view(state="connected"))
+    engine.servers.lives_on[RUN] = "box"
+    engine._refresh(engine.runs[RUN], "inbox-scout")
+    engine.kept.elsewhere |= set(range(200))
+
+
+async def away(studio: Studio, engine: FakeEngine, folder: Path) -> None:
+    on_box(engine)
+    await settle(0.5)
+    studio.session.refresh()
+    studio.session.hosts.choose(studio.session.project.path, "box")
+    await settle(1.0)
+    studio.window.show_page("home")
+    await take(studio, folder, "home-remote")
+    studio.window.show_page("run")
+    await take(studio, folder, "run-remote")
+    state = studio.session.run.state
+    assert state.spec is not None
+    state.spec = state.spec.model_copy(update={"keys_at_home": True})
+    at = time.time() + 120
+    engine.servers.change("box", state="reconnecting", problem=UNREACHABLE, failures=2, retry_at=at)
+    await settle(0.6)
+    await take(studio, folder, "run-away")
+
+
+async def kept(studio: Studio, engine: FakeEngine, folder: Path) -> None:
+    on_box(engine)
+    await settle(0.5)
+    studio.session.refresh()
+    studio.window.show_page("checkpoints")
+    await settle(1.0)
+    page: Any = studio.pages["checkpoints"]
+    page._look_again()
+    await settle(0.8)
+    await take(studio, folder, "checkpoints-remote")
+    page._list.show_coming("Fetching 42 of 84 MB", 0.5)
+    await take(studio, folder, "checkpoints-fetching")
+    page._list.show_coming("", None)
+    run = studio.session.run.summary
+    assert run is not None
+    studio.servers.moves.bring_home(run)
+    studio.servers.moves._show("42 of 84 MB", 0.5)
+    await settle(0.6)
+    await take(studio, folder, "moving")
+    studio.servers.moves.close_sheet()
+
+
+async def train(studio: Studio, engine: FakeEngine, folder: Path) -> None:
+    """The header of a project that trains on a server, with a judge."""
+    path = str(engine.workspace / "hello")
+    made = engine.homes.projects[path]
+    assert made.config is not None
+    judge = made.config.judge.model_copy(update={"enabled": True, "models": ("openai/gpt-5.4",)})
+    config = made.config.model_copy(update={"judge": judge})
+    engine.homes.projects[path] = made.model_copy(update={"config": config})
+    await open_project(studio, engine, "hello")
+    studio.window.show_page("setup")
+    studio.window.show_page("trajectories")
+    studio.window.resize(*SIZES[0])
+    engine.servers.put(view(state="connected"))
+    await settle()
+    studio.session.hosts.choose(path, "box")
+    header = studio.window.header
+    for scheme in ("dark", "light"):
+        studio.settings.update(theme=scheme)
+        studio.frame.refresh()
+        await settle()
+        header.grab().save(str(folder / f"train-{scheme}.png"))
+        header.train._open_menu(studio.frame._ways_to_train())
+        await settle()
+        menu: Any = QApplication.activePopupWidget()
+        menu.grab().save(str(folder / f"train-menu-{scheme}.png"))
+        menu.close()
+        header.train.set_state("starting", 12, 40, "Syncing 12 of 40 MB")
+        await settle()
+        header.grab().save(str(folder / f"train-syncing-{scheme}.png"))
+
+
 SHOTS: dict[str, Shot] = {
+    "away": away, "kept": kept, "train": train,
     "rows": rows, "menu": menu, "sheet": sheet, "wizard": wizard, "questions": questions,
 }  # fmt: skip
 

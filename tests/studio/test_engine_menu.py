@@ -1,5 +1,6 @@
 """Where a project trains: said by the pill, chosen in its menu, obeyed by what begins."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from engine.protocol.hosts import HostTick
 from studio.app import Studio
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
-from tests.studio.fake_hosts import UNREACHABLE, view
+from tests.studio.fake_hosts import HOST_KEY, UNREACHABLE, view
 from tests.studio.shots import open_project, studio_on
 from tests.studio.simulate import SMALL, Simulation
 
@@ -194,5 +195,33 @@ def test_a_sync_is_shown_on_the_button(
             await until(lambda: train.words() == "Syncing 12 of 40 MB")
             filled.delay_s = 0.0
             await until(lambda: filled.started)
+
+    run(job())
+
+
+def test_the_longest_names_fit_into_the_smallest_window(
+    filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        name = "gpu-" * 15 + "box"
+        filled.servers.put(view(name, "asking", questions=[HOST_KEY]))
+        filled.servers.lives_on[RUN] = name
+        filled._refresh(filled.runs[RUN], "inbox-scout")
+        async with studio_on(filled, qapp, tmp_path) as studio:
+            await until(lambda: studio.session.hosts.all and studio.session.runs.known(RUN))
+            await open_project(studio, filled, "inbox-scout")
+            studio.session.hosts.choose(str(filled.workspace / "inbox-scout"), name)
+            studio.window.resize(1080, 680)
+            for key in studio.pages:
+                studio.window.show_page(key)
+                await asyncio.sleep(0.05)
+                assert studio.window.width() == 1080, f"{key} widens the window"
+            dialog = QApplication.activeModalWidget()
+            assert dialog is not None
+            QTest.keyClick(dialog, Qt.Key.Key_Escape)
+            studio.servers.wizard.begin()
+            studio.servers.sheet.show_host(name)
+            await asyncio.sleep(0.3)
+            assert studio.window.width() == 1080
 
     run(job())

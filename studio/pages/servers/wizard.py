@@ -17,7 +17,7 @@ from studio.session import Session
 from studio.store.host_rows import Step, install_offer, step_of, unfit
 from studio.store.hosts import share_of, tick_words
 from studio.tasks import TaskScope
-from studio.widgets.buttons import Button
+from studio.widgets.buttons import Button, IconButton
 from studio.widgets.key_values import KeyValues
 from studio.widgets.meter import Meter
 from studio.widgets.sheet import Sheet
@@ -54,7 +54,7 @@ class AddServerSheet(Sheet):
         self._note = Text("", "label", 400, "warn", wrap=True)
         self._back = Button("Back", "quiet", height=32)
         self._later = Button("Later", "quiet", height=32)
-        self._again = Button("Look again", "outlined", icon="refresh-cw", height=32)
+        self._again = IconButton("refresh-cw", "Look again", size=28)
         self._main = Button("Connect", "primary", height=32)
         self._stale = QTimer(self)
         self._stale.setSingleShot(True)
