@@ -13,11 +13,11 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Iterator
-from pathlib import Path
 
 from engine import checkpoint, diagnosis
 from engine.branch import compare_with_parent
 from engine.evaluation.validate import validate
+from engine.models import model_of
 from engine.policy.base import Policy, TrainBatch
 from engine.policy.start import loaded, policy_spec
 from engine.project import load_scenarios
@@ -117,7 +117,7 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
 
 async def load(run: Run, policy: Policy) -> None:
     await run.enter(0, "loading")
-    config, model = run.config, Path(run.spec.model_path)
+    config, model = run.config, model_of(run.spec)
     spec = policy_spec(config, model, config.model, derive(config.train.seed, "adapter") % 2**31)
     if isinstance(credit := config.train.algorithm.credit, ValueCredit):
         spec = spec.model_copy(update={"value_lr": credit.lr})

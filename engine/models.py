@@ -15,12 +15,15 @@ from typing import Any
 import platformdirs
 
 from engine.protocol.problems import ModelError, Problem
-from engine.protocol.records import ModelInfo
+from engine.protocol.records import ModelInfo, RunSpec
 
 Say = Callable[[str], None]
 
 READY = "READY"
 """Written last into a converted folder: without it the folder is swept and made anew."""
+
+BROUGHT = "brought-"
+"""Begins the names of such folders."""
 
 REVISION = "1"
 """Of the conversion below; another one converts again."""
@@ -76,7 +79,7 @@ def known_models() -> list[ModelInfo]:
     ]
     return models + [
         ModelInfo(name=name, title=name.rpartition("/")[2], path=str(folder))
-        for name, folder in sorted(_hub_models().items())
+        for name, folder in sorted((_brought_models() | _hub_models()).items())
     ]
 
 
@@ -86,6 +89,13 @@ def find_model(name: str) -> Path:
     Raises ModelError where it is missing, not safetensors, or without a tokenizer or chat template.
     """
     return check_folder(_locate(name), name)
+
+
+def model_of(spec: RunSpec) -> Path:
+    """The base model of a run: where it was when the run began, or, in a run that was made
+    elsewhere, by its name. Raises ModelError."""
+    folder = Path(spec.model_path)
+    return folder if spec.model_path and folder.is_dir() else find_model(spec.config.model.name)
 
 
 def check_folder(folder: Path, name: str) -> Path:
@@ -148,7 +158,7 @@ def _locate(name: str) -> Path:
         )
     if (folder := Path(name).expanduser()).is_dir():
         return folder
-    if folder := _hub_models().get(name):
+    if folder := (_brought_models() | _hub_models()).get(name):
         return folder
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         raise ModelError.of(
@@ -172,6 +182,21 @@ def converted(starter: Starter) -> Path | None:
     folder = cache_dir() / starter.name
     mark = folder / READY
     return folder if mark.is_file() and mark.read_text() == REVISION else None
+
+
+def folder_for(name: str) -> Path:
+    """Where a model of this name lies, or would when it is brought from another machine: in the
+    cache of models, by the name alone."""
+    starter = starter_called(name)
+    return cache_dir() / (starter.name if starter else f"{BROUGHT}{name.replace('/', '--')}")
+
+
+def _brought_models() -> dict[str, Path]:
+    """Name → folder of what another machine has brought, config.json last."""
+    return {
+        file.parent.name.removeprefix(BROUGHT).replace("--", "/", 1): file.parent
+        for file in cache_dir().glob(f"{BROUGHT}*/config.json")
+    }
 
 
 def _hub_models() -> dict[str, Path]:

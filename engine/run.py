@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -231,6 +231,16 @@ def is_locked(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody works on this run meanwhile. Raises Refused where somebody does."""
+    descriptor = _take_lock(folder / LOCK)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _take_lock(file: Path) -> int:

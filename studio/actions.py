@@ -56,6 +56,14 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
     ActionSpec("project.save", "Save", "save", "Ctrl+S", "project", "Project"),
     ActionSpec("run.train", "Train", "play", "Ctrl+Return", "trainable", "Run"),
+    ActionSpec(
+        "run.train_lending",
+        "Train, and lend the server the judge's keys for this run",
+        "key-round",
+        "",
+        "lendable",
+        "Run",
+    ),
     ActionSpec("run.pause", "Pause or continue", "pause", "Ctrl+P", "living", "Run"),
     ActionSpec("run.stop_after", "Stop after this step", "square", "Ctrl+.", "living", "Run"),
     ActionSpec(
@@ -70,6 +78,16 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("run.extend", "Train more steps", "plus", "", "run", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
     ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
+    ActionSpec("run.bring_home", "Bring the run to this machine…", "download", "", "remote", "Run"),
+    ActionSpec("run.send", "Send the run to a server…", "upload", "", "sendable", "Run"),
+    ActionSpec(
+        "engine.choose", "Choose where this project trains", "server", "Ctrl+E", ALWAYS, "Engine"
+    ),
+    ActionSpec("servers.add", "Add a server…", "plus", "", "engine", "Engine"),
+    ActionSpec("servers.open", "Servers…", "server", "", ALWAYS, "Engine"),
+    ActionSpec(
+        "servers.connect", "Connect or reconnect the server", "plug-zap", "", "server", "Engine"
+    ),
     ActionSpec("engine.start", "Start or reconnect the engine", "plug-zap", "", ALWAYS, "Engine"),
     ActionSpec("engine.restart", "Restart the engine", "rotate-ccw", "", "engine", "Engine"),
     ActionSpec("engine.doctor", "Check this machine", "search-check", "", "engine", "Engine"),
@@ -103,7 +121,7 @@ class Actions(QObject):
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
         """What holds now: engine, project, trainable, run, living, stoppable, branchable,
-        resumable."""
+        resumable, server, lendable, remote, sendable."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:

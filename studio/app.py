@@ -29,6 +29,8 @@ from studio.notify import Choice, Notifier, ask
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.registry import make_pages
+from studio.pages.settings import SettingsPage
+from studio.servers import ServerDesk
 from studio.session import Session
 from studio.settings import Settings, SettingsStore, settings_path
 from studio.single import SingleInstance
@@ -60,6 +62,7 @@ class Studio:
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)
         self.importer = Importer(self.window, self.session)
+        self.servers = ServerDesk(self.window, self.session, self.actions, self.frame)
         self._contact = ""
         self._collector = GuiCollector(self.window)
         self._bind()
@@ -94,8 +97,10 @@ class Studio:
         session.engine_changed.connect(self._engine_changed)
         self.settings.changed.connect(self._apply)
         window.remedy_chosen.connect(actions.trigger)
-        home = self.pages["home"]
+        home, settings = self.pages["home"], self.pages["settings"]
         assert isinstance(home, HomePage)
+        assert isinstance(settings, SettingsPage)
+        self.servers.serve(settings)
         home.import_wanted.connect(self.importer.start)
         places = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
         actions.bind(**{f"go_{place}": self._go(place) for place in places})

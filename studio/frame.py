@@ -1,32 +1,40 @@
 """Keeps sidebar and header true to the session: facts, states, the Train button, now training."""
 
 import time
+from dataclasses import replace
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu
 
 from engine.protocol.records import LIVING, RunSummary
 from studio import figures
 from studio.actions import Actions
+from studio.engine_menu import EngineSwitcher
 from studio.link.state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
+from studio.models.projects import run_title
 from studio.session import Session
 from studio.store.forecast import remaining_seconds
 from studio.widgets.buttons import Button
-from studio.words import run_words, state_words
+from studio.widgets.dot import dot_icon
+from studio.words import state_words
 
-PILL = {"starting": "reconnecting"}
 TITLES = {"home": "Home", "settings": "Settings"}
 
 
 class Frame(QObject):
-    """Listens to the session; the window's frame shows it."""
+    """Listens to the session; the window's frame shows it. `send_wanted(name)`: of the selected
+    run, to a server."""
+
+    send_wanted = Signal(str)
 
     def __init__(self, window: MainWindow, session: Session, actions: Actions) -> None:
         super().__init__(window)
         self._window, self._session, self._actions = window, session, actions
+        self.switcher = EngineSwitcher(window, session, actions)
         session.engine_changed.connect(self._show_engine)
+        session.hosts.changed.connect(self._show_hosts)
         session.project_changed.connect(self.refresh)
         session.runs_changed.connect(self.refresh)
         session.run.changed.connect(self._show_run)
@@ -50,7 +58,6 @@ class Frame(QObject):
         header.stop_requested.connect(self._stop_menu)
         header.branch_requested.connect(lambda: trigger("run.branch"))
         header.run_menu_requested.connect(self.choose_run)
-        header.engine_requested.connect(self._engine_menu)
         header.project_requested.connect(lambda: trigger("go.home"))
         header.train.train_requested.connect(lambda: trigger("run.train"))
         header.train.resume_requested.connect(lambda: trigger("run.resume"))
@@ -78,8 +85,15 @@ class Frame(QObject):
 
     @Slot(object)
     def _show_engine(self, state: LinkState) -> None:
-        self._window.header.pill.set_engine(state.words, PILL.get(state.contact, state.contact))
         self._actions.set_conditions(self._session.conditions())
+
+    @Slot()
+    def _show_hosts(self) -> None:
+        """Where a server has part in what the header shows."""
+        session = self._session
+        self._actions.set_conditions(session.conditions())
+        if self._window.page not in PROJECTLESS:
+            self._show_run()
 
     @Slot()
     def _show_run(self) -> None:
@@ -96,15 +110,24 @@ class Frame(QObject):
             header.set_actions(pause=living, stop=living or queued, branch=can_branch)
             words = state_words(session.run.state, run)
             tone = "neutral" if words.tone in ("muted", "faint") else words.tone
+            if run is not None and run.host:
+                away = living and session.hosts.away(run.host)
+                where = f"{run.host} is away" if away else f"on {run.host}"
+                known = f"Step {run.step}" if away else words.text  # its phase was long ago
+                words = replace(words, text=f"{known} · {where}")
+                tone = "warn" if away else tone
             header.chip.set_state(words.text, tone, words.icon)
             self._show_train(run)
         self._show_facts(run)
         self._show_now_training()
 
     def _show_train(self, run: RunSummary | None) -> None:
-        train = self._window.header.train
-        if self._session.tasks.busy("train"):
-            train.set_state("starting")
+        train, session = self._window.header.train, self._session
+        train.set_choices(self._ways_to_train() if self._actions.holds("lendable") else ())
+        if session.tasks.busy("train"):
+            tick = session.hosts.bringing(session.starting_on)
+            words = session.hosts.start_words(session.starting_on) if session.starting_on else ""
+            train.set_state("starting", *(tick or (0, 0)), words)
         elif run is None or run.kind != "train":
             train.set_state("ready" if self._actions.holds("trainable") else "none")
         else:
@@ -121,6 +144,16 @@ class Frame(QObject):
             }[run.state]
             train.set_state(state, run.step, run.steps)
         train.set_plain(self._window.page == "setup" or run is None or run.state == "failed")
+
+    def _ways_to_train(self) -> list[tuple[str, str]]:
+        """Where the judge is asked with keys, and the run goes to a server."""
+        name = self._session.hosts.chosen(self._session.project.path)
+        return [
+            (f"Train on {name}; the judge is asked from this machine", "train"),
+            (f"Train on {name}, and lend it the judge's keys for this run", "train_lending"),
+            (f"Lent keys stay in the memory of {name}'s engine until the run ends.", ""),
+            ("Not lent, the run waits for its judge while this machine is off.", ""),
+        ]
 
     def _show_facts(self, run: RunSummary | None) -> None:
         sidebar, state = self._window.sidebar, self._session.run.state
@@ -144,7 +177,8 @@ class Frame(QObject):
         step = f"Step {shown.step} of {shown.steps}"
         if shown.kind == "evaluation":
             step = f"{shown.trajectories} of {shown.attempts} attempts"
-        card.set_run(shown.name, step, words, values, shown.state == "paused")
+        name = f"{shown.name} · {shown.host}" if shown.host else shown.name
+        card.set_run(name, step, words, values, shown.state == "paused")
 
     def _open_living(self) -> None:
         for run in self._session.runs.living()[:1]:
@@ -165,9 +199,33 @@ class Frame(QObject):
         """The runs of this project, newest first."""
         menu = self._menu()
         for run in self._session.runs.of(self._session.project.path):
-            action = menu.addAction(f"{run.name} · {run_words(run).text}".replace("&", "&&"))
+            action = menu.addAction(run_title(run).replace("&", "&&"))
             action.triggered.connect(lambda _=False, i=run.id: self._session.select_run(i))
+        self._add_moves(menu)
         menu.popup(QCursor.pos())
+
+    def _add_moves(self, menu: QMenu) -> None:
+        """Of the run that is looked at, where it has ended."""
+        if self._actions.holds("remote"):
+            menu.addSeparator()
+            menu.addAction(self._actions["run.bring_home"])
+        elif self._actions.holds("sendable"):
+            menu.addSeparator()
+            self.fill_servers(menu.addMenu("Send it to a server"))
+
+    def fill_servers(self, menu: QMenu) -> None:
+        """Where the run can be sent."""
+        for view in self._session.hosts.all:
+            name = view.spec.name
+            action = menu.addAction(dot_icon(self._session.hosts.words(name).dot), name)
+            action.triggered.connect(lambda _=False, name=name: self.send_wanted.emit(name))
+
+    def choose_server(self) -> None:
+        """For the run that is looked at."""
+        menu = self._menu()
+        self.fill_servers(menu)
+        pill = self._window.header.pill
+        menu.popup(pill.mapToGlobal(pill.rect().bottomLeft()))
 
     def _stop_menu(self) -> None:
         menu = self._menu()
@@ -185,15 +243,6 @@ class Frame(QObject):
         now.triggered.connect(lambda: self._session.command("stop_now"))
         menu.popup(QCursor.pos())
 
-    def _engine_menu(self) -> None:
-        menu, link = self._menu(), self._session.feed.link
-        for words in _engine_facts(link):
-            menu.addAction(words).setEnabled(False)
-        menu.addSeparator()
-        menu.addAction(self._actions["engine.start"])
-        menu.addAction(self._actions["go.settings"])
-        menu.popup(QCursor.pos())
-
     def _train_menu(self, key: str) -> None:
         if key == "cancel":
             self._session.tasks.cancel("train")
@@ -204,14 +253,5 @@ class Frame(QObject):
             self._session.command("stop_after_step")
         elif key == "change_setting":
             self._window.show_page("setup")
-
-
-def _engine_facts(link: LinkState) -> list[str]:
-    if link.info is None:
-        return [link.words]
-    memory = figures.size(link.info.memory_bytes)
-    total = figures.size(link.info.memory_total_bytes)
-    facts = [f"Engine {link.info.version} · Python {link.info.python}", f"{memory} of {total} used"]
-    if link.latency_s is not None:
-        facts.append(f"Answers in {figures.duration(link.latency_s)}")
-    return facts
+        elif key in ("train", "train_lending"):
+            self._actions.trigger(f"run.{key}")

@@ -47,6 +47,11 @@ class MainWindow(QMainWindow):
         shown = self._stack.currentWidget()
         return next((key for key, page in self._pages.items() if page is shown), "")
 
+    @property
+    def body(self) -> QStackedWidget:
+        """What sheets slide over that belong to no page."""
+        return self._stack
+
     def set_pages(self, pages: Mapping[str, Page]) -> None:
         for key, page in pages.items():
             self._pages[key] = page

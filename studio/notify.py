@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
 from studio.widgets.buttons import Button
@@ -71,7 +71,8 @@ class Notifier(QObject):
 
 
 class Question(QDialog):
-    """Title, words, maybe a field, buttons. Escape answers nothing."""
+    """Title, words, maybe a field, buttons. Escape answers nothing; Enter in a line of text is its
+    primary button."""
 
     def __init__(
         self,
@@ -96,6 +97,12 @@ class Question(QDialog):
             column.addWidget(field)
         column.addSpacing(8)
         column.addLayout(self._buttons(choices))
+        primary = next((choice.key for choice in choices if choice.kind == "primary"), None)
+        line = getattr(field, "line", field.editor if field else None)
+        if primary is not None and isinstance(line, QLineEdit):
+            line.returnPressed.connect(lambda: self._answered(primary))
+        if field is not None:
+            field.setFocus()
 
     def _buttons(self, choices: Sequence[Choice]) -> QHBoxLayout:
         line = QHBoxLayout()

@@ -18,6 +18,7 @@ from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records import LIVING, ProjectView, RunSummary, Sample, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
 from studio import keys
+from studio.hosts import Hosts
 from studio.link.engine import EngineLink
 from studio.link.state import LinkState
 from studio.models.feed import Feed
@@ -58,7 +59,12 @@ class Session(QObject):
         self.samples: list[Sample] = []
         self.run = RunModel(runs, feed, self)
         self.tasks = TaskScope(self)
-        self.tasks.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
+        self.hosts = Hosts(link, feed, settings, self)
+        for scope in (self.tasks, self.hosts.tasks):
+            scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
+        self.hosts.lives_changed.connect(self._lives_changed)
+        self.starting_on = ""
+        """The server that the run under way to its start begins on."""
         self._known_life: dict[str, str] = {}
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
@@ -81,6 +87,7 @@ class Session(QObject):
 
     async def close(self) -> None:
         """Let go of everything here. The engine and its runs go on."""
+        await self.hosts.close()
         await self.tasks.close()
         await self.link.close()
 
@@ -136,8 +143,14 @@ class Session(QObject):
             return
         if before in ("reconnecting", "gone"):
             self.tasks.run("reopen", self._reopen())
-        elif state.info is not None and state.info.living_runs != len(self.runs.living()):
+        elif state.info is not None and state.info.living_runs != len(self.runs.living_here()):
             self.refresh()  # somebody else started or ended a run
+
+    @Slot()
+    def _lives_changed(self) -> None:
+        """A run on a server was begun or ended, maybe by somebody else."""
+        if self.connected:
+            self.refresh()
 
     async def _reopen(self) -> None:
         if await self.link.reopen():
@@ -214,25 +227,42 @@ class Session(QObject):
         kind: TrainingKind = "train",
         overrides: dict[str, Any] | None = None,
         show: bool = True,
+        lend: bool = False,
     ) -> None:
-        """One run of the open project, as its settings are now."""
-        self.start_run(
-            StartRun(project=self.project.path, kind=kind, overrides=overrides or {}, queue=True),
-            show,
+        """One run of the open project, as its settings are now, where it trains; `lend` gives the
+        server there the judges' keys."""
+        request = StartRun(
+            project=self.project.path, kind=kind, overrides=overrides or {}, queue=True
         )
+        self.start_run(request.model_copy(update={"lend_keys": lend}), show)
 
     def start_run(self, request: StartRun, show: bool = True) -> None:
         """Start one run, or queue it where the device is busy; a repeated click is harmless."""
         if not self.tasks.busy("train"):
-            request = request.model_copy(update={"key": uuid.uuid4().hex})
+            host = self.place_of(request)
+            request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
+            self.starting_on = host
             self.tasks.run("train", self._train(request, show))
+
+    def place_of(self, request: StartRun) -> str:
+        """The server that a run begins on; empty is this machine. What begins with weights that
+        exist begins where they are, everything else where the project trains."""
+        if not request.origin:
+            return self.hosts.chosen(request.project)
+        wanted = request.origin.partition("@")[0]
+        runs = self.runs.of(request.project)
+        return next((run.host for run in runs if wanted in (run.id, run.name)), "")
 
     async def _train(self, request: StartRun, show: bool) -> None:
         await self.lend_keys()
-        run = await self.client.start_run(request)
+        if request.host:
+            run = await self.hosts.begin(request.host, lambda client: client.start_run(request))
+        else:
+            run = await self.client.start_run(request)
         self.runs.put(run)
         if run.state == "queued":
-            before = next((one.name for one in self.runs.living()), "the run before it")
+            others = [one.name for one in self.runs.living() if one.host == run.host]
+            before = next((name for name in others if name != run.name), "the run before it")
             self.said.emit(f"{run.name} is queued: it starts when {before} has ended.")
         if show:
             self.select_run(run.id)
@@ -317,12 +347,26 @@ class Session(QObject):
 
         return asking()
 
+    @property
+    def judged(self) -> bool:
+        """Whether the open project's judge asks somebody who wants a key."""
+        view = self.project.view
+        judge = view.config.judge if view and view.config else None
+        return bool(judge and judge.enabled and judge.models and not judge.base_url)
+
     # What holds now
 
     def conditions(self) -> set[str]:
         """The words in `ActionSpec.when` that are true."""
         run = self.run.summary
+        host = self.hosts.chosen(self.project.path)
+        remote = run is not None and bool(run.host)
+        movable = self.connected and run is not None and run.state not in (*LIVING, "queued")
         facts = {
+            "server": self.connected and bool(host or remote),
+            "lendable": self.connected and self.project.trainable and bool(host) and self.judged,
+            "remote": movable and remote,
+            "sendable": movable and not remote and bool(self.hosts.all),
             "engine": self.connected,
             "project": self.project.view is not None,
             "trainable": self.connected and self.project.trainable,

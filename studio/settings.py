@@ -40,6 +40,8 @@ class Settings(BaseModel):
     """Of providers, as litellm names them, on the Checkpoints page."""
     saved_filters: list[str] = Field(default_factory=list)
     """Queries of the Trajectories page, newest first."""
+    trains_on: dict[str, str] = Field(default_factory=dict)
+    """By a project's path, the server that it trains on; those of this machine are not in it."""
 
 
 def settings_path() -> Path:

@@ -4,12 +4,16 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from hypothesis import settings
 
 from tests.tiny_model import make_tiny_model
+
+if TYPE_CHECKING:
+    from tests.ssh_server import FarSide, Keys
 
 settings.register_profile("any machine", deadline=None)  # nothing is timed here
 settings.load_profile("any machine")
@@ -23,6 +27,31 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Llama of 130 000 parameters with a byte tokenizer and a chat template."""
     return make_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def ssh_keys(tmp_path_factory: pytest.TempPathFactory) -> "Keys":
+    """Of a person and of servers, by name, made when they are first asked for."""
+    from tests.ssh_server import Keys
+
+    return Keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="session")
+def ssh_server(tmp_path_factory: pytest.TempPathFactory, ssh_keys: "Keys") -> Iterator["FarSide"]:
+    """One for all tests; take `far`."""
+    from tests.ssh_server import FarSide
+
+    far = FarSide(tmp_path_factory.mktemp("far"), ssh_keys).start()
+    yield far
+    far.stop()
+
+
+@pytest.fixture
+def far(ssh_server: "FarSide") -> Iterator["FarSide"]:
+    """A server on loopback that lets the key `user` in; afterwards it is as it was."""
+    yield ssh_server
+    ssh_server.reset()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.cli.hosts import connected
 from engine.cli.reach import engine_for
 from engine.cli.terminal import complain, duration, say, say_json, signed, table
 from engine.cli.train import FAILED, FINISHED, Watch, lend_keys, resume, with_overrides
@@ -61,6 +62,8 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
         if arguments.resume:
             summary = await resume(client, project, arguments.resume)
         else:
+            if arguments.host:
+                await connected(client, arguments.host)
             summary = await client.start_evaluation(request)
         code = await EvaluationWatch(client, summary, arguments.json).until_end()
         if code != FINISHED:
@@ -99,6 +102,8 @@ def request_of(
         seed=arguments.seed,
         judge=arguments.judge,
         overrides=overrides,
+        host=arguments.host,
+        lend_keys=arguments.lend_keys,
         key=os.urandom(8).hex(),
     )
 

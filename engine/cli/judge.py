@@ -17,6 +17,7 @@ from engine.cli.terminal import complain, figure, say, say_json, table
 from engine.identity import run_name
 from engine.imports.jsonl import read_attempts
 from engine.imports.lots import awaiting
+from engine.judge.access import Access
 from engine.judge.ledger import Ledger
 from engine.judge.provider import Provider
 from engine.judge.rubric import load_rubric, parse_rubric
@@ -48,7 +49,7 @@ async def judge(arguments: argparse.Namespace) -> int:
     opened = Run(folder, spec, lambda tick: None)
     try:
         keys = keys_in(os.environ, config.models)
-        provider = await Provider.start(config, keys, opened.log_file)
+        provider = await Provider.start(config, Access(keys), opened.log_file)
         try:
             ledger = Ledger(opened, provider, config)
             ruler = Ruler(config, rubric, ledger, spec.config.train.seed)

@@ -5,7 +5,10 @@ import importlib
 from collections.abc import Callable
 from typing import NoReturn
 
+from engine.cli.export_options import export_options, serve_model_options
 from engine.cli.gpu_options import gpu_options
+from engine.cli.host_options import HOST_COMMANDS, HOST_OPTIONS, train_there
+from engine.cli.options import as_json, positive, workspace
 
 COMMANDS = {
     "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
@@ -41,9 +44,9 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = Parser(prog="python -m engine", description="Atelier's engine.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    for name, words in COMMANDS.items():
+    for name, words in (COMMANDS | HOST_COMMANDS).items():
         command = commands.add_parser(name, help=words, description=words.capitalize() + ".")
-        OPTIONS[name](command)
+        (OPTIONS | HOST_OPTIONS)[name](command)
         command.set_defaults(command=_late(name))
     return parser.parse_args(argv)
 
@@ -59,23 +62,13 @@ def _late(name: str) -> Callable[[argparse.Namespace], int]:
     return run
 
 
-def _workspace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workspace", help="folder of projects (default: $ATELIER_WORKSPACE or Documents/Atelier)"
-    )
-
-
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else")
-
-
 def _serve(parser: argparse.ArgumentParser) -> None:
-    _workspace(parser)
+    workspace(parser)
 
 
 def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
-    parser.add_argument("--steps", type=_positive, help="train.steps")
+    parser.add_argument("--steps", type=positive, help="train.steps")
     parser.add_argument("--seed", type=int, help="train.seed")
     parser.add_argument(
         "--set",
@@ -109,8 +102,9 @@ def _train(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only measure the untrained model on the training scenarios",
     )
-    _workspace(parser)
-    _json(parser)
+    train_there(parser)
+    workspace(parser)
+    as_json(parser)
 
 
 def _eval(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +118,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         "the best checkpoint of the newest run)",
     )
     parser.add_argument(
-        "--attempts", type=_positive, help="of each model at each scenario (evaluate.attempts)"
+        "--attempts", type=positive, help="of each model at each scenario (evaluate.attempts)"
     )
     parser.add_argument(
         "--scenarios",
@@ -154,7 +148,8 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         help="any setting of project.toml, as evaluate.budget_usd=1; repeatable",
     )
     parser.add_argument("--resume", metavar="RUN", help="go on with this evaluation (id or name)")
-    _workspace(parser)
+    train_there(parser)
+    workspace(parser)
     parser.add_argument(
         "--json", action="store_true", help="the result as one JSON object on stdout"
     )
@@ -162,7 +157,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
 
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
-    _json(parser)
+    as_json(parser)
 
 
 def _checkpoints(parser: argparse.ArgumentParser) -> None:
@@ -172,8 +167,8 @@ def _checkpoints(parser: argparse.ArgumentParser) -> None:
     wish.add_argument("--unpin", type=int, metavar="STEP", help="leave it to the rules again")
     wish.add_argument("--delete", type=int, metavar="STEP", help="clear it away now")
     parser.add_argument("--note", default="", help="why it is pinned")
-    _workspace(parser)
-    _json(parser)
+    workspace(parser)
+    as_json(parser)
 
 
 def _trajectories(parser: argparse.ArgumentParser) -> None:
@@ -183,9 +178,9 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unscored", action="store_true", help="only unscored ones")
     parser.add_argument("--search", default="", help="words that must occur")
     parser.add_argument(
-        "--limit", type=_positive, default=50, help="at most so many rows (default 50)"
+        "--limit", type=positive, default=50, help="at most so many rows (default 50)"
     )
-    _json(parser)
+    as_json(parser)
 
 
 def _import(parser: argparse.ArgumentParser) -> None:
@@ -194,7 +189,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
         "source", help="JSONL file of chat messages, or an .art folder, or that of one model in it"
     )
     parser.add_argument("--model", default="", help="which one, where the folder holds several")
-    _json(parser)
+    as_json(parser)
 
 
 def _judge(parser: argparse.ArgumentParser) -> None:
@@ -216,10 +211,10 @@ def _judge(parser: argparse.ArgumentParser) -> None:
         metavar=("IN", "OUT"),
         help="dollars for a million tokens, where the price list lacks the model",
     )
-    parser.add_argument("--passes", type=_positive, help="most looks at a group (default 3)")
+    parser.add_argument("--passes", type=positive, help="most looks at a group (default 3)")
     parser.add_argument("--step", type=int, help="only this step")
     parser.add_argument("--split", choices=["train", "validation"], help="only this split")
-    _json(parser)
+    as_json(parser)
 
 
 def _label(parser: argparse.ArgumentParser) -> None:
@@ -239,13 +234,13 @@ def _label(parser: argparse.ArgumentParser) -> None:
             one.add_argument("file", help="labels, one JSON object a line")
         if action == "export":
             one.add_argument("--all", action="store_true", help="also those that were undone")
-        _workspace(one)
-        _json(one)
+        workspace(one)
+        as_json(one)
 
 
 def _agreement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="run folder")
-    _json(parser)
+    as_json(parser)
 
 
 def _chat(parser: argparse.ArgumentParser) -> None:
@@ -260,51 +255,9 @@ def _chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scenario", default="", metavar="ID", help="run the agent at this one")
     parser.add_argument("--seed", type=int, default=0, help="the same for every model")
     parser.add_argument("--temperature", type=float, default=0.7)
-    parser.add_argument("--max-tokens", type=_positive, default=256)
-    _workspace(parser)
-    _json(parser)
-
-
-def _export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN[@STEP]", help="run folder, and the step (default: the newest whole one)"
-    )
-    parser.add_argument("--format", choices=["adapter", "merged", "gguf"], required=True)
-    parser.add_argument("--out", required=True, help="folder that is made; never overwritten")
-    parser.add_argument(
-        "--dtype",
-        choices=["float32", "float16", "bfloat16", "q8_0"],
-        help="precision (default: the base model's when merged, float16 as gguf)",
-    )
-    parser.add_argument(
-        "--prompts",
-        type=_positive,
-        default=32,
-        help="stored attempts to compare on (32, at most 100)",
-    )
-    parser.add_argument(
-        "--shard-mb", type=_positive, default=5000, help="largest file of weights (default 5000)"
-    )
-    parser.add_argument("--force", action="store_true", help="keep it even where it differs")
-    parser.add_argument(
-        "--push", default="", metavar="ORG/NAME", help="upload it to the Hugging Face hub, private"
-    )
-    parser.add_argument(
-        "--token-stdin", action="store_true", help="read the hub's token from stdin, not HF_TOKEN"
-    )
-    _workspace(parser)
-    _json(parser)
-
-
-def _serve_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="an export of ours, merged or adapter")
-    parser.add_argument("--port", type=int, default=8000, help="on loopback (default 8000)")
-    parser.add_argument("--base", help="folder of the adapter's base model, where it has no name")
-    parser.add_argument("--api-key", help="what callers must send as bearer token")
-    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
-    parser.add_argument(
-        "--context", type=_positive, help="longest prompt plus completion, in tokens"
-    )
+    parser.add_argument("--max-tokens", type=positive, default=256)
+    workspace(parser)
+    as_json(parser)
 
 
 def _models(parser: argparse.ArgumentParser) -> None:
@@ -312,7 +265,7 @@ def _models(parser: argparse.ArgumentParser) -> None:
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
     )
     listing = actions.add_parser("list", help="models on this machine, and starters")
-    _json(listing)
+    as_json(listing)
     pull = actions.add_parser("pull", help="bring a model onto this machine")
     pull.add_argument("name", help="starter name, Hugging Face id or folder")
     path = actions.add_parser("path", help="print the folder of a model")
@@ -337,7 +290,7 @@ def _environments(parser: argparse.ArgumentParser) -> None:
             one.add_argument("name")
         if action == "install":
             one.add_argument("--use", action="store_true", help="then start this engine")
-        _json(one)
+        as_json(one)
 
 
 def _new(parser: argparse.ArgumentParser) -> None:
@@ -361,19 +314,13 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="smollm2-135m-instruct", help="name, id or folder")
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
     parser.add_argument(
-        "--repeats", type=_positive, default=5, help="measured steps each (default 5)"
+        "--repeats", type=positive, default=5, help="measured steps each (default 5)"
     )
     parser.add_argument(
         "--no-growth", action="store_true", help="leave out how the cost grows, and multi-turn"
     )
     gpu_options(parser)
-    _json(parser)
-
-
-def _positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
+    as_json(parser)
 
 
 OPTIONS = {
@@ -388,11 +335,11 @@ OPTIONS = {
     "label": _label,
     "agreement": _agreement,
     "chat": _chat,
-    "export": _export,
-    "serve-model": _serve_model,
+    "export": export_options,
+    "serve-model": serve_model_options,
     "models": _models,
     "environments": _environments,
     "new": _new,
-    "doctor": _json,
+    "doctor": as_json,
     "bench": _bench,
 }

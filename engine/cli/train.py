@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.cli.hosts import connected
 from engine.cli.reach import engine_for
 from engine.cli.terminal import (
     Progress,
@@ -95,6 +96,8 @@ async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
     project = Path(arguments.project).expanduser().resolve()
     async with engine_for(arguments.workspace) as client:
         await lend_keys(client, project, overrides)
+        if arguments.host:
+            await connected(client, arguments.host)
         summary = await begin(client, arguments, project, overrides)
         return await Watch(client, summary, arguments.json).until_end()
 
@@ -111,6 +114,8 @@ async def begin(
             origin=arguments.origin,
             replay=arguments.replay,
             queue=arguments.queue,
+            host=arguments.host,
+            lend_keys=arguments.lend_keys,
             key=os.urandom(8).hex(),
         )
         return await client.start_run(request)
@@ -125,6 +130,8 @@ async def resume(
     wanted = next((run for run in runs if name in (run.id, run.name)), None)
     if wanted is None:
         raise AtelierError.of("run.unknown", f"This project has no run {name}.")
+    if wanted.host:
+        await connected(client, wanted.host)
     return await client.command(wanted.id, Command(action="resume", steps=steps))
 
 

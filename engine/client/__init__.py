@@ -8,9 +8,12 @@ from engine.client.arena import ArenaCalls
 from engine.client.checkpoints import CheckpointCalls
 from engine.client.engine import EngineCalls
 from engine.client.environments import EnvironmentCalls
+from engine.client.hosts import HostCalls
 from engine.client.judging import JudgingCalls
 from engine.client.projects import ProjectCalls
+from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
+from engine.client.sync import SyncCalls
 
 __all__ = ["EngineClient"]
 
@@ -20,8 +23,11 @@ class EngineClient(
     EnvironmentCalls,
     ProjectCalls,
     RunCalls,
+    ReplicaCalls,
     JudgingCalls,
     CheckpointCalls,
     ArenaCalls,
+    SyncCalls,
+    HostCalls,
 ):
     """One engine, one token. Use as an async context manager, inside one event loop."""

@@ -1,12 +1,13 @@
 """Calls about runs: start them, steer them, read and follow what they have stored."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-import httpx
-
-from engine.client.transport import Transport, refusal, unreachable
+from engine.client.transport import Transport
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent, decode
+from engine.protocol.history import MARK, History
 from engine.protocol.records import RunSummary, Split, Trajectory
 from engine.protocol.requests import (
     Command,
@@ -20,8 +21,6 @@ from engine.protocol.requests import (
 
 STARTING_S = 300.0
 """The judge's environment may have to be installed first."""
-SILENCE_S = 20.0
-"""The stream carries a comment every 5 s: this long without a byte, the engine is gone."""
 
 
 class RunCalls(Transport):
@@ -68,23 +67,34 @@ class RunCalls(Transport):
         """The end of the run's log: what engine, policy and agents wrote."""
         return (await self._send("GET", f"/runs/{run_id}/log")).text
 
-    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event | UnknownEvent]:
+    async def events(
+        self, run_id: str, after: int = 0
+    ) -> AsyncGenerator[Event | UnknownEvent, None]:
         """Replay from `after`, then follow, until the engine closes the stream or falls silent.
 
         Events with a `seq` arrive once and in order: the caller keeps the last one it has used and
         asks again from there.
         """
-        timeout = httpx.Timeout(SILENCE_S, connect=5.0)
+        async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
+            async for line in lines:
+                yield decode(line)
+
+    async def told(
+        self, run_id: str, after: int = 0
+    ) -> AsyncGenerator[Event | UnknownEvent | History, None]:
+        """As `events`, for whoever only folds them: what is far in the past comes in long
+        stretches."""
         path = f"/runs/{run_id}/events"
-        try:
-            async with self._http.stream(
-                "GET", path, params={"after": after}, timeout=timeout
-            ) as response:
-                if response.status_code != httpx.codes.OK:
-                    await response.aread()
-                    raise refusal(response)
-                async for line in response.aiter_lines():
-                    if line.startswith("data:"):
-                        yield decode(line[5:].strip())
-        except httpx.TransportError as error:
-            raise unreachable(error) from error
+        async with aclosing(self._streamed(path, after=after, brief=1)) as lines:
+            async for line in lines:
+                if line.startswith(MARK):
+                    yield await asyncio.to_thread(_history, line)
+                else:
+                    yield decode(line)
+
+
+def _history(line: str) -> History:
+    """With its events decoded."""
+    history = History.model_validate_json(line)
+    _ = history.events
+    return history

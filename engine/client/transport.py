@@ -6,6 +6,7 @@ Raises `Refused` (the engine's own problem) for anything it declines, and `Launc
 
 import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,18 +17,30 @@ from engine.protocol.problems import LaunchError, Problem, Refused
 
 T = TypeVar("T", bound=BaseModel)
 
+SILENCE_S = 20.0
+"""A stream carries a comment every 5 s: this long without a byte, the engine is gone."""
+
 
 class Transport:
     """One engine, one token. Use as an async context manager, inside one event loop."""
 
-    def __init__(self, port: int, token: str, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, port: int, token: str, timeout_s: float = 30.0, socket: Path | None = None
+    ) -> None:
+        """`socket` leads to an engine on another machine, where `port` is its own."""
         self.port = port
         self._http = httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(uds=str(socket)) if socket else None,
             base_url=f"http://127.0.0.1:{port}",
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(timeout_s, connect=5.0),
             trust_env=False,  # a proxy must never see loopback traffic
         )
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """For who passes on what others have asked."""
+        return self._http
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,6 +82,20 @@ class Transport:
                     raise refusal(response)
                 async for line in response.aiter_lines():
                     yield _line(line, item)
+        except httpx.TransportError as error:
+            raise unreachable(error) from error
+
+    async def _streamed(self, path: str, **params: Any) -> AsyncGenerator[str, None]:
+        """The data lines of a stream that goes on until the engine closes it or falls silent."""
+        timeout = httpx.Timeout(SILENCE_S, connect=5.0)
+        try:
+            async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
+                if response.status_code != httpx.codes.OK:
+                    await response.aread()
+                    raise refusal(response)
+                async for line in response.aiter_lines():
+                    if line.startswith("data:"):
+                        yield line[5:].strip()
         except httpx.TransportError as error:
             raise unreachable(error) from error
 

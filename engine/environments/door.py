@@ -81,6 +81,12 @@ def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 def command(name: str, action: str) -> list[str]:
     """Raises EnvironmentMissing where there is no bootstrap.py."""
+    return bootstrap("environment", name, action)
+
+
+def bootstrap(*arguments: str) -> list[str]:
+    """Raises EnvironmentMissing where there is none."""
+    name = arguments[1]
     if not BOOTSTRAP.exists():
         raise EnvironmentMissing.of(
             "environment.no_source",
@@ -88,7 +94,7 @@ def command(name: str, action: str) -> list[str]:
             "is not here.",
             "Clone the repository and run the command there.",
         )
-    return [sys.executable, str(BOOTSTRAP), "environment", name, action, "--json"]
+    return [sys.executable, str(BOOTSTRAP), *arguments, "--json"]
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from engine.protocol.environments import EnvironmentAction, EnvironmentTicked
 
 Ticks = AsyncGenerator[EnvironmentTicked, None]
 
+LINE_LIMIT = 2**22
+
 SHARES = {
     "waiting": (0.0, 0.0),
     "checking": (0.0, 0.02),
@@ -50,9 +52,18 @@ async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None 
 
 
 async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
+    async with contextlib.aclosing(told(command(name, action), name, pids)) as said:
+        async for one in said:
+            if "done" in one:
+                yield _tick(action, one)
+
+
+async def told(argv: list[str], name: str, pids: set[int]) -> AsyncGenerator[dict[str, Any], None]:
+    """What bootstrap.py says, line by line, to its end. Raises EnvironmentMissing where it fails;
+    whoever leaves the loop ends it."""
     with life() as descriptor, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
-            *command(name, action),
+            *argv,
             "--life",
             str(descriptor),
             stdin=asyncio.subprocess.DEVNULL,
@@ -60,6 +71,7 @@ async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
             stderr=errors,
             pass_fds=[descriptor],
             start_new_session=True,
+            limit=LINE_LIMIT,
         )
         assert process.stdout is not None
         pids.add(process.pid)
@@ -67,8 +79,7 @@ async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
         try:
             async for line in process.stdout:
                 last = json.loads(line)
-                if "done" in last:
-                    yield _tick(action, last)
+                yield last
             code = await process.wait()
         finally:
             await _end(process)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.checkpoint import ADAPTER, WEIGHTS
-from engine.models import find_model
+from engine.models import find_model, model_of
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import BASE, Contestant
-from engine.protocol.problems import ConfigError
+from engine.protocol.problems import ConfigError, ModelError, Refused
+from engine.protocol.records import RunSpec
 from engine.references import Found, find_checkpoint, newest_best
 
 
@@ -89,6 +90,14 @@ def _newest_best(project: Path, config: ProjectConfig) -> Contestant:
     )
 
 
+def _base_of(spec: RunSpec) -> str:
+    """Where its base model is here; where it was, if that is gone: it is said when it is loaded."""
+    try:
+        return str(model_of(spec))
+    except ModelError:
+        return spec.model_path
+
+
 def _checkpoint(project: Path, config: ProjectConfig, found: Found) -> Contestant:
     """With the rank and scale of its run, and the project's context."""
     model = found.spec.config.model
@@ -97,12 +106,19 @@ def _checkpoint(project: Path, config: ProjectConfig, found: Found) -> Contestan
         name=found.name,
         kind="base",
         model=model.name,
-        model_path=found.spec.model_path,
+        model_path=_base_of(found.spec),
         shape=config.model.model_copy(update=shape),
     )
     if found.checkpoint is None:
         return one
     adapter = found.folder / found.checkpoint.path / ADAPTER
+    if not adapter.exists():
+        raise Refused.of(
+            "checkpoint.not_here",
+            f"The weights of {found.name} are not on this machine.",
+            "Fetch the checkpoint from the server first, on the Checkpoints page.",
+            where=str(adapter),
+        )
     weights = {"adapter": os.path.relpath(adapter, project), "sha256": sha256_of(adapter)}
     whose = {"kind": "checkpoint", "run_id": found.spec.id, "step": found.step}
     return one.model_copy(update=weights | whose)

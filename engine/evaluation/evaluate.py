@@ -9,7 +9,7 @@ what is stored is not done again: an evaluation that was cut off goes on where i
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from engine.evaluation.contestants import check_adapter
 from engine.evaluation.gate import Gate
 from engine.evaluation.provider import Providers
 from engine.evaluation.stored import kept_scenarios, read_result
+from engine.judge.access import Access
 from engine.judge.panel import Panel
 from engine.policy.base import Policy
 from engine.policy.start import loaded, policy_spec, start_policy
@@ -43,8 +44,8 @@ class Hall:
     gateway: Gateway
     base_url: str
     pool: AgentPool
-    keys: Mapping[str, str]
-    """API keys by provider."""
+    access: Access
+    """To providers."""
     judging: Callable[[], AbstractAsyncContextManager[Panel | None]]
     """The judges, whose process lives within."""
 
@@ -146,7 +147,7 @@ async def providers_of(
     if not models:
         yield None
         return
-    providers = await Providers.start(run, models, hall.keys)
+    providers = await Providers.start(run, models, hall.access)
     try:
         yield providers
     finally:

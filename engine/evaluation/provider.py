@@ -9,12 +9,12 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from engine.child import Child
+from engine.judge.access import Access, Speaker
 from engine.judge.ledger import Account
-from engine.judge.provider import TOKEN_MARGIN, Price, price_of, start_worker
+from engine.judge.provider import TOKEN_MARGIN, Price, price_of
 from engine.protocol.config import ProjectConfig
 from engine.protocol.judging import Call, Usage, provider_of
 from engine.protocol.problems import Problem
@@ -59,33 +59,32 @@ WORDS: dict[str, tuple[str, str]] = {
 class Providers:
     """Owns one process for all models of providers of one evaluation."""
 
-    def __init__(self, run: Run, child: Child, prices: dict[str, Price]) -> None:
+    def __init__(self, run: Run, speaker: Speaker, prices: dict[str, Price]) -> None:
         config = run.config.evaluate
         self._run = run
-        self._child = child
+        self._speaker = speaker
         self._prices = prices
         self._config = config
         self._room = asyncio.Semaphore(config.concurrency)
         self._account = Account(run, config.budget_usd, run.reader.attempts_cost)
 
     @classmethod
-    async def start(cls, run: Run, models: Sequence[str], keys: Mapping[str, str]) -> "Providers":
+    async def start(cls, run: Run, models: Sequence[str], access: Access) -> "Providers":
         """Raises ConfigError where the price of a model is not known: nobody spends blindly."""
-        child = await start_worker("provider", run.log_file)
+        speaker = await access.open("provider", run.log_file)
         try:
-            await child.ask("keys", keys=dict(keys))
             config = run.config.evaluate
-            prices = {model: await price_of(child, config, model) for model in models}
+            prices = {model: await price_of(speaker, config, model) for model in models}
         except BaseException:
-            await child.close()
+            await speaker.close()
             raise
-        return cls(run, child, prices)
+        return cls(run, speaker, prices)
 
     def model(self, name: str) -> "ProviderModel":
         return ProviderModel(self, name, self._run.config)
 
     async def close(self) -> None:
-        await self._child.close()
+        await self._speaker.close()
 
     async def say(self, model: str, attempt: str, call: str, asked: dict[str, Any]) -> Said:
         """Tries until there is an answer, or none can be hoped for. Raises Unanswered."""
@@ -114,7 +113,7 @@ class Providers:
         self, key: str, model: str, asked: dict[str, Any], number: int
     ) -> dict[str, Any]:
         async with self._room:
-            return await self._child.ask(
+            return await self._speaker.ask(
                 "chat",
                 key=key,
                 model=model,

@@ -11,7 +11,7 @@ import yaml
 
 from engine.checkpoint import MANIFEST, newest, verify
 from engine.machine.hardware import model_shape
-from engine.models import STARTERS, find_model, starter_called
+from engine.models import STARTERS, model_of, starter_called
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import (
     EvaluationFinished,
@@ -176,10 +176,8 @@ def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:
 
 
 def find_base(spec: RunSpec) -> Base:
-    """Where the run says it is, else by its name. Raises ModelError where it is gone."""
-    name, folder = spec.config.model.name, Path(spec.model_path)
-    if not (folder / "config.json").is_file():
-        folder = find_model(name)
+    """Raises ModelError where it is gone."""
+    name, folder = spec.config.model.name, model_of(spec)
     if starter := starter_called(name):
         return Base(
             folder=folder,

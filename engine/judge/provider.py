@@ -4,18 +4,15 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.child import Child
-from engine.environments import python_of
+from engine.judge.access import Access, Speaker
 from engine.judge.prompt import Messages
 from engine.protocol.config import EvaluateConfig, JudgeConfig
 from engine.protocol.judging import Call, Usage, provider_of
 from engine.protocol.problems import ConfigError, Problem
 
-ROOT = Path(__file__).parents[2]
 TOKEN_MARGIN = 64
 """Tokens a provider may add around each message."""
 
@@ -31,29 +28,28 @@ class Price(NamedTuple):
 
 
 class Provider:
-    """Owns one judge process. Make it with `start`, end it with `close`."""
+    """Owns one judge process, or the way to one. Make it with `start`, end it with `close`."""
 
-    def __init__(self, child: Child, config: JudgeConfig, prices: dict[str, Price]) -> None:
-        self._child = child
+    def __init__(self, speaker: Speaker, config: JudgeConfig, prices: dict[str, Price]) -> None:
+        self._speaker = speaker
         self._config = config
         self._prices = prices
         self._room = asyncio.Semaphore(config.concurrency)
 
     @classmethod
-    async def start(cls, config: JudgeConfig, keys: Mapping[str, str], log: Path) -> "Provider":
+    async def start(cls, config: JudgeConfig, access: Access, log: Path) -> "Provider":
         """Raises ConfigError where the price of a judge is not known: nobody spends blindly."""
-        child = await start_worker("judge", log)
+        speaker = await access.open("judge", log)
         try:
-            await child.ask("keys", keys=dict(keys))
-            prices = {model: await price_of(child, config, model) for model in config.models}
+            prices = {model: await price_of(speaker, config, model) for model in config.models}
         except BaseException:
-            await child.close()
+            await speaker.close()
             raise
-        return cls(child, config, prices)
+        return cls(speaker, config, prices)
 
     @property
     def pid(self) -> int:
-        return self._child.pid
+        return self._speaker.pid
 
     def key_of(self, model: str, messages: Messages) -> str:
         """What a question is known by: equal ones have equal answers."""
@@ -69,20 +65,20 @@ class Provider:
 
     async def count(self, model: str, questions: list[Messages]) -> list[int]:
         """Tokens of each question."""
-        answer = await self._child.ask("count", model=model, questions=questions)
+        answer = await self._speaker.ask("count", model=model, questions=questions)
         return list(answer["tokens"])
 
     def cost(self, model: str, usage: Usage) -> float:
         """Dollars."""
         return self._prices[model].of(usage)
 
-    async def lend(self, keys: Mapping[str, str]) -> None:
+    async def lend(self, access: Access) -> None:
         """Give it keys; those from before are forgotten."""
-        await self._child.ask("keys", keys=dict(keys))
+        await access.lend(self._speaker)
 
     @property
     def alive(self) -> bool:
-        return self._child.alive
+        return self._speaker.alive
 
     async def ask(
         self, model: str, messages: Messages, rubric: str, attempt: int
@@ -92,7 +88,7 @@ class Provider:
         config, key = self._config, self.key_of(model, messages)
         begun = time.monotonic()
         async with self._room:
-            answer = await self._child.ask(
+            answer = await self._speaker.ask(
                 "ask",
                 key=key,
                 model=model,
@@ -125,23 +121,16 @@ class Provider:
         return call, answer.get("wait_s")
 
     async def close(self) -> None:
-        await self._child.close()
+        await self._speaker.close()
 
 
-async def start_worker(name: str, log: Path) -> Child:
-    """The process that alone speaks to providers, in an environment of its own."""
-    python = await asyncio.to_thread(python_of, "judge")
-    argv = [str(python), "-m", "engine.judge.worker"]
-    return await Child.spawn(name, argv, cwd=ROOT, log=log)
-
-
-async def price_of(child: Child, config: JudgeConfig | EvaluateConfig, model: str) -> Price:
+async def price_of(speaker: Speaker, config: JudgeConfig | EvaluateConfig, model: str) -> Price:
     """Raises ConfigError where nobody knows it."""
     if config.price_prompt is not None and config.price_completion is not None:
         return Price(config.price_prompt / 1e6, config.price_completion / 1e6)
     if config.base_url:
         return Price(0.0, 0.0)  # the person's own server
-    known = await child.ask("price", model=model)
+    known = await speaker.ask("price", model=model)
     if not known:
         section = "judge" if isinstance(config, JudgeConfig) else "evaluate"
         raise ConfigError.of(

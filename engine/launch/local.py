@@ -89,7 +89,7 @@ async def find(workspace: Path) -> Endpoint | None:
         major = record["api"][0]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
-    if not await _proves(endpoint):
+    if not await proves(endpoint.port, endpoint.token):
         return None
     if major != API_VERSION[0]:
         raise LaunchError.of(
@@ -182,15 +182,17 @@ async def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
             return b""
 
 
-async def _proves(endpoint: Endpoint) -> bool:
+async def proves(port: int, token: str, socket: Path | None = None) -> bool:
+    """Whether who answers there knows the token, which is not sent."""
     nonce = secrets.token_hex(16)
-    url = f"http://127.0.0.1:{endpoint.port}{PROOF_PATH}"
+    url = f"http://127.0.0.1:{port}{PROOF_PATH}"
+    transport = httpx.AsyncHTTPTransport(uds=str(socket)) if socket else None
     try:
-        async with httpx.AsyncClient(timeout=5.0, trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=5.0, trust_env=False, transport=transport) as http:
             answer = await http.get(url, params={"nonce": nonce})
     except httpx.HTTPError:
         return False
-    return hmac.compare_digest(answer.text, proof(endpoint.token, nonce))
+    return hmac.compare_digest(answer.text, proof(token, nonce))
 
 
 def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError:

@@ -10,7 +10,14 @@ Parity = Literal["equal", "close", "differs"]
 """`equal`: nothing but the rounding of the precision; `close`: within what a coarser one is
 allowed; `differs`: something else has changed, or nobody can say that nothing has."""
 ExportPhase = Literal[
-    "checking", "reference", "writing", "weights", "reading_back", "publishing", "pushing"
+    "checking",
+    "reference",
+    "writing",
+    "weights",
+    "reading_back",
+    "publishing",
+    "pushing",
+    "fetching",
 ]
 
 MOST_PROMPTS = 100

@@ -4,9 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.protocol.machine import Card
 from engine.protocol.problems import Problem
-from engine.protocol.records import RunSummary
+from engine.protocol.records import Check, RunSummary
 from engine.protocol.requests import EngineInfo, Request
 
 
@@ -66,3 +65,145 @@ class Answer(Request):
 
     question: str
     value: str | None = Field(default=None, repr=False)
+
+
+class FarCard(Value):
+    """A graphics card of a server, as its driver tells."""
+
+    name: str
+    memory_bytes: int
+    driver: str
+
+
+class FarEngine(Value):
+    """An engine of ours that is installed on a server."""
+
+    id: str
+    """Version, build and kind: `0.1.0-3f2a9c1be07d-engine-cpu`."""
+    current: bool = False
+    previous: bool = False
+
+
+class HostReport(Value):
+    """What a server is and has; made before anything is installed there."""
+
+    server: str
+    folder: str
+    """Where Atelier lives there, or would."""
+    os: str
+    machine: str
+    """As `uname -m` says it."""
+    host: str
+    libc: str
+    """Of glibc; empty where there is another one."""
+    cores: int
+    memory_bytes: int
+    free_bytes: int
+    filesystem: str
+    shared: bool
+    """It is a file system of a network."""
+    cards: list[FarCard]
+    python: str
+    """`3.11 /usr/bin/python3.11`; empty where none fits."""
+    engine: Literal["engine-cpu", "engine-gpu"]
+    """What would be installed."""
+    download_bytes: int
+    installed_bytes: int
+    engines: list[FarEngine]
+    checks: list[Check] = Field(default_factory=list)
+
+
+class HostTick(Value):
+    """How far a job on a server is; never stored."""
+
+    stage: Literal["looking", "bringing", "installing", "trying", "syncing", "fetching", "removing"]
+    words: str
+    done: int = 0
+    total: int = 0
+    """Bytes, mostly; 0 where nobody knows."""
+
+
+class HostView(Value):
+    """A server as it is now."""
+
+    spec: HostSpec
+    state: HostState
+    job: str = ""
+    """What was asked for and is not done yet: `install`, `remove` …"""
+    problem: Problem | None = None
+    questions: list[Question] = Field(default_factory=list)
+    tick: HostTick | None = None
+    report: HostReport | None = None
+    """What was found when it was last looked at."""
+    info: EngineInfo | None = None
+    """What its engine says of itself, while it is connected."""
+    latency_s: float | None = None
+    failures: int = 0
+    """Tries in a row that have failed."""
+    retry_at: float = 0.0
+    """When it is tried again, in seconds since 1970."""
+    outdated: bool = False
+    """Its engine was made from another source than ours."""
+    behind: int = 0
+    """Events that are known of there and not here yet."""
+    runs: list[RunSummary] = Field(default_factory=list)
+    """All that its engine knows of."""
+
+
+class HostList(Value):
+    """All servers; `revision` grows with every change."""
+
+    revision: int
+    hosts: list[HostView]
+    known: list[str] = Field(default_factory=list)
+    """Aliases of ~/.ssh/config that are not among them."""
+
+
+class AddHost(Request):
+    """Write a server down, or change what is written; nothing is sent anywhere."""
+
+    spec: HostSpec
+
+
+class ActOnHost(Request):
+    """`connect` also hurries what waits; `remove` clears everything of ours away there; `forget`
+    only strikes it from the list."""
+
+    action: Literal[
+        "connect", "disconnect", "install", "roll_back", "take_over", "stop_engine", "remove",
+        "forget",
+    ]  # fmt: skip
+
+
+class SendRun(Request):
+    """A run of this machine goes on a server from now on."""
+
+    host: str
+
+
+class MoveTicked(Value):
+    """How far something is that changes machines, in bytes; never stored."""
+
+    kind: Literal["tick"] = "tick"
+    done: int
+    total: int
+
+
+class Moved(Value):
+    """It has arrived, and was checked."""
+
+    kind: Literal["moved"] = "moved"
+    path: str
+    """Here."""
+
+
+class Reached(Value):
+    """The line by which an engine on a server says where it listens and what it is."""
+
+    port: int
+    token: str = Field(repr=False)
+    pid: int
+    api: tuple[int, int]
+    version: str
+    build: str
+    workspace: str

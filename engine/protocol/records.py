@@ -226,6 +226,8 @@ class RunSpec(Record):
     parent: Parent | None = None
     evaluation: EvaluationPlan | None = None
     """What is compared, where the run is an evaluation."""
+    keys_at_home: bool = False
+    """Judges are asked by the machine that the person sits at; they wait while it is away."""
 
 
 class RunSummary(Record):
@@ -237,6 +239,8 @@ class RunSummary(Record):
     project: str
     project_path: str
     path: str
+    host: str = ""
+    """The server that it lives on, by its name here; what lies here is a replica."""
     state: RunState
     step: int
     """Updates done."""

@@ -37,6 +37,10 @@ class EngineInfo(Answer):
     memory_bytes: int
     memory_total_bytes: int
     living_runs: int
+    build: str = ""
+    """Of its source: twelve hex digits."""
+    host: str = ""
+    """The name of its machine."""
 
 
 class Handshake(Answer):
@@ -123,6 +127,15 @@ class StartRun(Request):
     """With a checkpoint: train again on the attempts that are stored behind it."""
     queue: bool = False
     """Wait where the device is busy; without, that is refused."""
+    host: str = ""
+    """The server that it runs on, by its name here; empty is this machine."""
+    lend_keys: bool = False
+    """With `host`: its engine gets the judges' keys for this run, in memory. Without, judges are
+    asked from here, and wait while this machine is away."""
+    keys_at_home: bool = False
+    """Judges are asked by the home machine, which keeps the keys."""
+    lent: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Keys by provider, for this run only, in memory only."""
     key: str = ""
     """Idempotency key: the same key starts one run however often it is sent."""
 
@@ -146,8 +159,12 @@ class StartEvaluation(Request):
     judge: bool | None = None
     """Whether the project's judge has part in the rewards; as the project says when left out."""
     overrides: dict[str, Any] = Field(default_factory=dict)
-    """As in `StartRun`, like `queue` and `key`."""
+    """As in `StartRun`, like all that follow."""
     queue: bool = False
+    host: str = ""
+    lend_keys: bool = False
+    keys_at_home: bool = False
+    lent: dict[str, str] = Field(default_factory=dict, repr=False)
     key: str = ""
 
 

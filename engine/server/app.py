@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -18,10 +19,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine import __version__
+from engine.hosts.desk import HostDesk
 from engine.imports.store import import_run
 from engine.judge.history import save_rubric, view_rubric
 from engine.judge.local_servers import find_judges
 from engine.launch.local import PROOF_PATH, proof
+from engine.launch.source import build
 from engine.machine.doctor import examine
 from engine.machine.hardware import device_words
 from engine.machine.plan import preflight
@@ -57,8 +60,11 @@ from engine.server.arena_routes import ArenaRoutes
 from engine.server.backends import backend_facts
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
+from engine.server.far import FarRoutes
 from engine.server.guard import Guard
+from engine.server.hosts import HostRoutes
 from engine.server.library import Library
+from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
@@ -87,11 +93,22 @@ class Application:
         self.broadcast = Broadcast(asyncio.get_running_loop())
         self.supervisor = Supervisor(self.library, self.broadcast, self.gateway)
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
+        self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
             lambda: self.supervisor.living, self.supervisor.environment_pids
         )
+        self.far = FarRoutes(workspace, self.library, self.supervisor, self.touch)
+        self.hosts = HostDesk(
+            workspace,
+            self.library.projects,
+            self.library.all_runs,
+            self.broadcast.announce,
+            self.supervisor.judge_keys,
+        )
+        self.host_routes = HostRoutes(self.hosts, self.library, self.supervisor, self.touch)
+        self.supervisor.others = lambda: self.hosts.pids
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:
@@ -117,13 +134,16 @@ class Application:
             ("PUT", "/rubric", self.save_rubric),
             ("GET", "/judges", self.judges),
             *self.runs.routes(),
+            *self.replicas.routes(),
             *self.checkpoints.routes(),
             *self.arena.routes(),
             *self.environments.routes(),
+            *self.far.routes(),
+            *self.host_routes.routes(),
         ]
         starlette = Starlette(
             routes=[
-                *(Route(path, self._counted(handler), methods=[m]) for m, path, handler in routes),
+                *(self._route(*route) for route in routes),
                 *self.gateway.routes(),
             ],
             exception_handlers={
@@ -154,6 +174,8 @@ class Application:
                 memory_bytes=process.memory_info().rss,
                 memory_total_bytes=memory.total,
                 living_runs=self.supervisor.living,
+                build=await asyncio.to_thread(build),
+                host=platform.node(),
             )
         )
 
@@ -253,8 +275,13 @@ class Application:
 
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S
-        busy = self.supervisor.living or self.supervisor.exports.busy or self.environments.busy
+        work = self.supervisor.living or self.supervisor.exports.busy
+        busy = work or self.environments.busy or self.hosts.busy
         return idle and not busy and not self.broadcast.listeners
+
+    def _route(self, method: str, path: str, handler: Handler) -> Route:
+        asked = self.host_routes.relayed(method, path, handler)
+        return Route(path, self._counted(asked), methods=[method])
 
     def _counted(self, handler: Handler) -> Handler:
         async def counted(request: Request) -> Response:

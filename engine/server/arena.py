@@ -149,7 +149,7 @@ class ArenaDesk:
         async with self._agents(run, asked, place, texts) as pool:
             shared = (house.gateway, house.base_url, pool)
             if contestant.kind == "provider":
-                providers = await Providers.start(run, [contestant.model], house.keys)
+                providers = await Providers.start(run, [contestant.model], house.access(run.spec))
                 try:
                     remote = providers.model(contestant.model)
                     yield RemoteStage(config, remote, *shared, contestant.name)

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from engine.evaluation.contestants import find_contestants
 from engine.evaluation.evaluate import Hall, evaluate
 from engine.identity import run_name, ulid
+from engine.judge.access import Access
 from engine.project import load_config, load_scenarios, read_scenarios
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import EvaluationPlan, SystemPrompt
@@ -50,16 +51,17 @@ def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenari
         rubric=rubric_of(project, config.judge),
         versions=versions(),
         evaluation=evaluation,
+        keys_at_home=request.keys_at_home,
     )
     return spec, scenarios
 
 
-async def work(run: Run, gateway: Gateway, base_url: str, keys: Mapping[str, str]) -> None:
+async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
     """The whole evaluation, with its agents; they are gone when it ends."""
     pool = AgentPool(run.project, run.config.agent, run.log_file)
     try:
         await pool.start()
-        hall = Hall(gateway, base_url, pool, keys, lambda: judging(run, keys, None))
+        hall = Hall(gateway, base_url, pool, access, lambda: judging(run, access, None))
         await evaluate(run, hall)
     finally:
         await asyncio.shield(pool.close())

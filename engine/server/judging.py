@@ -4,9 +4,10 @@ and suggestions.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from engine.judge.access import Access
 from engine.judge.ledger import Ledger
 from engine.judge.lessons import lessons_of
 from engine.judge.local import LocalJudge
@@ -20,6 +21,7 @@ from engine.project import load_config
 from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import Rubric
 from engine.protocol.problems import ConfigError
+from engine.protocol.records import RunSpec
 from engine.protocol.requests import TryJudge
 from engine.run import Run
 
@@ -27,23 +29,23 @@ from engine.run import Run
 class JudgeDesk:
     """Starts a judge process with the first question; another configuration replaces it."""
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        self._keys = keys
+    def __init__(self, access: Callable[[RunSpec], Access]) -> None:
+        self._access = access
         self._lock = asyncio.Lock()
         self._provider: Provider | None = None
-        self._config: JudgeConfig | None = None
+        self._settings: tuple[JudgeConfig, str | bool] | None = None
 
     @property
     def pids(self) -> list[int]:
         """Processes that are at work here."""
-        return [self._provider.pid] if self._provider else []
+        return [self._provider.pid] if self._provider and self._provider.pid else []
 
     @contextlib.asynccontextmanager
     async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Trial]:
         """One at a time. Raises ConfigError where rubric or judges cannot be used."""
         config, rubric = await asyncio.to_thread(_settings, run.project, request)
         async with self._lock:
-            provider = await self._ready(config, run.log_file)
+            provider = await self._ready(config, run)
             yield Trial(run, config, rubric, provider, lambda: lessons_of(run))
 
     async def close(self) -> None:
@@ -51,20 +53,19 @@ class JudgeDesk:
             await self._provider.close()
             self._provider = None
 
-    async def _ready(self, config: JudgeConfig, log: Path) -> Provider:
-        if self._provider and self._provider.alive and self._config == config:
-            await self._provider.lend(self._keys)
+    async def _ready(self, config: JudgeConfig, run: Run) -> Provider:
+        access, settings = self._access(run.spec), (config, run.spec.keys_at_home and run.spec.id)
+        if self._provider and self._provider.alive and self._settings == settings:
+            await self._provider.lend(access)
             return self._provider
         await self.close()
-        self._provider = await Provider.start(config, self._keys, log)
-        self._config = config
+        self._provider = await Provider.start(config, access, run.log_file)
+        self._settings = settings
         return self._provider
 
 
 @contextlib.asynccontextmanager
-async def judging(
-    run: Run, keys: Mapping[str, str], policy: Policy | None
-) -> AsyncIterator[Panel | None]:
+async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncIterator[Panel | None]:
     """The judges of one run, if it has any; their process is gone when the block ends. Without a
     policy there is no local judge."""
     judge = run.config.judge
@@ -77,7 +78,7 @@ async def judging(
         return
     words = f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
     await run.log("info", "judge", words)
-    provider = await Provider.start(judge, keys, run.log_file)
+    provider = await Provider.start(judge, access, run.log_file)
     try:
         ledger = Ledger(run, provider, judge)
         rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from engine.hosts.record import read_record
 from engine.project import FILE, check_text, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
@@ -100,6 +101,11 @@ class Library:
     def remember(self, run_id: str, folder: Path) -> None:
         self._runs[run_id] = folder
 
+    def forget(self, run_id: str) -> None:
+        """It is here no more."""
+        if folder := self._runs.pop(run_id, None):
+            self._summaries.pop(folder, None)
+
     def summary(self, folder: Path) -> RunSummary:
         stamp = _stamp(folder)
         cached = self._summaries.get(folder)
@@ -111,7 +117,7 @@ class Library:
             summary = _unreadable(folder, error.problem)
         self._runs[summary.id] = folder
         # What is being committed has changed the file's stamp already, and cannot be read yet.
-        if is_locked(folder):
+        if (summary.host and summary.state in LIVING) or is_locked(folder):
             self._summaries.pop(folder, None)
         else:
             self._summaries[folder] = (stamp, summary)
@@ -148,7 +154,8 @@ def summarise(folder: Path) -> RunSummary:
                 problem = event.problem
             case RunStopped() | RunFinished():
                 problem = None
-    if state in LIVING and not is_locked(folder):
+    elsewhere = read_record(folder)
+    if state in LIVING and not elsewhere and not is_locked(folder):
         state = "stopped"
         problem = Problem(
             code="run.interrupted",
@@ -166,6 +173,7 @@ def summarise(folder: Path) -> RunSummary:
         project=spec.project,
         project_path=str(folder.parents[1]),
         path=str(folder),
+        host=elsewhere.host if elsewhere else "",
         state=state,
         step=max(steps, default=0),
         steps=planned,

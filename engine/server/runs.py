@@ -28,6 +28,7 @@ from engine.server.library import Library
 from engine.server.stream import Broadcast, follow
 from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_list, json_of
+from engine.store.history import HistoryReader
 from engine.store.reader import RunReader
 
 R = TypeVar("R")
@@ -108,12 +109,15 @@ class RunRoutes:
 
     async def events(self, request: Request) -> Response:
         run_id = request.path_params["run"]
-        reader = RunReader(self.library.folder(run_id) / DATABASE)
+        reader = HistoryReader(self.library.folder(run_id) / DATABASE)
         after = int(request.query_params.get("after", 0))
+        brief = "brief" in request.query_params
 
         async def lines():  # type: ignore[no-untyped-def]
             try:
-                async for line in follow(self.broadcast, run_id, reader.events, after):
+                async for line in follow(
+                    self.broadcast, run_id, reader.brief if brief else reader.all, after
+                ):
                     self.touch()
                     yield line
             finally:

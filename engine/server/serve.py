@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import uvicorn
@@ -27,6 +28,7 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
     Raises Refused where another engine holds the workspace.
     """
     os.umask(0o077)
+    asyncio.get_running_loop().set_exception_handler(_complain)
     become_subreaper()
     workspace.mkdir(parents=True, exist_ok=True)
     discovery = discovery_file(workspace)
@@ -50,15 +52,25 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         say_ready(handshake)
         application.supervisor.take_up_queue()
+        await application.hosts.open()
         try:
             await _until_stopped(application, serving)
         finally:
             discovery.unlink(missing_ok=True)  # whoever comes now starts another one
+            await application.hosts.close()
             await application.environments.close()
             await application.supervisor.close()
             application.broadcast.close()
             server.should_exit = True
             await serving
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What no task has caught. anyio waits for a unix socket with a bare Future.set_result: where
+    the wait is cancelled in the same turn of the loop, that comes too late and means nothing."""
+    late = isinstance(context.get("exception"), asyncio.InvalidStateError)
+    if not (late and "Future.set_result" in context["message"]):
+        loop.default_exception_handler(context)
 
 
 async def _until_stopped(application: Application, serving: "asyncio.Task[None]") -> None:

@@ -33,6 +33,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
         rubric=_rubric(project, config, origin),
         versions=versions(),
         parent=origin.parent if origin else None,
+        keys_at_home=request.keys_at_home,
     )
     if origin:
         return await plant(origin, project, spec), spec

@@ -65,21 +65,46 @@ class Broadcast:
             subscriber.wake(tick)
 
 
-async def follow(
-    broadcast: Broadcast, run_id: str, events: Callable[[int], list[str]], after: int
-) -> AsyncIterator[str]:
-    """`events(after)` reads a page of stored events; lines of `text/event-stream` come out."""
+async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
+    """Lines of `text/event-stream` for the ticks of a run alone."""
     async with broadcast.subscribe(run_id) as subscriber:
         yield ": following\n\n"
         while not broadcast.closing:
             subscriber.woken.clear()
-            while page := await asyncio.to_thread(events, after):
-                yield "".join(f"id: {after + i}\ndata: {e}\n\n" for i, e in enumerate(page, 1))
-                after += len(page)
-            ticks, subscriber.ticks = subscriber.ticks, []
-            if ticks:
-                yield "".join(f"data: {tick}\n\n" for tick in ticks)
-            try:
-                await asyncio.wait_for(subscriber.woken.wait(), HEARTBEAT_S)
-            except TimeoutError:
+            if ticked := _ticks(subscriber):
+                yield ticked
+            if not await _woken(subscriber):
                 yield ": alive\n\n"
+
+
+async def follow(
+    broadcast: Broadcast, run_id: str, read: Callable[[int], tuple[list[str], int]], after: int
+) -> AsyncIterator[str]:
+    """`read(after)` gives a page of what is stored and the last `seq` of it; lines of
+    `text/event-stream` come out."""
+    async with broadcast.subscribe(run_id) as subscriber:
+        yield ": following\n\n"
+        while not broadcast.closing:
+            subscriber.woken.clear()
+            while (page := await asyncio.to_thread(read, after))[0]:
+                lines, after = page
+                first = after - len(lines) + 1
+                yield "".join(f"id: {i}\ndata: {e}\n\n" for i, e in enumerate(lines, first))
+            if ticked := _ticks(subscriber):
+                yield ticked
+            if not await _woken(subscriber):
+                yield ": alive\n\n"
+
+
+def _ticks(subscriber: Subscriber) -> str:
+    ticks, subscriber.ticks = subscriber.ticks, []
+    return "".join(f"data: {tick}\n\n" for tick in ticks)
+
+
+async def _woken(subscriber: Subscriber) -> bool:
+    """False when a sign of life is due instead."""
+    try:
+        await asyncio.wait_for(subscriber.woken.wait(), HEARTBEAT_S)
+    except TimeoutError:
+        return False
+    return True

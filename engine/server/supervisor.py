@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
+from engine.judge.access import Access
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.machine.hardware import devices_of
@@ -15,9 +17,10 @@ from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.records import LIVING, RunSpec, RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.gateway import Gateway
-from engine.run import Run, read_spec
+from engine.run import Run, locked, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
+from engine.server.errands import Errands
 from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
@@ -44,17 +47,29 @@ class Supervisor:
         """API keys by provider, lent by studio or CLI for as long as this engine lives."""
         self.stop_reason = STOPPED
         self._open = OpenRuns(broadcast)
-        self.desk = JudgeDesk(self.judge_keys)
-        self.house = House(gateway, self.judge_keys, lambda: self.spared)
+        self.errands = Errands()
+        self._lent: dict[str, dict[str, str]] = {}
+        """Keys that a home machine lends for one run; forgotten with its end."""
+        self.desk = JudgeDesk(self.access)
+        self.house = House(gateway, self.access, lambda: self.spared)
         self.arena = ArenaDesk(self.house)
         self.exports = ExportDesk(self.opened)
+        self.others: Callable[[], list[int]] = list
+        """Of processes that serve others than our runs."""
         self.environment_pids: set[int] = set()
         """Processes that install or check an environment."""
 
     @property
     def spared(self) -> list[int]:
         """Children that are no run's."""
-        return [*self.desk.pids, *self.arena.pids, *self.exports.pids, *self.environment_pids]
+        known = [*self.desk.pids, *self.arena.pids, *self.exports.pids]
+        return [*known, *self.environment_pids, *self.others()]
+
+    def access(self, spec: RunSpec) -> Access:
+        """How a run reaches providers."""
+        if spec.keys_at_home:
+            return Access({}, partial(self.errands.ask, spec.id))
+        return Access(self.judge_keys | self._lent.get(spec.id, {}))
 
     @property
     def living(self) -> int:
@@ -69,6 +84,7 @@ class Supervisor:
             project = Path(request.project).expanduser().resolve()
             folder, spec = await make_run(project, request)
             await self._tell_parent(spec)
+            self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
 
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
@@ -79,6 +95,7 @@ class Supervisor:
             project = Path(request.project).expanduser().resolve()
             spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
             folder = make_folder(project, spec, scenarios)
+            self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
@@ -169,6 +186,18 @@ class Supervisor:
         async with self._open.use(run_id, self._library.folder(run_id)) as opened:
             yield opened
 
+    @contextlib.asynccontextmanager
+    async def resting(self, run_id: str) -> AsyncIterator[Path]:
+        """Its folder, while nobody works on it and nobody can. Raises Refused where somebody
+        does."""
+        await self._settle()
+        folder = self._library.folder(run_id)
+        if run_id in self._living:
+            raise Refused.of("run.lives", "This run goes on.", "Stop it first, or wait.")
+        async with self._open.none_of(run_id):
+            with locked(folder):
+                yield folder
+
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
         if command.action == "extend" and self.summary(run_id).kind == "evaluation":
@@ -225,6 +254,7 @@ class Supervisor:
             await work(run, self.house)
         finally:
             del self._living[run.spec.id]
+            self._lent.pop(run.spec.id, None)
             self._broadcast.announce(run.spec.id, None)
             self.take_up_queue()
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import traceback
-from pathlib import Path
 
 from engine import loop
 from engine.child import ChildDied, reap_orphans
 from engine.labelling import Labeller
 from engine.machine.devices import cards_of
 from engine.machine.hardware import free_disk, step_disk_need
+from engine.models import model_of
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import FINAL, RunFailed, RunStopped, WorkerRestarted
 from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
@@ -38,7 +38,7 @@ async def work(run: Run, house: House) -> None:
     try:
         cards = await asyncio.to_thread(cards_of, run.config.backend)
         with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):
-            await refuse_held(run.config, _model(run), cards)
+            await refuse_held(run.config, model_of(run.spec), cards)
             ticking = asyncio.create_task(run.keep_ticking())
             try:
                 await _train_with_restarts(run, house)
@@ -50,7 +50,7 @@ async def work(run: Run, house: House) -> None:
             await _say_last(run, RunStopped(step=last_step(run), reason=reason))
     except Exception as error:  # noqa: BLE001 - the last resort: it is said and stored
         problem = problem_of(error)
-        advised = await asyncio.to_thread(explained, problem, run.config, _model(run))
+        advised = await asyncio.to_thread(explained, problem, run.config, model_of(run.spec))
         await _say_last(run, RunFailed(step=last_step(run), problem=advised))
     finally:
         run.close()
@@ -78,7 +78,7 @@ async def _train_with_restarts(run: Run, house: House) -> None:
 
 async def _evaluate(run: Run, house: House) -> None:
     try:
-        await evaluating.work(run, house.gateway, house.base_url, house.keys)
+        await evaluating.work(run, house.gateway, house.base_url, house.access(run.spec))
     finally:
         await asyncio.to_thread(reap_orphans, house.spared())
 
@@ -112,16 +112,12 @@ def problem_of(error: BaseException) -> Problem:
     )
 
 
-def _model(run: Run) -> Path:
-    return Path(run.spec.model_path)
-
-
 def last_step(run: Run) -> int:
     return max(loop.finished_steps(run), default=0)
 
 
 def _check_disk(run: Run) -> None:
-    free, need = free_disk(run.folder), step_disk_need(run.config, _model(run))
+    free, need = free_disk(run.folder), step_disk_need(run.config, model_of(run.spec))
     if free < need:
         raise Refused.of(
             "store.disk_full",

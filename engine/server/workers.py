@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine.child import reap_orphans
+from engine.judge.access import Access
+from engine.models import model_of
 from engine.policy.base import Policy
 from engine.policy.start import start_policy
+from engine.protocol.records import RunSpec
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
 from engine.rollout.chat import ChatFormat
@@ -22,8 +24,8 @@ class House:
     """What the runs of an engine share."""
 
     gateway: Gateway
-    keys: Mapping[str, str]
-    """API keys by provider."""
+    access: Callable[[RunSpec], Access]
+    """To providers, of a run."""
     spared: Callable[[], Collection[int]]
     """Children that are no run's."""
     base_url: str = ""
@@ -32,14 +34,15 @@ class House:
 @contextlib.asynccontextmanager
 async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]:
     """Policy and agent processes of one run, and its judges."""
-    chat = await asyncio.to_thread(ChatFormat, Path(run.spec.model_path))
+    model = await asyncio.to_thread(model_of, run.spec)
+    chat = await asyncio.to_thread(ChatFormat, model)
     config = run.config
-    policy = await start_policy(config, Path(run.spec.model_path), run.log_file, config.model.name)
+    policy = await start_policy(config, model, run.log_file, config.model.name)
     pool = AgentPool(run.project, config.agent, run.log_file)
     policy.on_restart = run.sampler_restarted
     try:
         await pool.start()
-        async with judging(run, house.keys, policy) as judge:
+        async with judging(run, house.access(run.spec), policy) as judge:
             yield (
                 policy,
                 Stage(run.config, chat, policy, house.gateway, house.base_url, pool, judge),

@@ -2,7 +2,7 @@
 
 What is copied is consistent although the run may be going on: attempts, groups, verdicts, labels
 and the events that tell of them, numbered anew without gaps. Labels given later about earlier steps
-come along. Nothing was paid by the new run, so its answers from judges are free.
+come along, and answers of judges: nothing was paid for them by the new run, so they are free.
 """
 
 import contextlib
@@ -25,8 +25,9 @@ TOLD = (
     "step.finished",
     "validation.finished",
     "diagnosis.changed",
+    "call.closed",
 )
-"""Events that speak of a step; the others speak of a process that has ended."""
+"""Events that speak of a step or of an answer; the others speak of a process that has ended."""
 
 STEP = """coalesce(
     json_extract(body, '$.step'), json_extract(body, '$.trajectory.step'),
@@ -44,7 +45,7 @@ def copy_until(source: Path, target: Path, run_id: str, step: int, rubrics: bool
     with contextlib.closing(open_writer(target)) as db, db:
         _drop_rows(db, step)
         _renumber(db, run_id, step, (*TOLD, "rubric.changed") if rubrics else TOLD)
-        db.execute("UPDATE calls SET cost = 0")
+        _give_answers(db)
 
 
 def _drop_rows(db: apsw.Connection, step: int) -> None:
@@ -57,6 +58,17 @@ def _drop_rows(db: apsw.Connection, step: int) -> None:
     for table in ("trajectories", "groups", "labels"):
         db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))
     db.execute("DELETE FROM checkpoints")
+
+
+def _give_answers(db: apsw.Connection) -> None:
+    """For nothing; questions that were never closed are left behind, for no event speaks of them
+    any more."""
+    db.execute("DELETE FROM calls WHERE body IS NULL")
+    db.execute("UPDATE calls SET cost = 0")
+    db.execute(
+        "UPDATE events SET body = json_set(body, '$.usage.cost_usd', 0.0) "
+        "WHERE kind = 'call.closed'"
+    )
 
 
 def _renumber(db: apsw.Connection, run_id: str, step: int, kinds: tuple[str, ...]) -> None:

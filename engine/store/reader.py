@@ -247,7 +247,9 @@ class RunReader:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
         return [Checkpoint.model_validate_json(str(row[0])) for row in rows]
 
-    def _rows(self, sql: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
+    def _rows(
+        self, sql: str, values: tuple[object, ...] | dict[str, object]
+    ) -> list[tuple[object, ...]]:
         with self._one_at_a_time:
             return list(self._db.execute(sql, values))  # type: ignore[arg-type]
 

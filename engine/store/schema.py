@@ -71,7 +71,7 @@ CREATE TABLE calls(
     cost REAL NOT NULL,                   -- the highest it can be until it is closed
     body BLOB                             -- zlib of Call; NULL is sent and never closed
 ) STRICT;
-CREATE INDEX by_key ON calls(key) WHERE answered;
+CREATE INDEX by_key ON calls(key);
 
 CREATE TABLE verdicts(
     trajectory_id TEXT NOT NULL,

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import apsw
+from typing_extensions import TypedDict
 
 from engine.protocol.checkpoint_events import CheckpointDropped, CheckpointSaved
 from engine.protocol.event import BaseEvent
@@ -37,6 +38,7 @@ from engine.store.schema import open_writer
 MOST_PER_COMMIT = 500
 
 Statement = tuple[str, tuple[object, ...]]
+
 
 SEQ = object()
 """Among the values of a statement: the `seq` of the event that it is stored with."""
@@ -290,31 +292,60 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
         ),
         (
             "INSERT INTO transcripts(rowid, text) VALUES (last_insert_rowid(), ?)",
-            (searchable(trajectory),),
+            (_searchable(trajectory),),
         ),
     )
 
 
 def updated_rows(trajectory: Trajectory) -> list[Statement]:
-    """What a later opinion changes: the row stays where it is. Advantages are the group's to give,
-    so that the same opinion always leaves the same bytes."""
+    """What a later opinion changes: the row stays where it is, its search entry is made anew.
+    Advantages are the group's to give, so that the same opinion always leaves the same bytes."""
     trajectory = trajectory.model_copy(update={"advantage": None})
     summary = summary_of(trajectory)
     body = zlib.compress(trajectory.model_dump_json().encode(), 1)
     values = (trajectory.reward, int(bool(trajectory.labels)), summary.model_dump_json(), body)
     sql = "UPDATE trajectories SET reward = ?, labelled = ?, summary = ?, body = ? WHERE id = ?"
-    return [(sql, (*values, trajectory.id))]
+    entry = (
+        "INSERT OR REPLACE INTO transcripts(rowid, text) "
+        "SELECT number, ? FROM trajectories WHERE id = ?"
+    )
+    return [
+        (sql, (*values, trajectory.id)),
+        (entry, (_searchable(trajectory), trajectory.id)),
+    ]
 
 
-def searchable(trajectory: Trajectory) -> str:
+class SearchedMessage(TypedDict):
+    content: str
+    tool_calls: list[dict[str, Any]]
+
+
+class SearchedProblem(TypedDict):
+    message: str
+
+
+class Searched(TypedDict):
+    """What of a trajectory's JSON is searched."""
+
+    title: str
+    scenario_id: str
+    problem: SearchedProblem | None
+    messages: list[SearchedMessage]
+
+
+def searchable(trajectory: Searched) -> str:
     """Everything a person would search for in a trajectory."""
-    words = [trajectory.title, trajectory.scenario_id]
-    for message in trajectory.messages:
-        words.append(message.content)
-        words += [str(call.get("function", {})) for call in message.tool_calls]
-    if trajectory.problem:
-        words.append(trajectory.problem.message)
+    words = [trajectory["title"], trajectory["scenario_id"]]
+    for message in trajectory["messages"]:
+        words.append(message["content"])
+        words += [str(call.get("function", {})) for call in message["tool_calls"]]
+    if trajectory["problem"]:
+        words.append(trajectory["problem"]["message"])
     return "\n".join(words)
+
+
+def _searchable(trajectory: Trajectory) -> str:
+    return searchable(cast(Searched, trajectory.model_dump(include=set(Searched.__annotations__))))
 
 
 def _write_problem(error: Exception) -> Problem:

@@ -5,10 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from engine.client import EngineClient
 from engine.protocol.events import Event, UnknownEvent
+from engine.protocol.history import History
 from engine.protocol.problems import AtelierError, LaunchError, Problem
 from studio.link.backoff import Backoff
 
-Events = list[Event | UnknownEvent]
+Told = Event | UnknownEvent | History
+Events = list[Told]
 MAX_BATCH = 1000
 REFUSALS = 3
 
@@ -62,17 +64,18 @@ class Follower:
     async def _read(self) -> None:
         """One stream from the last `seq` until it closes, or until an event is missing."""
         client = await self._client()
-        async for event in client.events(self.run_id, self.last):
+        async for event in client.told(self.run_id, self.last):
             if event.seq is not None:
                 if event.seq <= self.last:
                     continue
-                if event.seq != self.last + 1:
+                first = event.first if isinstance(event, History) else event.seq
+                if first != self.last + 1:
                     return
                 self.last = event.seq
                 self._backoff.worked()
             await self._put(event)
 
-    async def _put(self, event: Event | UnknownEvent) -> None:
+    async def _put(self, event: Told) -> None:
         await self._room.wait()
         self._batch.append(event)
         if len(self._batch) >= MAX_BATCH:

@@ -1,7 +1,8 @@
 """The event pump: a thread with its own asyncio loop that follows runs and watches the engine.
 
 Comes in: which runs to follow, from which `seq`. Goes out, called in the pump's thread: batches of
-events at most 30 times a second, the state of the link, and runs the engine refuses to stream.
+events at most 30 times a second, the state of the link, runs the engine refuses to stream, and the
+list of servers whenever it changes.
 The composition root hands these over to Qt.
 """
 
@@ -16,10 +17,12 @@ from typing import Protocol
 
 from engine.client import EngineClient
 from engine.launch.local import Endpoint
+from engine.protocol.hosts import HostList
 from engine.protocol.problems import AtelierError, LaunchError, Problem
 from studio.link.backoff import Backoff
 from studio.link.follower import Events, Follower
 from studio.link.state import Contact, LinkState
+from studio.link.watcher import HostWatcher
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,8 @@ class Listener(Protocol):
     def link_changed(self, state: LinkState) -> None: ...
 
     def run_lost(self, run_id: str, problem: Problem) -> None: ...
+
+    def hosts_changed(self, found: HostList) -> None: ...
 
 
 @dataclass
@@ -93,7 +98,10 @@ class EventPump:
         self._followed: dict[str, _Followed] = {}
         self._opening = asyncio.Lock()
         self._ready.set()
-        workers = [asyncio.create_task(self._watch()), asyncio.create_task(self._flush())]
+        watcher = HostWatcher(self._reach, self._listener.hosts_changed, self._hurry.set)
+        workers = [
+            asyncio.create_task(work) for work in (self._watch(), self._flush(), watcher.run())
+        ]
         await self._stopping.wait()
         tasks = [*workers, *(followed.task for followed in self._followed.values())]
         for task in tasks:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
+from engine.protocol.history import History
+from engine.protocol.hosts import HostList
 from engine.protocol.problems import Problem
 from studio.link.follower import Events
 from studio.link.state import LinkState
@@ -22,6 +24,9 @@ log = logging.getLogger(__name__)
 SLICE_S = 0.008
 """Folding may hold the GUI thread for so long before the window gets a turn."""
 TELL_S = 1 / 30
+TELL_FAR_S, FAR_FOR_S = 0.5, 2.0
+"""While long stretches of the past arrive, and for so long after one: everything on screen changes
+each time."""
 AT_ONCE = 50
 
 
@@ -33,10 +38,13 @@ class Feed(QObject):
     run_lost = Signal(str, object)
     gap_found = Signal(str, int)
     """A run's stream has a hole: follow it anew from this seq."""
+    hosts_changed = Signal(object)
+    """A HostList: servers as they are now."""
 
     _arrived = Signal(str, object)
     _linked = Signal(object)
     _lost = Signal(str, object)
+    _hosts = Signal(object)
 
     def __init__(self, store: RunStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -45,6 +53,7 @@ class Feed(QObject):
         self._waiting: dict[str, deque[Events]] = {}
         self._dirty: set[str] = set()
         self._told_at = 0.0
+        self._far_until = 0.0
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._work)
@@ -52,6 +61,7 @@ class Feed(QObject):
         self._arrived.connect(self._take, queued)
         self._linked.connect(self._take_link, queued)
         self._lost.connect(self.run_lost, queued)
+        self._hosts.connect(self.hosts_changed, queued)
 
     # Called by the pump, in its thread
 
@@ -67,6 +77,9 @@ class Feed(QObject):
 
     def say_lost(self, run_id: str, problem: Problem) -> None:
         self._lost.emit(run_id, problem)
+
+    def say_hosts(self, found: HostList) -> None:
+        self._hosts.emit(found)
 
     # In the GUI thread
 
@@ -87,7 +100,8 @@ class Feed(QObject):
         while self._waiting and time.perf_counter() < end:
             self._fold_some()
         now = time.monotonic()
-        if self._dirty and now - self._told_at >= TELL_S:
+        pace_s = TELL_FAR_S if now < self._far_until else TELL_S
+        if self._dirty and now - self._told_at >= pace_s:
             self._told_at = now
             told, self._dirty = self._dirty, set()
             for run_id in told:
@@ -95,7 +109,7 @@ class Feed(QObject):
         if self._waiting:
             self._timer.start(1)
         elif self._dirty:
-            self._timer.start(int(TELL_S * 1000))
+            self._timer.start(int(pace_s * 1000))
 
     def _fold_some(self) -> None:
         run_id, batches = next(iter(self._waiting.items()))
@@ -105,6 +119,8 @@ class Feed(QObject):
             batch = batch[:AT_ONCE]
         if not batches:
             del self._waiting[run_id]
+        if isinstance(batch[0], History):
+            self._far_until = time.monotonic() + FAR_FOR_S
         try:
             self._store.fold(run_id, batch)
         except SequenceGap as gap:
@@ -115,9 +131,10 @@ class Feed(QObject):
 
 
 class PumpListener:
-    """What the pump calls: three plain methods, for a QObject cannot carry their names twice."""
+    """What the pump calls: plain methods, for a QObject cannot carry their names twice."""
 
     def __init__(self, feed: Feed) -> None:
         self.events_arrived: Callable[[str, Events], None] = feed.events_arrived
         self.link_changed: Callable[[LinkState], None] = feed.say_link
         self.run_lost: Callable[[str, Problem], None] = feed.say_lost
+        self.hosts_changed: Callable[[HostList], None] = feed.say_hosts

@@ -31,6 +31,12 @@ class ProjectRow:
     broken: bool = False
 
 
+def run_title(run: RunSummary) -> str:
+    """amber-kestrel · Training, step 12 of 120 · on box."""
+    where = f" · on {run.host}" if run.host else ""
+    return f"{run.name} · {run_words(run).text}{where}"
+
+
 def project_rows(
     views: Iterable[ProjectView], runs: Iterable[RunSummary], recent: Iterable[str]
 ) -> list[ProjectRow]:
@@ -129,10 +135,16 @@ def _cell_words(row: ProjectRow, column: int) -> str:
         case "Validation":
             return figures.number(run.validation.mean) if run and run.validation else figures.ABSENT
         case "Engine":
-            return run.device if run and run.device else "This machine"
+            return engine_words(run) if run else "This machine"
         case "Changed":
             return ago(run.changed_at, time.time()) if run else figures.ABSENT
     return ""
+
+
+def engine_words(run: RunSummary) -> str:
+    """box · H200; of a run of this machine its device alone."""
+    parts = [part for part in (run.host, run.device) if part]
+    return " · ".join(parts) or "This machine"
 
 
 def _sparkline(row: ProjectRow) -> tuple[list[float], str] | None:
@@ -184,5 +196,5 @@ class RunListModel(QAbstractListModel):
             return None
         run = self.runs[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return f"{run.name} · {run_words(run).text}"
+            return run_title(run)
         return run if role == Qt.ItemDataRole.UserRole else None

@@ -75,6 +75,9 @@ class RunModel(QObject):
         rows = [xs, ys]
         for name in others:
             other_xs, other_ys = self.series(name)
+            if np.array_equal(xs, other_xs):
+                rows.append(other_ys)
+                continue
             row = np.full(len(xs), np.nan)
             _, here, there = np.intersect1d(xs, other_xs, return_indices=True)
             row[here] = other_ys[there]

@@ -13,6 +13,7 @@ from studio.commands import shortcut_table
 from studio.link.state import LinkState
 from studio.models.shortcuts import ShortcutTableModel
 from studio.pages.page import Page, scrolled
+from studio.pages.servers.card import ServersCard
 from studio.pages.settings_engines import EnginesCards
 from studio.pages.settings_keys import JudgeKeysCard
 from studio.session import Session
@@ -43,6 +44,7 @@ class SettingsPage(Page):
         self._contact = ""
         self._judge_keys = JudgeKeysCard(self.tasks)
         self._engines = EnginesCards(session, self.tasks)
+        self.servers = ServersCard(session.hosts)
         self._build()
         session.engine_changed.connect(self._show_engine)
         session.settings.changed.connect(self._show_look)
@@ -57,6 +59,11 @@ class SettingsPage(Page):
     def leave(self) -> None:
         self._engines.rest()
 
+    def show_servers(self) -> None:
+        """Bring their card into sight."""
+        self._area.ensureWidgetVisible(self.servers)
+        self.servers.setFocus()
+
     def _build(self) -> None:
         content = QWidget()
         column = QVBoxLayout(content)
@@ -66,6 +73,7 @@ class SettingsPage(Page):
             self._look_card(),
             self._engine_card(),
             self._engines,
+            self.servers,
             self._doctor_card(),
             self._judge_keys,
             self._keys_card(),
@@ -75,7 +83,8 @@ class SettingsPage(Page):
         column.addStretch(1)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(scrolled(content))
+        self._area = scrolled(content)
+        whole.addWidget(self._area)
 
     def _look_card(self) -> Card:
         card = Card("Appearance", padding=16)

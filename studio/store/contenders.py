@@ -9,17 +9,19 @@ WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
 """Bytes a parameter; a block of q8_0 is 32 bytes and a scale."""
 
 
-def best_of(kept: Sequence[KeptCheckpoint]) -> int | None:
-    """The step with the highest validation mean, the earlier of equals; None without a test."""
-    tested = [one for one in kept if one.validation is not None and one.state == "whole"]
+def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
+    """The step with the highest validation mean, the earlier of equals; None without a test. Of a
+    `remote` run the files need not be here."""
+    usable = [one for one in kept if remote or one.state == "whole"]
+    tested = [one for one in usable if one.validation is not None]
     best = min(tested, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)
     return best.checkpoint.step if best else None
 
 
-def marks_of(kept: Sequence[KeptCheckpoint], step: int) -> tuple[str, ...]:
+def marks_of(kept: Sequence[KeptCheckpoint], step: int, remote: bool = False) -> tuple[str, ...]:
     """`best` and `newest`, where they hold."""
     newest = max(one.checkpoint.step for one in kept)
-    found = ["best"] if step == best_of(kept) else []
+    found = ["best"] if step == best_of(kept, remote) else []
     return (*found, *(["newest"] if step == newest else []))
 
 

@@ -15,6 +15,7 @@ from engine.protocol.checkpoint_events import (
 )
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import Event, UnknownEvent
+from engine.protocol.history import LINES_KEPT, History
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
     LIVING,
@@ -29,7 +30,8 @@ from engine.protocol.records import RunState as Life
 from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
 from studio.store.series import Series
 
-LOG_LINES = 2000
+Told = Event | UnknownEvent | History
+LOG_LINES = LINES_KEPT
 
 
 class SequenceGap(ValueError):
@@ -107,24 +109,46 @@ class RunState:
     def living(self) -> bool:
         return self.life in LIVING
 
-    def fold(self, events: Iterable[Event | UnknownEvent]) -> "RunState":
+    def fold(self, events: Iterable[Told]) -> "RunState":
         for event in events:
             self.apply(event)
         return self
 
-    def apply(self, event: Event | UnknownEvent) -> bool:
+    def apply(self, event: Told) -> bool:
         """Take one event in. False where it was known already; SequenceGap where one is missing."""
         if isinstance(event, e.ProgressTicked):
             return self._tick(event)
         if event.seq is None or event.seq <= self.seq:
             return False
-        if event.seq != self.seq + 1:
-            raise SequenceGap(f"run {self.run_id}: event {event.seq} after {self.seq}")
+        first = event.first if isinstance(event, History) else event.seq
+        if first != self.seq + 1:
+            raise SequenceGap(f"run {self.run_id}: event {first} after {self.seq}")
         self.seq = event.seq
         self.at = max(self.at, event.at)
-        if not isinstance(event, UnknownEvent):
+        if isinstance(event, History):
+            self._catch_up(event)
+        elif not isinstance(event, UnknownEvent):
             self._take(event)
         return True
+
+    def _catch_up(self, history: History) -> None:
+        for event in history.events:
+            self.at = max(self.at, event.at)
+            if not isinstance(event, UnknownEvent):
+                self._take(event)
+        for name, awaits, unscored in history.settled:
+            if name in self.awaiting and not awaits:
+                self.awaiting.discard(name)
+                self.unscored += unscored
+        self.awaiting.difference_update(history.recorded)
+        self.awaiting.update(history.awaiting)
+        self.trajectories += history.trajectories
+        self.unscored += history.unscored
+        self.judge_calls += history.judge_calls
+        self.judge_failed += history.judge_failed
+        self.judge_usd += history.judge_usd
+        self.attempts_usd += history.attempts_usd
+        self.logged += history.logged
 
     def _tick(self, event: e.ProgressTicked) -> bool:
         fits = self.living and event.step >= self.done

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from engine.protocol.events import Event, UnknownEvent
 from engine.protocol.records import LIVING, RunSummary
-from studio.store.run_state import RunState
+from studio.store.run_state import RunState, Told
 
 
 class RunStore:
@@ -13,10 +12,13 @@ class RunStore:
     def __init__(self) -> None:
         self._summaries: dict[str, RunSummary] = {}
         self._states: dict[str, RunState] = {}
+        self._overlaid: dict[str, tuple[RunSummary, RunState, int, RunSummary]] = {}
+        """By run: its summary, its state, the `seq` of that, and what came of both."""
 
     def replace(self, summaries: Iterable[RunSummary]) -> None:
         """The engine's list of runs, as just asked."""
         self._summaries = {summary.id: summary for summary in summaries}
+        self._overlaid.clear()
 
     def put(self, summary: RunSummary) -> None:
         """One run, as a command's answer tells it."""
@@ -25,7 +27,7 @@ class RunStore:
         else:
             self._summaries = {summary.id: summary, **self._summaries}
 
-    def fold(self, run_id: str, events: Iterable[Event | UnknownEvent]) -> RunState:
+    def fold(self, run_id: str, events: Iterable[Told]) -> RunState:
         """Take events of one run in; raises SequenceGap where some are missing."""
         return self.state(run_id).fold(events)
 
@@ -38,11 +40,21 @@ class RunStore:
 
     def forget(self, run_id: str) -> None:
         self._states.pop(run_id, None)
+        self._overlaid.pop(run_id, None)
 
     def summary(self, run_id: str) -> RunSummary | None:
         summary = self._summaries.get(run_id)
         state = self._states.get(run_id)
-        return overlay(summary, state) if summary and state and state.seq else summary
+        return self._with_state(summary, state) if summary and state and state.seq else summary
+
+    def _with_state(self, summary: RunSummary, state: RunState) -> RunSummary:
+        """It is asked for many times for each event: the last answer holds until the next one."""
+        known = self._overlaid.get(summary.id)
+        if known and known[0] is summary and known[1] is state and known[2] == state.seq:
+            return known[3]
+        made = overlay(summary, state)
+        self._overlaid[summary.id] = (summary, state, state.seq, made)
+        return made
 
     def all(self) -> list[RunSummary]:
         return [summary for run_id in self._summaries if (summary := self.summary(run_id))]
@@ -52,6 +64,10 @@ class RunStore:
 
     def living(self) -> list[RunSummary]:
         return [run for run in self.all() if run.state in LIVING]
+
+    def living_here(self) -> list[RunSummary]:
+        """Those of this machine's engine."""
+        return [run for run in self.living() if not run.host]
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:

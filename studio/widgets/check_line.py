@@ -2,9 +2,10 @@
 
 from PySide6.QtCore import QPointF, QRectF, QSize
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from studio.widgets import paint
+from studio.widgets.text import Text
 
 # state -> (icon, tone)
 _STATES = {
@@ -61,3 +62,25 @@ class CheckLine(QWidget):
                 "label",
                 400,
             )
+
+
+class CheckNote(QWidget):
+    """A check in full: its name, what was found, and what to do; none of it is cut off."""
+
+    def __init__(
+        self, state: str, name: str, words: str, hint: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._icon, self._tone = _STATES[state]
+        self.setAccessibleName(f"{name}: {words} {hint}, {state}".replace(" ,", ","))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(22, 4, 0, 4)
+        column.setSpacing(1)
+        column.addWidget(Text(name, "label", 500))
+        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        if hint:
+            column.addWidget(Text(hint, "caption", tone=self._tone, wrap=True, selectable=True))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.icon(painter, QPointF(0, 5), self._icon, self._tone, 14)

@@ -7,21 +7,13 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
-from studio.theme import theme
 from studio.widgets import paint
+from studio.widgets.dot import SAID, paint_dot
 from studio.widgets.focus import KeyboardFocus
-
-_DOTS = {"connected": "good", "reconnecting": "warn", "gone": "bad", "none": "ghost"}
-_SAID = {
-    "connected": "connected",
-    "reconnecting": "reconnecting",
-    "gone": "not reachable",
-    "none": "no engine",
-}
 
 
 class EnginePill(KeyboardFocus, QAbstractButton):
-    """`set_engine("gpu-box · H200", "connected")`; states connected, reconnecting, gone, none."""
+    """`set_engine("gpu-box · H200", "connected")`; states are those of `widgets.dot`."""
 
     ring_radius = 12.0
 
@@ -35,15 +27,15 @@ class EnginePill(KeyboardFocus, QAbstractButton):
         self._state = state
         self._hovered = False
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.set_engine(words, state)
 
     def set_engine(self, words: str, state: str) -> None:
         """Change what it says and the dot."""
         self._state = state
         self.setText(words)
-        self.setAccessibleName(f"Engine {words}, {_SAID[state]}")
-        self.setToolTip(_SAID[state])
+        self.setAccessibleName(f"Engine {words}, {SAID[state]}")
+        self.setToolTip(SAID[state])
         self.updateGeometry()
         self.update()
 
@@ -67,19 +59,9 @@ class EnginePill(KeyboardFocus, QAbstractButton):
                 "border-strong" if lit else "border",
                 12,
             )
-            self._paint_dot(painter)
+            paint_dot(painter, QPointF(13, self.height() / 2), self._state)
             room = QRectF(22, 0, self.width() - 32, self.height())
             paint.text(painter, room, self.text(), "muted", "label", 400)
-
-    def _paint_dot(self, painter: paint.QPainter) -> None:
-        color = theme().color(_DOTS[self._state])
-        if self._state in ("connected", "reconnecting"):
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(color)
-        else:  # a ring, not a disc: shape says it too
-            painter.setPen(paint.QPen(color, 1.5))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawEllipse(QPointF(13, self.height() / 2), 4, 4)
 
     def enterEvent(self, event: QEnterEvent) -> None:
         self._hovered = True

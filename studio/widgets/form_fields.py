@@ -185,6 +185,47 @@ class ChoiceField(Field):
             self._box.setCurrentIndex(index)
 
 
+class SuggestField(Field):
+    """One line of text, with some that are likely: typed, or chosen from the list."""
+
+    def __init__(self, name: str, placeholder: str = "") -> None:
+        self._box = _QuietCombo()
+        self._box.setEditable(True)
+        self._box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        super().__init__(name, self._box)
+        self._box.setFixedHeight(32)
+        self.line.setPlaceholderText(placeholder)
+        self.line.setAccessibleName(name)
+        self._box.editTextChanged.connect(lambda words: self.edited.emit(words))
+
+    @property
+    def line(self) -> QLineEdit:
+        """Where it is typed."""
+        line = self._box.lineEdit()
+        assert line is not None, "an editable box has one"
+        return line
+
+    def set_choices(self, choices: Sequence[str]) -> None:
+        """Change the list; what is typed stays."""
+        typed = self.value()
+        self._box.blockSignals(True)
+        self._box.clear()
+        self._box.addItems(list(choices))
+        self._box.setEditText(typed)
+        self._box.blockSignals(False)
+
+    def choices(self) -> list[str]:
+        return [self._box.itemText(place) for place in range(self._box.count())]
+
+    def value(self) -> str:
+        return self._box.currentText()
+
+    def set_value(self, value: Any) -> None:
+        self._box.blockSignals(True)
+        self._box.setEditText(str(value))
+        self._box.blockSignals(False)
+
+
 class SegmentedField(Field):
     """One of a few, all in sight: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -10,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from studio import figures
 from studio.theme import theme
 from studio.widgets import paint
+from studio.widgets.charts.envelope import envelope
 
 
 class Sparkline(QWidget):
@@ -68,7 +70,9 @@ def paint_sparkline(
     area = rect.adjusted(2, 4, -5 if dot else -2, -5)
     across = max(1, len(values) - 1)
     path, joined, last = QPainterPath(), False, QPointF()
-    for index, value in enumerate(values):
+    xs, ys = np.arange(float(len(values))), np.array(values, dtype=np.float64)
+    xs, ys = envelope(xs, ys, max(1, int(area.width())))
+    for index, value in zip(xs.tolist(), ys.tolist(), strict=True):
         if not math.isfinite(value):
             joined = False
             continue

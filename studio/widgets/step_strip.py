@@ -1,6 +1,7 @@
 """The step strip: one cell per step of the run, what happened at each, and where one looks."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import (
@@ -63,6 +64,8 @@ class StepStrip(KeyboardFocus, QWidget):
         super().__init__(parent)
         self._cells: tuple[StepCell, ...] = ()
         self._slots: list[Slot] = []
+        self._merged: list[StepCell] = []
+        self._marked: list[set[str]] = []
         self._range = (0.0, 1.0)
         self._marks: dict[str, frozenset[int]] = {}
         self._chosen: int | None = None
@@ -79,12 +82,32 @@ class StepStrip(KeyboardFocus, QWidget):
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
         """All cells in order, planned ones included, and the ends of the reward ramp."""
-        self._cells, self._range = tuple(cells), (low, high)
-        self._slots = lay_out(len(self._cells), self.width())
+        before, self._cells, self._range = self._cells, tuple(cells), (low, high)
+        self._lay_out(before)
         alive = any(cell.state == "running" for cell in self._cells)
         breathing = alive and not theme().reduced_motion
         self._breath.start() if breathing else self._breath.stop()
         self.update()
+
+    def _lay_out(self, before: Sequence[StepCell]) -> None:
+        """Slots whose cells are the ones of before keep what was merged of them."""
+        old = dict(zip(self._slots, self._merged, strict=True))
+        self._slots = lay_out(len(self._cells), self.width())
+        self._merged = []
+        for slot in self._slots:
+            span = slice(slot.first, slot.last + 1)
+            same = slot in old and self._cells[span] == before[span]
+            self._merged.append(old[slot] if same else merged_cell(self._cells[span]))
+        self._mark()
+
+    def _mark(self) -> None:
+        """Which marks each slot has."""
+        self._marked = [set() for _ in self._slots]
+        starts = [slot.first for slot in self._slots]
+        for what, steps in self._marks.items():
+            for step in steps:
+                if (index := self._index_of(step)) >= 0:
+                    self._marked[bisect_right(starts, index) - 1].add(what)
 
     def set_marks(
         self,
@@ -98,6 +121,7 @@ class StepStrip(KeyboardFocus, QWidget):
             "checkpoint": frozenset(checkpoints),
             "branch": frozenset(branches),
         }
+        self._mark()
         self.update()
 
     def set_chosen(self, step: int | None) -> None:
@@ -117,7 +141,10 @@ class StepStrip(KeyboardFocus, QWidget):
         return self._chosen
 
     def _index_of(self, step: int | None) -> int:
-        return next((i for i, cell in enumerate(self._cells) if cell.step == step), -1)
+        if step is None:
+            return -1
+        index = bisect_left(self._cells, step, key=lambda cell: cell.step)
+        return index if index < len(self._cells) and self._cells[index].step == step else -1
 
     def _tell(self) -> None:
         index = self._index_of(self._chosen)
@@ -148,7 +175,7 @@ class StepStrip(KeyboardFocus, QWidget):
     def _tip_for(self, number: int) -> TipText:
         slot = self._slots[number]
         cells = self._cells[slot.first : slot.last + 1]
-        cell = merged_cell(cells)
+        cell = self._merged[number]
         title = f"Step {cells[0].step}"
         if len(cells) > 1:
             title = f"Steps {cells[0].step} to {cells[-1].step}"
@@ -160,8 +187,7 @@ class StepStrip(KeyboardFocus, QWidget):
             lines.append([Span(_STATE_WORDS.get(cell.state, "no reward"))])
         if cell.words:
             lines.append([Span(cell.words)])
-        steps = {c.step for c in cells}
-        found = [what for what, places in self._marks.items() if places & steps]
+        found = [what for what in self._marks if what in self._marked[number]]
         if found:
             lines.append([Span(" · ".join(found))])
         action = "Enter: its trajectories" if cell.state in ("done", "skipped", "stopped") else ""
@@ -174,14 +200,13 @@ class StepStrip(KeyboardFocus, QWidget):
         return QSize(120, _TOP + _CELL + 15)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self._slots = lay_out(len(self._cells), self.width())
+        self._lay_out(self._cells)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
-            for slot in self._slots:
-                cells = self._cells[slot.first : slot.last + 1]
-                self._paint_cell(painter, slot, merged_cell(cells))
-                self._paint_marks(painter, slot, {cell.step for cell in cells})
+            for slot, cell, marked in zip(self._slots, self._merged, self._marked, strict=True):
+                self._paint_cell(painter, slot, cell)
+                self._paint_marks(painter, slot, marked)
             for step, tone in ((self._crosshair, "muted"), (self._chosen, "text")):
                 number = slot_of(self._slots, self._index_of(step))
                 if number >= 0:
@@ -213,11 +238,10 @@ class StepStrip(KeyboardFocus, QWidget):
         else:
             paint.box(painter, rect, None, "border", radius)
 
-    def _paint_marks(self, painter: QPainter, slot: Slot, steps: set[int]) -> None:
+    def _paint_marks(self, painter: QPainter, slot: Slot, marked: set[str]) -> None:
         x, y = slot.x + slot.width / 2, _TOP + _CELL + 7
         painter.setPen(Qt.PenStyle.NoPen)
-        validated = bool(self._marks.get("validation", frozenset()) & steps)
-        kept = bool(self._marks.get("checkpoint", frozenset()) & steps)
+        validated, kept = "validation" in marked, "checkpoint" in marked
         if kept:
             bar = x - 10 if validated else x - 3  # beside the diamond, where both belong to a step
             painter.setBrush(theme().color("accent"))
@@ -232,7 +256,7 @@ class StepStrip(KeyboardFocus, QWidget):
                 QPointF(x - 3, y),
             ]
             painter.drawPolygon(QPolygonF(diamond))
-        if self._marks.get("branch", frozenset()) & steps:
+        if "branch" in marked:
             paint.icon(painter, QPointF(x + 4, y - 5), "git-branch", "muted", 10)
 
     def _paint_choice(self, painter: QPainter, slot: Slot, tone: str) -> None:

@@ -1,13 +1,17 @@
 """Train: one shape, always in the same place, and every state a run can be in."""
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QMenu, QWidget
 
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.buttons import Button
 
+SPLIT_PX = 26
+"""At the right end, where there are several ways to train."""
 _MENU = {
     "starting": (("Cancel the start", "cancel"),),
     "training": (
@@ -23,7 +27,7 @@ class TrainButton(Button):
 
     A press emits train_requested, resume_requested or train_more_requested; while starting or
     training it opens a menu and emits menu_chosen with extend, stop_after_step, change_setting or
-    cancel.
+    cancel. Its right end, or the key down, opens the choices where there are some.
     """
 
     train_requested = Signal()
@@ -37,33 +41,41 @@ class TrainButton(Button):
         self._done = 0
         self._planned = 0
         self._plain = False
+        self._choices: tuple[tuple[str, str], ...] = ()
+        self._at_end = False
         self._phase = 0.0
         self._sweep = QTimer(self)
         self._sweep.setInterval(33)
         self._sweep.timeout.connect(self._swept)
         self.clicked.connect(self._pressed)
 
-    def set_state(self, state: str, done: int = 0, planned: int = 0) -> None:
-        """ready, starting, training (with done of planned), paused, finished, or none
-        (disabled).
+    def set_state(self, state: str, done: int = 0, planned: int = 0, words: str = "") -> None:
+        """ready, starting (with words, and how far), training (with done of planned), paused,
+        finished, or none (disabled).
         """
-        words = {
+        said = {
             "ready": "Train",
             "none": "Train",
-            "starting": "Starting\u2026",
+            "starting": words or "Starting\u2026",
             "training": "Training",
             "paused": "Resume",
             "finished": "Train more",
         }[state]
         self._state, self._done, self._planned = state, done, planned
         self.setEnabled(state != "none")
-        self.set_words(words)
+        self.set_words(said)
         self.set_icon("" if state == "starting" else "play")
         self._restyle()
         if state == "training":
             self.setAccessibleName(f"Training, step {done} of {planned}, opens a menu")
-        running = state == "starting" and not theme().reduced_motion
+        running = state == "starting" and not planned and not theme().reduced_motion
         self._sweep.start() if running else self._sweep.stop()
+
+    def set_choices(self, choices: Sequence[tuple[str, str]]) -> None:
+        """Other ways to train: words and what `menu_chosen` says; a line without that explains."""
+        if tuple(choices) != self._choices:
+            self._choices = tuple(choices)
+            self._restyle()
 
     def set_plain(self, plain: bool) -> None:
         """True where the page itself holds the one accent button."""
@@ -76,6 +88,7 @@ class TrainButton(Button):
 
     def _restyle(self) -> None:
         alive = self._state in ("starting", "training")
+        self._menu_arrow = self._split
         self.set_kind("outlined" if alive or self._plain else "primary")
         self.updateGeometry()
         self.update()
@@ -84,15 +97,26 @@ class TrainButton(Button):
         self._phase = (self._phase + 0.02) % 1.0
         self.update()
 
+    @property
+    def _split(self) -> bool:
+        return bool(self._choices) and self._state == "ready"
+
+    def _open_menu(self, rows: Sequence[tuple[str, str]]) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for words, choice in rows:
+            action = menu.addAction(words)
+            action.setEnabled(bool(choice))
+            action.triggered.connect(lambda _=False, choice=choice: self.menu_chosen.emit(choice))
+        corner = self.mapToGlobal(self.rect().bottomRight())
+        menu.popup(corner - QPoint(menu.sizeHint().width() - 1, -1))
+
     def _pressed(self) -> None:
+        at_end, self._at_end = self._at_end, False
         if self._state in _MENU:
-            menu = QMenu(self)
-            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            for words, choice in _MENU[self._state]:
-                menu.addAction(words).triggered.connect(
-                    lambda _=False, choice=choice: self.menu_chosen.emit(choice)
-                )
-            menu.popup(self.mapToGlobal(self.rect().bottomLeft()))
+            self._open_menu(_MENU[self._state])
+        elif self._split and at_end:
+            self._open_menu(self._choices)
         elif self._state == "paused":
             self.resume_requested.emit()
         elif self._state == "finished":
@@ -109,7 +133,7 @@ class TrainButton(Button):
         clip.addRoundedRect(frame, 6, 6)
         painter.setClipPath(clip)
         painter.fillRect(frame, theme().color("selection" if self.underMouse() else "accent-soft"))
-        if self._state == "training":
+        if self._state == "training" or self._planned:
             share = self._done / self._planned if self._planned else 0.0
             filled = QRectF(0, 0, self.width() * share, self.height())
         else:
@@ -120,16 +144,39 @@ class TrainButton(Button):
         painter.setPen(QPen(theme().color("accent"), 1))
         painter.drawRoundedRect(frame, 6, 6)
 
+    def _paint_split(self) -> None:
+        plain = self._plain or not self.isEnabled()
+        with paint.painting(self) as painter:
+            color = theme().color("border-strong" if plain else "on-accent")
+            painter.setOpacity(1.0 if plain else 0.35)
+            painter.fillRect(QRectF(self.width() - SPLIT_PX, 6, 1, self.height() - 12), color)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._at_end = event.position().x() >= self.width() - SPLIT_PX
+        super().mousePressEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Down and (self._split or self._state in _MENU):
+            self._at_end = True
+            self._pressed()
+        else:
+            self._at_end = False
+            super().keyPressEvent(event)
+
     def sizeHint(self) -> QSize:
         if self._state == "training":
             return QSize(max(164, round(106 + paint.text_width(self._count(), "label", 600))), 28)
         if self._state == "starting":
-            return QSize(112, 28)
-        return super().sizeHint()
+            width = round(paint.text_width(self.words(), "label", 600)) + 32
+            return QSize(max(112, width), 28)
+        hint = super().sizeHint()
+        return QSize(hint.width() + 6, hint.height()) if self._split else hint
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self._state not in _MENU:
             super().paintEvent(event)
+            if self._split:
+                self._paint_split()
             return
         with paint.painting(self) as painter:
             self._paint_alive(painter)

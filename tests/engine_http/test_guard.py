@@ -13,6 +13,10 @@ from engine.launch.local import discovery_file, find
 from engine.server.app import Application
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
+from engine.server.far import FarRoutes
+from engine.server.hosts import HostRoutes
+from engine.server.moving import MovingRoutes
+from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from tests.engine_http.conftest import Engine
 
@@ -21,13 +25,17 @@ PATHS = (
     "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
     "/project", "/scenarios", "/import", "/forecast", "/runs", "/runs/x", "/runs/x/command",
     "/evaluations", "/runs/x/evaluation",
-    "/runs/x/events", "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
+    "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
+    "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
     "/runs/x/checkpoints/1/export", "/environments", "/environments/x",
     "/engine/use", "/backends", "/docs", "/nope",
+    "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
+    "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",
+    "/runs/x/hand_over", "/runs/x/bring_home", "/runs/x/send", "/runs/x/checkpoints/1/fetch",
 )  # fmt: skip
 
 
@@ -85,7 +93,10 @@ def test_no_browser_is_a_client(engine: Engine, origin: str) -> None:
 
 def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
-    modules = (Application, RunRoutes, CheckpointRoutes, EnvironmentRoutes)
+    modules = (
+        Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes,
+        FarRoutes, HostRoutes, MovingRoutes,
+    )  # fmt: skip
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)
     routes = set(re.findall(r'\("(?:GET|POST|PUT|DELETE)", "(/[^"]*)"', source))

@@ -20,8 +20,7 @@ from starlette.routing import Route
 from engine.launch.local import Endpoint, proof
 from engine.protocol import API_VERSION
 from engine.protocol import events as e
-from engine.protocol.labels import Label
-from engine.protocol.problems import Problem, Refused
+from engine.protocol.problems import Problem
 from engine.protocol.records import (
     GroupSummary,
     RunSummary,
@@ -36,13 +35,13 @@ from engine.protocol.requests import (
 )
 from studio.store.run_state import RunState
 from tests.studio.fake_environments import FakeEnvironments
-from tests.studio.fake_judge import call_of, verdicts_of
+from tests.studio.fake_hosts import LOOK_S, FakeHosts
 from tests.studio.fake_kept import FakeKept, evaluation_run
-from tests.studio.fake_labels import FakeLabels, answer
+from tests.studio.fake_labels import FakeLabels
 from tests.studio.fake_projects import FakeProjects, refusal
-from tests.studio.fake_rows import matching
+from tests.studio.fake_reading import FakeReading
 from tests.studio.fake_trials import FakeTrials
-from tests.studio.simulate import Made, Simulation, whole
+from tests.studio.simulate import Made, Simulation
 
 TOKEN = "fake-token"
 
@@ -59,7 +58,6 @@ class FakeEngine:
         self.commands: list[Command] = []
         self.started: list[StartRun] = []
         self.imports: list[ImportRun] = []
-        self.asked: list[TrajectoryQuery] = []
         self.streams = 0
         self.drop_streams_after = 0
         self.skip_seq = 0
@@ -71,11 +69,20 @@ class FakeEngine:
         self.beside = FakeEnvironments(self._living)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
-        self.previews = 0
+        self.reading = FakeReading(self.runs, self.labels)
+        self.servers = FakeHosts(self.summaries, self.kept.elsewhere)
         self._ticks: dict[str, e.ProgressTicked] = {}
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.port = 0
+
+    @property
+    def asked(self) -> list[TrajectoryQuery]:
+        return self.reading.asked
+
+    @property
+    def previews(self) -> int:
+        return self.reading.previews
 
     # Life
 
@@ -84,6 +91,7 @@ class FakeEngine:
             self._app(), host="127.0.0.1", port=port, log_level="warning", lifespan="off"
         )
         self._server = uvicorn.Server(config)
+        self.servers.closing = False
         self._thread = threading.Thread(target=self._server.run, name="fake-engine", daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -93,6 +101,8 @@ class FakeEngine:
 
     def stop(self) -> None:
         if self._server is not None and self._thread is not None:
+            self.servers.closing = True
+            time.sleep(2 * LOOK_S)
             self._server.should_exit = True
             self._server.force_exit = True
             self._thread.join(5)
@@ -121,6 +131,7 @@ class FakeEngine:
             name=made.spec.name,
             kind=made.spec.kind,
             project=project,
+            host=self.servers.lives_on.get(made.spec.id, ""),
             project_path=str(self.workspace / project),
             path=str(self.workspace / project / "runs" / made.spec.id),
             state=state.life,
@@ -128,7 +139,7 @@ class FakeEngine:
             steps=state.planned,
             started_at=made.spec.started_at,
             changed_at=state.at,
-            device="CPU · 2 cores",
+            device=self._device(made.spec.id),
             model="smollm2-135m-instruct",
             rewards=[s.metrics.get("reward/mean") for s in state.steps],
             validation=validations[-1] if validations else None,
@@ -137,6 +148,10 @@ class FakeEngine:
             unscored=state.unscored,
             problem=state.problem,
         )
+
+    def _device(self, run_id: str) -> str:
+        there = self.servers.views.get(self.servers.lives_on.get(run_id, ""))
+        return there.info.device if there and there.info else "CPU · 2 cores"
 
     def tick(self, run_id: str, tick: e.ProgressTicked) -> None:
         self._ticks[run_id] = tick.model_copy(update={"run_id": run_id})
@@ -181,22 +196,16 @@ class FakeEngine:
                 route("/runs", self._runs, "GET", "POST"),
                 route("/runs/{run}", self._run),
                 route("/runs/{run}/command", self._command, "POST"),
-                route("/runs/{run}/trajectories", self._trajectories, "POST"),
-                route("/runs/{run}/trajectories/{id}", self._trajectory),
-                route("/runs/{run}/groups", self._groups, "POST"),
-                route("/runs/{run}/groups/{split}/{step:int}/{group:int}", self._siblings),
-                route("/runs/{run}/labels", self._labels, "GET", "POST"),
-                route("/runs/{run}/labels/{verb}", self._labels, "POST"),
-                route("/runs/{run}/calls/{key}", self._call),
-                route("/runs/{run}/log", self._log),
                 route("/runs/{run}/events", self._events),
                 *(
                     route(path, handler, *methods)
                     for path, handler, *methods in (
+                        *self.reading.routes(),
                         *self.homes.routes(),
                         *self.trials.routes(),
                         *self.kept.routes(),
                         *self.beside.routes(),
+                        *self.servers.routes(),
                     )
                 ),
             ]
@@ -265,6 +274,7 @@ class FakeEngine:
         simulation.begin()
         if asked.kind == "baseline":
             simulation.end(0)
+        self.servers.lives_on[simulation.made.spec.id] = asked.host
         return self.add_run(simulation.made, Path(asked.project).name)
 
     async def _import(self, request: Request) -> RunSummary:
@@ -302,70 +312,9 @@ class FakeEngine:
         self._refresh(made, summary.project)
         return self.summaries[run_id]
 
-    async def _trajectories(self, request: Request) -> Response:
-        query = TrajectoryQuery.model_validate(await request.json())
-        self.asked.append(query)
-        rows = matching(self.runs[request.path_params["run"]], query)
-        page = rows[query.offset : query.offset + query.limit]
-        items = [row.model_dump(mode="json") for row in page]
-        return JSONResponse({"total": len(rows), "items": items})
-
-    async def _trajectory(self, request: Request) -> Any:
-        rows = self.runs[request.path_params["run"]].trajectories
-        found = next((r for r in rows if r.id == request.path_params["id"]), None)
-        return whole(found) if found else refusal(404, "trajectory.missing", "No such trajectory.")
-
-    async def _groups(self, request: Request) -> Response:
-        query = TrajectoryQuery.model_validate(await request.json())
-        made = self.runs[request.path_params["run"]]
-        keys = {(r.split, r.step, r.group) for r in matching(made, query)}
-        rows = [g for g in reversed(made.groups) if (g.split, g.step, g.group) in keys]
-        page = rows[query.offset : query.offset + query.limit]
-        items = [row.model_dump(mode="json") for row in page]
-        return JSONResponse({"total": len(rows), "items": items})
-
     def _scored_groups(self, run_id: str) -> list[GroupSummary]:
         """Of training, newest first."""
         return [g for g in reversed(self.runs[run_id].groups) if g.split == "train"]
-
-    async def _siblings(self, request: Request) -> Response:
-        made, place = self.runs[request.path_params["run"]], request.path_params
-        key = (place["split"], place["step"], place["group"])
-        group = next(g for g in made.groups if (g.split, g.step, g.group) == key)
-        rows = [r for r in made.trajectories if (r.split, r.step, r.group) == key]
-        rows.sort(key=lambda row: row.index)
-        siblings = [whole(row).model_dump(mode="json") for row in rows]
-        verdicts = [v for row in rows for v in verdicts_of(made.spec, row, len(rows))]
-        said = self.labels[made.spec.id].labels(*key)
-        return JSONResponse(
-            {
-                "group": group.model_dump(mode="json"),
-                "trajectories": siblings,
-                "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
-                "labels": [label.model_dump(mode="json") for label in said],
-            }
-        )
-
-    async def _call(self, request: Request) -> Any:
-        made = self.runs[request.path_params["run"]]
-        return call_of(made.spec, request.path_params["key"])
-
-    async def _labels(self, request: Request) -> Any:
-        labels = self.labels[request.path_params["run"]]
-        if request.method == "GET":
-            return labels.labels()
-        verb = request.path_params.get("verb", "add")
-        self.previews += verb == "preview"
-        said = await request.body()
-        given = Label.model_validate_json(said) if verb in ("add", "preview") else None
-        try:
-            answered = answer(labels, verb, given)
-            return answered if verb == "preview" else await answered
-        except Refused as refused:
-            return JSONResponse(refused.problem.model_dump(), 409)
-
-    async def _log(self, request: Request) -> Response:
-        return PlainTextResponse("engine: ready\npolicy: 134.5 M parameters, 4.9 M trained\n")
 
     async def _events(self, request: Request) -> Response:
         run_id, after = request.path_params["run"], int(request.query_params["after"])

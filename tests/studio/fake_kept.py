@@ -56,6 +56,8 @@ class FakeKept:
     ) -> None:
         self._states, self._put = states, put
         self.pinned: dict[int, str] = {}
+        self.elsewhere: set[int] = set()
+        """Steps whose files are not here."""
         self.dropped: set[int] = set()
         self.asked: list[AskArena] = []
         self.votes = 0
@@ -83,7 +85,7 @@ class FakeKept:
         return [
             KeptCheckpoint(
                 checkpoint=one,
-                state="whole",
+                state="damaged" if one.step in self.elsewhere else "whole",
                 kept_by=self._why(one.step, place, len(kept)),
                 note=self.pinned.get(one.step, ""),
                 validation=tests.get(one.step),

@@ -8,6 +8,7 @@ from engine.protocol.metrics import METRICS
 from engine.protocol.presets import PRESETS
 from studio.help import GuideBrowser, HelpDialog
 from studio.paths import resource
+from studio.store.hosts import STOPPED, WHY
 from studio.theme import Theme
 
 
@@ -41,3 +42,8 @@ def test_every_metric_is_explained(dialog: HelpDialog) -> None:
 def test_every_method_is_explained() -> None:
     text = (resource("help") / "05-methods.md").read_text()
     assert all(f"| {name} | {preset.when} |" in text for name, preset in PRESETS.items())
+
+
+def test_every_trouble_with_a_server_is_explained() -> None:
+    text = (resource("help") / "12-servers.md").read_text()
+    assert all(f"| {words} | " in text for words in {*WHY.values(), *STOPPED.values()})

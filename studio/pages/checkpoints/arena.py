@@ -4,7 +4,7 @@ where one wants it.
 
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -49,6 +49,8 @@ class ArenaCard(Card):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__("Side by side", " ", padding=0, parent=parent)
         self._session, self._talk, self._tasks = session, Talk(), TaskScope(self)
+        self.before: Callable[[Callable[[], None]], None] = lambda go_on: go_on()
+        """Sees to it that all who are asked are here, then goes on."""
         self._words: dict[str, str] = {}
         self._scenarios: list[Scenario] = []
         self._tally: Tally | None = None
@@ -103,6 +105,10 @@ class ArenaCard(Card):
         self._show()
 
     def _put(self) -> None:
+        if self._ask.text().strip() and not self._talk.asking and self._talk.sides:
+            self.before(self._put_now)
+
+    def _put_now(self) -> None:
         question = self._ask.text().strip()
         if not question or self._talk.asking or not self._talk.sides:
             return
@@ -113,9 +119,12 @@ class ArenaCard(Card):
 
     def _try_scenario(self, scenario: Scenario) -> None:
         if not self._talk.asking and self._talk.sides:
-            self._shuffle()
-            self._talk.try_scenario()
-            self._send(scenario=scenario.id)
+            self.before(lambda: self._try_now(scenario))
+
+    def _try_now(self, scenario: Scenario) -> None:
+        self._shuffle()
+        self._talk.try_scenario()
+        self._send(scenario=scenario.id)
 
     def _shuffle(self) -> None:
         """Blind, the sides change places with every question of a fresh talk."""

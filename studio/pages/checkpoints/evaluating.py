@@ -1,6 +1,7 @@
 """Evaluations of the open project: started, followed, and what the newest says."""
 
 import time
+import uuid
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
@@ -61,14 +62,22 @@ class EvaluationDesk(QObject):
         if self.newest is not None and run_id == self.newest.id:
             self.follow()
 
-    def start(self, models: Sequence[str]) -> None:
-        """Compare these on the validation scenarios, now or after what goes on."""
+    def start(self, models: Sequence[str], host: str = "") -> None:
+        """Compare these on the validation scenarios, now or after what goes on; on a server, or
+        here."""
         request = StartEvaluation(
-            project=self._session.project.path, models=list(models), queue=True
+            project=self._session.project.path,
+            models=list(models),
+            queue=True,
+            host=host,
+            key=uuid.uuid4().hex,
         )
 
         async def work() -> RunSummary:
             await self._session.lend_keys([name for name in models if "/" in name])
+            if host:
+                hosts = self._session.hosts
+                return await hosts.begin(host, lambda client: client.start_evaluation(request))
             return await self._session.client.start_evaluation(request)
 
         self._tasks.run("evaluate", work(), self._begun)

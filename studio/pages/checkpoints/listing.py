@@ -11,7 +11,7 @@ from studio import figures
 from studio.pages.checkpoints.rows import CheckpointModel, Contender
 from studio.store.contenders import baseline_of, best_of, marks_of, metric_at
 from studio.store.run_state import RunState
-from studio.widgets.buttons import Button
+from studio.widgets.buttons import Button, IconButton
 from studio.widgets.card import Card
 from studio.widgets.table import Table
 
@@ -31,6 +31,8 @@ class ListCard(Card):
     delete_wanted = Signal(int)
     add_wanted = Signal()
     forget_wanted = Signal(str)
+    fetch_wanted = Signal(object)
+    """A row that is on a server; None stops what comes."""
     refused = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -38,13 +40,15 @@ class ListCard(Card):
         self.model, self.table = CheckpointModel(self), Table("Checkpoints")
         self.evaluate = Button("Evaluate", "outlined", icon="flask-conical", height=28)
         self._add = Button("Add a model", "quiet", icon="plus", height=28)
+        self._fetch = Button("Fetch", "outlined", icon="download", height=28)
+        self._stop = IconButton("x", "Stop fetching; it goes on from there", size=28)
         self._save = Button("Export", "outlined", icon="package-check", height=28)
         self.table.setModel(self.model)
         for place, width, kind in WIDTHS:
             self.table.set_column(place, width, kind)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         assert self.header is not None
-        for button in (self._add, self._save, self.evaluate):
+        for button in (self._add, self._fetch, self._stop, self._save, self.evaluate):
             self.header.add_right(button)
         self.body.addWidget(self.table)
         self._wire()
@@ -66,7 +70,8 @@ class ListCard(Card):
                 mean=one.checkpoint.metrics.get("reward/mean"),
                 validation=one.validation,
                 kl=metric_at(state, "kl", one.checkpoint.step),
-                marks=marks_of(kept, one.checkpoint.step),
+                marks=marks_of(kept, one.checkpoint.step, bool(summary.host)),
+                elsewhere=summary.host if one.state == "damaged" else "",
             )
             for one in reversed(kept)
         ]
@@ -77,15 +82,37 @@ class ListCard(Card):
         assert self.header is not None
         total = sum(one.checkpoint.bytes for one in kept)
         self.header.set_words(f"{len(kept)} · {figures.size(total)}")
+        self._show_fetch()
         if self.table.currentIndex().row() < 0:
             self.table.selectRow(0)
 
-    def choose_first(self, run_id: str, kept: Sequence[KeptCheckpoint]) -> None:
+    def choose_first(
+        self, run_id: str, kept: Sequence[KeptCheckpoint], remote: bool = False
+    ) -> None:
         """The base, and the best, or the newest."""
-        best = best_of(kept)
+        best = best_of(kept, remote)
         steps = [one.checkpoint.step for one in kept]
         step = best if best is not None else max(steps, default=None)
         self.model.choose(["base"] + ([f"{run_id}@{step}"] if step is not None else []))
+
+    def show_coming(self, words: str, share: float | None) -> None:
+        """How far a checkpoint is that comes here; no words: none does."""
+        self._fetch.set_busy(words or None, share)
+        self._stop.setVisible(bool(words))
+        self._show_fetch()
+
+    def _current(self) -> Contender | None:
+        row = self.table.currentIndex().row()
+        return self.model.rows[row] if 0 <= row < len(self.model.rows) else None
+
+    def _show_fetch(self) -> None:
+        """Of the row that is looked at, where its files are on a server."""
+        one = self._current()
+        away = one is not None and bool(one.elsewhere)
+        self._fetch.setVisible(self._fetch.is_busy() or away)
+        self._stop.setVisible(self._fetch.is_busy())
+        if one is not None and one.kept is not None and not self._fetch.is_busy():
+            self._fetch.set_words(f"Fetch {one.words}", figures.size(one.kept.checkpoint.bytes))
 
     def toggle(self, row: int) -> None:
         """Choose a row, or no longer."""
@@ -112,6 +139,9 @@ class ListCard(Card):
         self.model.chosen_changed.connect(self.chosen_changed)
         self.evaluate.clicked.connect(self.evaluate_wanted)
         self._add.clicked.connect(self.add_wanted)
+        self._fetch.clicked.connect(lambda: self.fetch_wanted.emit(self._current()))
+        self._stop.clicked.connect(lambda: self.fetch_wanted.emit(None))
+        table.selectionModel().currentRowChanged.connect(lambda *_: self._show_fetch())
         self._save.clicked.connect(lambda: self.want_export(table.currentIndex().row()))
 
     def _clicked(self, index: QModelIndex) -> None:
@@ -128,6 +158,10 @@ class ListCard(Card):
         first.triggered.connect(lambda: self.model.make_baseline(row))
         if one.kept is not None and one.step is not None:
             step, pinned = one.step, "pinned" in one.kept.kept_by
+            if one.elsewhere:
+                size = figures.size(one.kept.checkpoint.bytes)
+                fetch = menu.addAction(f"Fetch from {one.elsewhere} · {size}")
+                fetch.triggered.connect(lambda: self.fetch_wanted.emit(one))
             menu.addAction("Export…").triggered.connect(lambda: self.want_export(row))
             words = "Unpin" if pinned else "Pin: keep it whatever the rules say"
             pin = menu.addAction(words)
@@ -148,3 +182,4 @@ class ListCard(Card):
         narrow = self.width() < ROOMY_PX
         self.table.setColumnHidden(SIZE_COLUMN, narrow)
         self._add.set_icon_only(narrow)
+        self._save.set_icon_only(narrow and not self._fetch.isHidden())

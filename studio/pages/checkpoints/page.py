@@ -1,6 +1,6 @@
 """Checkpoints: what is kept and why, compared, talked to, exported."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
@@ -16,6 +16,7 @@ from studio.pages.checkpoints.arena import ArenaCard
 from studio.pages.checkpoints.compare import CompareCard
 from studio.pages.checkpoints.evaluating import EvaluationDesk
 from studio.pages.checkpoints.export import ExportSheet
+from studio.pages.checkpoints.fetching import FetchDesk
 from studio.pages.checkpoints.listing import ListCard
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
@@ -45,6 +46,7 @@ class CheckpointsPage(Page):
         self._kept: list[KeptCheckpoint] = []
         self._seen: tuple[object, ...] = ()
         self._desk = EvaluationDesk(session, self.tasks, self)
+        self._fetches = FetchDesk(session, self.tasks, self)
         self._chosen_for = ""
         self._missed = False
         self._list = ListCard()
@@ -101,7 +103,8 @@ class CheckpointsPage(Page):
         self._show_rows()
         if self._model.rows and self._chosen_for != self._run.run_id:
             self._chosen_for = self._run.run_id
-            self._list.choose_first(self._run.run_id, self._kept)
+            remote = bool(self._run.summary and self._run.summary.host)
+            self._list.choose_first(self._run.run_id, self._kept, remote)
         self._refresh()
         self._show_evaluation()
 
@@ -185,7 +188,52 @@ class CheckpointsPage(Page):
         if self._desk.living is not None:
             self._desk.stop()
         else:
-            self._desk.start([one.name for one in self._model.chosen()])
+            self.tasks.run("place", self._evaluate_chosen())
+
+    async def _evaluate_chosen(self) -> None:
+        """Where the project trains, if all that is compared is there."""
+        chosen = self._model.chosen()
+        names = [one.name for one in chosen]
+        host = self.session.hosts.chosen(self.session.project.path)
+        if any(one.is_checkpoint for one in chosen) and (run := self._run.summary) is not None:
+            if host and host != run.host:
+                where = run.host or "this machine"
+                self.session.said.emit(f"{run.name} is on {where}: it is evaluated there.")
+                host = run.host
+            missing = [one for one in chosen if one.elsewhere]
+            if missing and not host:
+                on = f"Evaluate on {run.host}"
+                answer = await self._fetches.agree(missing, "it can be evaluated", on)
+                if not answer:
+                    return
+                host = run.host if answer == "there" else ""
+                if answer == "fetch":
+                    await self._fetches.bring(missing)
+        self._desk.start(names, host)
+
+    def _before_talk(self, go_on: Callable[[], None]) -> None:
+        """Who is asked must be here."""
+        missing = [one for one in self._model.chosen() if one.elsewhere]
+        if not missing:
+            go_on()
+            return
+
+        async def bring() -> None:
+            if await self._fetches.agree(missing, "a talk") == "fetch":
+                await self._fetches.bring(missing)
+                go_on()
+
+        self.tasks.run("fetch", bring())
+
+    def _fetch(self, row: Contender | None) -> None:
+        if row is None:
+            self._fetches.cancel()
+        elif row.elsewhere:
+            self._fetches.start(row)
+
+    def _show_coming(self) -> None:
+        desk = self._fetches
+        self._list.show_coming(desk.words if desk.coming else "", desk.share)
 
     def _open_attempts(self) -> None:
         if self._desk.newest is not None:
@@ -227,11 +275,11 @@ class CheckpointsPage(Page):
         self._change(sure())
 
     def _change(self, work) -> None:  # type: ignore[no-untyped-def]
-        def again(_: object) -> None:
-            self._seen = ()
-            self._refresh()
+        self.tasks.run("change", work, lambda _: self._look_again())
 
-        self.tasks.run("change", work, again)
+    def _look_again(self) -> None:
+        self._seen = ()
+        self._refresh()
 
     # A model of a provider
 
@@ -305,6 +353,10 @@ class CheckpointsPage(Page):
         self._list.add_wanted.connect(self._add_model)
         self._list.forget_wanted.connect(self._forget)
         self._list.refused.connect(self.session.said)
+        self._list.fetch_wanted.connect(self._fetch)
+        self._fetches.changed.connect(self._show_coming)
+        self._fetches.fetched.connect(self._look_again)
+        self._arena.before = self._before_talk
         self._desk.changed.connect(self._show_evaluation)
         self._compare.attempts_wanted.connect(self._open_attempts)
         self._empty.action_requested.connect(self._begin)

@@ -39,6 +39,12 @@ class Contender:
     validation: Measured | None = None
     kl: float | None = None
     marks: tuple[str, ...] = ()
+    elsewhere: str = ""
+    """The server that has its files, where this machine has not."""
+
+    @property
+    def damaged(self) -> bool:
+        return self.kept is not None and self.kept.state == "damaged" and not self.elsewhere
 
     @property
     def is_base(self) -> bool:
@@ -126,7 +132,7 @@ class CheckpointModel(RowsModel[Contender]):
                 return [*_chips(row), *([("baseline", "muted")] if baseline else [])]
             case _ if role == ICON_ROLE and column == 1:
                 return _icon(row)
-            case _ if role == TONE_ROLE and row.kept and row.kept.state == "damaged":
+            case _ if role == TONE_ROLE and row.damaged:
                 return "bad"
             case _ if role == VALUE_ROLE and column == 3:
                 return self._interval(row)
@@ -162,11 +168,12 @@ class CheckpointModel(RowsModel[Contender]):
 
 
 def _chips(row: Contender) -> list[tuple[str, str]]:
-    return [(mark, "accent" if mark == "best" else "muted") for mark in row.marks]
+    chips = [(mark, "accent" if mark == "best" else "muted") for mark in row.marks]
+    return [*chips, (f"on {row.elsewhere}", "info")] if row.elsewhere else chips
 
 
 def _icon(row: Contender) -> str:
-    if row.kept and row.kept.state == "damaged":
+    if row.damaged:
         return "octagon-alert"
     return "lock" if row.kept and "pinned" in row.kept.kept_by else ""
 
@@ -177,9 +184,11 @@ def _why(row: Contender) -> str:
         return (
             "The model as it was before any training" if row.is_base else "Asked over the network"
         )
-    if kept.state == "damaged":
+    if row.damaged:
         return "Files are missing or not what was written: it cannot be used"
+    there = f"On {row.elsewhere}, not on this machine: fetch it to use it here · "
+    where = there if row.elsewhere else ""
     why = ", ".join(WHY[reason] for reason in kept.kept_by) or "goes with the next checkpoint"
     branches = f" · branches: {', '.join(kept.branches)}" if kept.branches else ""
     note = f" · {kept.note}" if kept.note else ""
-    return f"Kept: {why}{branches}{note}"
+    return f"{where}Kept: {why}{branches}{note}"

@@ -159,8 +159,9 @@ class HomePage(Page):
         low, high = ramp_ends(state)
         if run.kind == "evaluation":
             verb, words = "is being evaluated", " against ".join(run.contestants)
+        where = f" on {run.host}" if run.host else ""
         self._banner.set_run(
-            f"{run.project} {verb}", words, cells_of(state), _facts(run), low, high
+            f"{run.project} {verb}{where}", words, cells_of(state), _facts(run), low, high
         )
 
     def _open(self, row: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.records import Checkpoint
+from engine.protocol.records import Checkpoint, RunSummary
 from engine.protocol.requests import StartRun
 from studio import figures
 from studio.store.run_state import RunState
@@ -30,7 +30,7 @@ LABEL_PX = 132
 
 
 class BranchSheet(Sheet):
-    """`show_run(state, step)`, then `open()`; `branch_wanted(StartRun)`."""
+    """`show_run(run, state, step)`, then `open()`; `branch_wanted(StartRun)`."""
 
     branch_wanted = Signal(object)
 
@@ -45,6 +45,7 @@ class BranchSheet(Sheet):
         self._steps = SpinField("Steps in all", 1, 1_000_000, step=10)
         self._lr = NumberField("Learning rate", 0.0, 1.0)
         self._seed = SpinField("Seed", 0, 2**31 - 1)
+        self._where = Text("", "label", 400, "muted", wrap=True)
         self._line = FormRow("from", "After", self._from, label_px=LABEL_PX)
         self._rows = [
             FormRow("steps", "Steps in all", self._steps, label_px=LABEL_PX),
@@ -59,13 +60,15 @@ class BranchSheet(Sheet):
             field.edited.connect(lambda _: self._refresh())
         self._go.clicked.connect(self._accept)
 
-    def show_run(self, project: str, name: str, state: RunState, step: int | None) -> None:
+    def show_run(self, run: RunSummary, state: RunState, step: int | None) -> None:
         """Offer the checkpoints of a run; `step` or the newest before it is chosen."""
-        self._project, self._name, self._state = project, name, state
+        self._project, self._name, self._state = run.project_path, run.name, state
+        self._where.set_words(f"It begins on {run.host}, where {run.name} is." if run.host else "")
+        self._where.setVisible(bool(run.host))
         spec = state.spec
         assert spec is not None
         self._finished = state.done
-        self.set_title(f"Branch {name}")
+        self.set_title(f"Branch {run.name}")
         self._from.set_choices(_choices(state.checkpoints, state))
         self._from.set_value(_nearest(state.checkpoints, step))
         train = spec.config.train
@@ -101,6 +104,7 @@ class BranchSheet(Sheet):
     def _build(self) -> None:
         self.body.addWidget(self._way)
         self.body.addWidget(self._words)
+        self.body.addWidget(self._where)
         self.body.addWidget(self._line)
         for row in self._rows:
             self.body.addWidget(row)

@@ -8,6 +8,7 @@ from engine.protocol.records import Finding, Split
 from engine.protocol.requests import EditProject, TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
+from studio.pages.away_bar import AwayBar
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.run.branch import BranchSheet
@@ -70,6 +71,7 @@ class RunPage(Page):
         self._column.setContentsMargins(16, 12, 16, 16)
         self._column.setSpacing(12)
         self._review = ReviewBar(self.session)
+        self._column.addWidget(AwayBar(self.session))
         self._column.addWidget(self._review)
         self._column.addWidget(self._strip)
         self._column.addLayout(self._body, 1)
@@ -195,7 +197,7 @@ class RunPage(Page):
             card.log_requested.connect(self._log.show)
             card.report_requested.connect(self._copy_report)
             self._failure = card
-            self._column.insertWidget(1, card)
+            self._column.insertWidget(2, card)
 
     def _remedy(self, key: str) -> None:
         """An action, or settings that go into the project and that a new run goes on with."""
@@ -225,7 +227,7 @@ class RunPage(Page):
             return
         self.session.place_wanted.emit("run")
         chosen = step if step is not None else self.charts.crosshair
-        self._branch.show_run(summary.project_path, summary.name, state, chosen)
+        self._branch.show_run(summary, state, chosen)
         self._branch.open()
 
     # Before the first run

@@ -1,5 +1,7 @@
 """The strip block: the facts of the run in one line, what the marks mean, and one cell per step."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
@@ -7,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from studio import figures
 from studio.models.run import RunModel
+from studio.store.parts import StepRecord
 from studio.store.programs import programs
 from studio.store.run_state import RunState
 from studio.widgets.charts.link import ChartLink
@@ -24,25 +27,43 @@ ENOUGH_STEPS = 20
 
 def cells_of(state: RunState) -> list[StepCell]:
     """Done, skipped, running, stopped and planned steps, in order."""
-    cells = [
-        StepCell(
-            record.step,
-            "skipped" if record.skipped else "done",
-            record.metrics.get("reward/mean"),
-            record.reason,
-        )
-        for record in state.steps
-    ]
-    last = cells[-1].step if cells else 0
-    first_planned = last + 1
-    if state.living and state.step > last:
-        cells.append(StepCell(state.step, "running"))
-        first_planned = state.step + 1
-    elif state.life == "failed" and last < state.planned:
-        cells.append(StepCell(last + 1, "stopped", words=state.reason))
-        first_planned = last + 2
-    cells += [StepCell(step, "planned") for step in range(first_planned, state.planned + 1)]
-    return cells
+    return StepCells().of(state)
+
+
+class StepCells:
+    """Keeps the cells of finished and planned steps, so that one more step makes one more."""
+
+    def __init__(self) -> None:
+        self._records: list[StepRecord] = []
+        self._cells: list[StepCell] = []
+        self._planned: list[StepCell] = []
+
+    def of(self, state: RunState) -> list[StepCell]:
+        """As `cells_of`; a cell that says the same is the same object as before."""
+        self._follow(state.steps)
+        last = state.steps[-1].step if state.steps else 0
+        first_planned, between = last + 1, []
+        if state.living and state.step > last:
+            between = [StepCell(state.step, "running")]
+            first_planned = state.step + 1
+        elif state.life == "failed" and last < state.planned:
+            between = [StepCell(last + 1, "stopped", words=state.reason)]
+            first_planned = last + 2
+        for step in range(len(self._planned) + 1, state.planned + 1):
+            self._planned.append(StepCell(step, "planned"))
+        return [*self._cells, *between, *self._planned[first_planned - 1 : state.planned]]
+
+    def _follow(self, records: Sequence[StepRecord]) -> None:
+        known = len(self._records)
+        if known > len(records) or (known and self._records[-1] is not records[known - 1]):
+            known = 0  # another run, or one that was rewound
+        self._records[known:] = records[known:]
+        self._cells[known:] = [_cell(record) for record in records[known:]]
+
+
+def _cell(record: StepRecord) -> StepCell:
+    life = "skipped" if record.skipped else "done"
+    return StepCell(record.step, life, record.metrics.get("reward/mean"), record.reason)
 
 
 def ramp_ends(state: RunState) -> tuple[float, float]:
@@ -70,6 +91,7 @@ class StripBlock(QWidget):
         self._legend = StripLegend()
         self._axis = Segmented(["Step", "Time", "Tokens"], "x axis of the charts")
         self.strip = StepStrip()
+        self._cells = StepCells()
         self._build()
         self._axis.chosen.connect(lambda index: self.axis_chosen.emit(AXES[index]))
         self._facts.link_activated.connect(lambda _: self.unscored_wanted.emit())
@@ -82,7 +104,7 @@ class StripBlock(QWidget):
     def show_run(self, run: RunModel) -> None:
         state = run.state
         low, high = ramp_ends(state)
-        self.strip.set_steps(cells_of(state), low, high)
+        self.strip.set_steps(self._cells.of(state), low, high)
         self.strip.set_marks(
             validations=[record.step for record in state.validations],
             checkpoints=[kept.step for kept in state.checkpoints],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from studio.widgets.charts.smoothing import DEFAULT_WEIGHT
 
@@ -32,6 +32,9 @@ class ChartLink(QObject):
         self._steps: NDArray[np.float64] = np.zeros(0)
         self._places: NDArray[np.float64] = np.zeros(0)
         self._smoothing = DEFAULT_WEIGHT
+        self._turn = QTimer(self)
+        self._turn.setSingleShot(True)
+        self._turn.setInterval(0)
 
     @property
     def crosshair(self) -> int | None:
@@ -75,12 +78,23 @@ class ChartLink(QObject):
         """x counts steps, or seconds, tokens or dollars at the end of each step (`places`)."""
         if kind not in X_KINDS:
             raise ValueError(f"x axis is {kind!r}, wanted one of {', '.join(X_KINDS)}")
-        self._kind = kind
         ordered = sorted((places or {}).items())
-        self._steps = np.array([step for step, _ in ordered], dtype=np.float64)
-        self._places = np.array([place for _, place in ordered], dtype=np.float64)
-        self._range = None
+        steps = np.array([step for step, _ in ordered], dtype=np.float64)
+        found = np.array([place for _, place in ordered], dtype=np.float64)
+        same = kind == self._kind
+        if same and np.array_equal(steps, self._steps) and np.array_equal(found, self._places):
+            return
+        self._range = self._range if same else None
+        self._kind, self._steps, self._places = kind, steps, found
         self.axis_changed.emit()
+
+    def take_turn(self) -> bool:
+        """True for one chart in each turn of the event loop: the others redraw in later ones, so
+        that no turn takes long."""
+        if self._turn.isActive():
+            return False
+        self._turn.start()
+        return True
 
     def set_smoothing(self, weight: float) -> None:
         """The shared setting; 0 hides the ghosts."""

@@ -20,9 +20,11 @@ from studio.widgets.charts.series import (
 )
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 GHOST_ALPHA = 0.42
 BAND_ALPHA = 0.17
 BAR_SHARE = 0.6
+DIAMOND_PX = 4
 
 
 @dataclass(frozen=True)
@@ -225,28 +227,45 @@ def _draw_bars(painter: QPainter, plot: Plot, series: BarSeries, link: ChartLink
     slots = np.diff(places)
     slot = float(np.median(slots)) if len(slots) else 16.0
     width = max(1.0, min(28.0, slot * (BAR_SHARE if slot < 6 else 0.76)))
-    floor = plot.y(max(0.0, plot.y0))
+    seen = (places >= plot.area.left() - 28 - width) & (places <= plot.area.right() + 28 + width)
+    parts = np.where(np.isfinite(series.stack) & (series.stack > 0), series.stack, 0.0)
+    chosen = np.flatnonzero(seen)
+    if slot < 1:
+        places = np.floor(places) + plot.area.left() % 1 + 0.5
+        chosen = _tallest(places, parts.sum(axis=0), chosen)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, slot < 4)
-    scale = plot.area.height() / ((plot.y1 - plot.y0) or 1.0)
-    for index in range(len(places)):
-        newest = series.newest_token if index == len(places) - 1 else None
-        bottom = floor
-        left = places[index] - width / 2
-        left, right = (round(left), round(left + width)) if slot >= 4 else (left, left + width)
-        for part, token in zip(series.stack[:, index], series.tokens, strict=True):
-            if not np.isfinite(part) or part <= 0:
-                continue
-            top = bottom - part * scale
-            cut = 1 if len(series.tokens) > 1 and bottom - top > 3 else 0
-            rect = QRectF(
-                left,
-                round(top),
-                max(1.0, right - left),
-                round(bottom) - round(top) - cut,
-            )
-            painter.fillRect(rect, theme().color(newest or token))
-            bottom = top
+    painter.setPen(Qt.PenStyle.NoPen)
+    lefts, rights = places[chosen] - width / 2, places[chosen] + width / 2
+    if slot >= 4:
+        lefts, rights = np.rint(lefts), np.rint(rights)
+    spans = np.stack([lefts, np.maximum(1.0, rights - lefts)])
+    newest = chosen == len(series.steps) - 1 if series.newest_token else np.zeros(len(chosen), bool)
+    tops, heights = _stacked(plot, parts[:, chosen], apart=slot >= 1)
+    for top, height, drawn, token in zip(
+        tops, heights, parts[:, chosen] > 0, series.tokens, strict=True
+    ):
+        for which, ink in ((drawn & ~newest, token), (drawn & newest, series.newest_token)):
+            rects = np.stack([spans[0], top, spans[1], height], axis=1)[which].tolist()
+            painter.setBrush(theme().color(ink or token))
+            painter.drawRects([QRectF(*rect) for rect in rects])
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+
+
+def _tallest(places: Array, totals: Array, among: Indices) -> Indices:
+    """Of several bars in one column of pixels the tallest; the newest of all as well."""
+    order = among[np.lexsort((totals[among], places[among]))]
+    last_of_column = np.append(np.diff(places[order]) > 0, True)[: len(order)]
+    return np.union1d(order[last_of_column], among[-1:])
+
+
+def _stacked(plot: Plot, parts: Array, apart: bool) -> tuple[Array, Array]:
+    """Tops and heights in pixels of bars on each other; `apart` leaves 1 px between them."""
+    scale = plot.area.height() / ((plot.y1 - plot.y0) or 1.0)
+    floor = plot.y(max(0.0, plot.y0))
+    tops = floor - np.cumsum(parts, axis=0) * scale
+    bottoms = np.vstack([np.full(parts.shape[1], floor), tops[:-1]])
+    cut = (bottoms - tops > 3) & (apart and len(parts) > 1)
+    return np.rint(tops), np.rint(bottoms) - np.rint(tops) - cut
 
 
 def _draw_validation(
@@ -254,20 +273,31 @@ def _draw_validation(
 ) -> None:
     color = theme().color
     pen = QPen(color("text"), 1.5)
-    for place, mean, low, high in zip(
-        link.to_x(series.steps), series.means, series.low, series.high, strict=True
-    ):
-        if not np.isfinite(mean):
-            continue
-        x = round(plot.x(float(place))) + 0.0
+    for place, mean, low, high in _told_apart(plot, series, link.to_x(series.steps)):
+        x = round(plot.x(place)) + 0.0
         painter.setPen(pen)
         if np.isfinite(low) and np.isfinite(high):
-            top, bottom = plot.y(float(high)), plot.y(float(low))
+            top, bottom = plot.y(high), plot.y(low)
             painter.drawLine(QPointF(x, top), QPointF(x, bottom))
             for y in (top, bottom):
                 painter.drawLine(QPointF(x - 3, y), QPointF(x + 3, y))
         painter.setBrush(color("surface"))
-        diamond(painter, QPointF(x, plot.y(float(mean))))
+        diamond(painter, QPointF(x, plot.y(mean)))
+
+
+def _told_apart(plot: Plot, series: ValidationSeries, places: Array) -> list[list[float]]:
+    """Rows of place, mean, low, high. Where diamonds would hide each other, only those of the least
+    and the greatest mean in every few pixels, and the newest of all."""
+    rows = np.stack([places, series.means, series.low, series.high], axis=1)
+    inside = np.abs(plot.xs(places) - plot.area.center().x()) < plot.area.width() / 2 + 8
+    rows = rows[np.isfinite(series.means) & inside]
+    if len(rows) > plot.area.width() / DIAMOND_PX:
+        columns = np.floor(plot.xs(rows[:, 0]) / DIAMOND_PX)
+        order = np.lexsort((rows[:, 1], columns))
+        edge = np.diff(columns[order]) > 0
+        ends = np.append(True, edge) | np.append(edge, True)
+        rows = rows[np.union1d(order[ends], len(rows) - 1)]
+    return rows.tolist()  # type: ignore[no-any-return]
 
 
 def diamond(painter: QPainter, at: QPointF, half: float = 5.5) -> None:

@@ -84,7 +84,7 @@ class Pane(pg.GraphicsWidget):
 
     def last_x(self) -> float:
         """Where the data ends on the x axis; nan without data."""
-        ends = [float(self.link.to_x(s.steps)[-1]) for s in self.series if len(s.steps)]
+        ends = [float(self.link.to_x(s.steps[-1:])[0]) for s in self.series if len(s.steps)]
         return max(ends) if ends else math.nan
 
     def has_data(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from studio import figures
-from studio.widgets.charts.smoothing import smooth
+from studio.widgets.charts.smoothing import Smoother
 
 Array = NDArray[np.float64]
 
@@ -67,6 +67,7 @@ class LineSeries(Series):
         )
         self.form = form
         self.values: Array = np.zeros(0)
+        self.smoother = Smoother()
         self._smoothed: tuple[float, Array] | None = None
 
     def set_data(self, steps: ArrayLike, values: ArrayLike) -> None:
@@ -82,7 +83,7 @@ class LineSeries(Series):
         if not self.ghost:
             return self.values
         if self._smoothed is None or self._smoothed[0] != weight:
-            self._smoothed = (weight, smooth(self.values, weight))
+            self._smoothed = (weight, self.smoother.smooth(self.values, weight))
         return self._smoothed[1]
 
     def y_extent(self) -> tuple[float, float]:

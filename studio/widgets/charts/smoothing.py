@@ -8,23 +8,54 @@ from numpy.typing import NDArray
 DEFAULT_WEIGHT = 0.75
 
 
-def smooth(values: NDArray[np.float64], weight: float = DEFAULT_WEIGHT) -> NDArray[np.float64]:
+Array = NDArray[np.float64]
+
+
+def smooth(values: Array, weight: float = DEFAULT_WEIGHT) -> Array:
     """Debiased exponential moving average; `weight` is that of the past, 0 leaves it as it is.
 
     y_t = Σ w^(t-i) x_i / Σ w^(t-i) over the finite x_i, which is Adam's bias correction (Kingma and
     Ba, 2015, section 3) of m_t = w m_(t-1) + (1-w) x_t. A gap stays a gap: nan in, nan out.
     """
-    if weight <= 0:
-        return np.array(values, dtype=np.float64)
-    if weight >= 1:
-        raise ValueError(f"smoothing weight is {weight}, wanted less than 1")
-    out: list[float] = []
-    total = mass = 0.0
-    for value in values.tolist():
-        if isfinite(value):
-            total = weight * total + value
-            mass = weight * mass + 1.0
-            out.append(total / mass)
-        else:
-            out.append(nan)
-    return np.array(out, dtype=np.float64)
+    return Smoother().smooth(values, weight)
+
+
+class Smoother:
+    """Smooths values that grow at their end: what is known already is not worked out again."""
+
+    def __init__(self) -> None:
+        self._weight = 0.0
+        self._values: Array = np.zeros(0)
+        self._out: Array = np.zeros(0)
+        self._total = self._mass = 0.0
+        self.worked_out = 0
+        """Values that went through the recursion so far."""
+
+    def smooth(self, values: Array, weight: float) -> Array:
+        """As the function of that name. Raises ValueError for a weight of 1 or more."""
+        if weight <= 0:
+            return np.array(values, dtype=np.float64)
+        if weight >= 1:
+            raise ValueError(f"smoothing weight is {weight}, wanted less than 1")
+        known = len(self._values)
+        grown = np.array_equal(values[:known], self._values, equal_nan=True)
+        if weight != self._weight or not grown:
+            self._weight, self._out, known = weight, np.zeros(0), 0
+            self._total = self._mass = 0.0
+        self._out = np.concatenate([self._out, self._go_on(values[known:])])
+        self._values = np.array(values, dtype=np.float64)
+        return self._out
+
+    def _go_on(self, values: Array) -> Array:
+        out: list[float] = []
+        weight, total, mass = self._weight, self._total, self._mass
+        for value in values.tolist():
+            if isfinite(value):
+                total = weight * total + value
+                mass = weight * mass + 1.0
+                out.append(total / mass)
+            else:
+                out.append(nan)
+        self._total, self._mass = total, mass
+        self.worked_out += len(out)
+        return np.array(out, dtype=np.float64)

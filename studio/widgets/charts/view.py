@@ -5,7 +5,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyqtgraph as pg  # type: ignore[import-untyped]
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QResizeEvent, QWheelEvent
+from PySide6.QtGui import (
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPaintEvent,
+    QResizeEvent,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QFrame, QWidget
 
 from studio.widgets.charts.link import ChartLink
@@ -15,6 +22,7 @@ from studio.widgets.phrase import Span
 from studio.widgets.tip import Tip, TipText
 
 _REDRAW_MS = 33  # at most 30 redraws a second
+_TURN_MS = 1
 _LEAST_DRAG_PX = 6
 
 TipMaker = Callable[[int], TipText]
@@ -35,6 +43,7 @@ class ChartView(pg.GraphicsView):
         self.tip_maker: TipMaker | None = None
         self._pressed_at: QPoint | None = None
         self._reach: float | None = None
+        self._stale = False
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
@@ -43,21 +52,36 @@ class ChartView(pg.GraphicsView):
             self.scene().addItem(pane)
         self._wait = QTimer(self)
         self._wait.setSingleShot(True)
-        self._wait.setInterval(_REDRAW_MS)
-        self._wait.timeout.connect(self.redraw)
+        self._wait.timeout.connect(self._redraw_in_turn)
         link.crosshair_moved.connect(self._crosshair_moved)
         link.range_changed.connect(self._range_changed)
-        link.axis_changed.connect(self.redraw)
-        link.smoothing_changed.connect(self.redraw)
+        link.axis_changed.connect(self.schedule)
+        link.smoothing_changed.connect(self.schedule)
 
     def schedule(self) -> None:
-        """Data changed: redraw soon, once for all changes until then."""
+        """Data changed: redraw soon, once for all changes until then, and only where it is seen."""
+        self._stale = True
         if not self._wait.isActive():
-            self._wait.start()
+            self._wait.start(_REDRAW_MS)
+
+    def _redraw_in_turn(self) -> None:
+        """Out of view it waits until it is painted again."""
+        if self.visibleRegion().isEmpty():
+            return
+        if self.link.take_turn():
+            self.redraw()
+        else:
+            self._wait.start(_TURN_MS)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._stale and not self._wait.isActive():
+            self._wait.start(0)
+        super().paintEvent(event)
 
     def redraw(self) -> None:
         """Work out ranges and redraw now."""
         self._wait.stop()
+        self._stale = False
         x0, x1 = self.x_range()
         for pane in self.panes:
             pane.view.setXRange(x0, x1, padding=0)

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from engine.judge.access import Access, start_worker
 from engine.judge.ledger import Ledger
-from engine.judge.provider import Provider, price_of, start_worker
+from engine.judge.provider import Provider, price_of
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import Ruler
 from engine.protocol.config import JudgeConfig, ProjectConfig
@@ -93,7 +94,7 @@ class Court:
         if not self.own_process:
             yield await self._bench.provider(config)
             return
-        judge = await Provider.start(config, KEYS, run.log_file)
+        judge = await Provider.start(config, Access(KEYS), run.log_file)
         try:
             yield judge
         finally:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine.protocol.hosts import HostList
 from engine.protocol.problems import Problem
 from studio.link.backoff import Backoff
 from studio.link.follower import Events
@@ -22,6 +23,7 @@ class Ears:
         self.batches: list[tuple[float, int]] = []
         self.states: list[LinkState] = []
         self.lost: list[Problem] = []
+        self.hosts: list[HostList] = []
 
     def events_arrived(self, run_id: str, events: Events) -> None:
         self.batches.append((time.monotonic(), len(events)))
@@ -32,6 +34,9 @@ class Ears:
 
     def run_lost(self, run_id: str, problem: Problem) -> None:
         self.lost.append(problem)
+
+    def hosts_changed(self, found: HostList) -> None:
+        self.hosts.append(found)
 
 
 @pytest.fixture

@@ -1,0 +1,19 @@
+"""Options that many commands have."""
+
+import argparse
+
+
+def workspace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workspace", help="folder of projects (default: $ATELIER_WORKSPACE or Documents/Atelier)"
+    )
+
+
+def as_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else")
+
+
+def positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value

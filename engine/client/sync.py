@@ -1,0 +1,90 @@
+"""Calls of a home machine to an engine that works for it: folders, contents, files of runs."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx
+
+from engine.client.transport import Transport, refusal, unreachable
+from engine.protocol.errands import Errand, ErrandDone, ErrandList, Lease, Leased
+from engine.protocol.sync import Begun, Manifest, Missing, Synced, SyncFolder
+
+COMMITTING_S = 600.0
+BLOCK = 2**18
+
+
+class SyncCalls(Transport):
+    """Whatever is cut off goes on where it stopped: ask again."""
+
+    async def missing(self, request: SyncFolder) -> Missing:
+        """What has to be sent before `commit` can be asked."""
+        return await self._ask("POST", "/sync/missing", Missing, body=request, timeout=COMMITTING_S)
+
+    async def commit(self, request: SyncFolder) -> Synced:
+        """The folder is so from now on. Raises Refused where contents are missing."""
+        return await self._ask("POST", "/sync/commit", Synced, body=request, timeout=COMMITTING_S)
+
+    async def send_content(
+        self, file: Path, sha256: str, size: int, sent: Callable[[int], None]
+    ) -> None:
+        """From where it stopped; whole and checked when this returns. Raises Refused where the
+        file has changed since it was hashed."""
+        path = f"/sync/contents/{sha256}"
+        begun = (await self._ask("GET", path, Begun)).bytes
+        sent(begun)
+
+        async def blocks() -> AsyncIterator[bytes]:
+            with file.open("rb") as source:
+                source.seek(begun)
+                while block := source.read(BLOCK):
+                    yield block
+                    sent(len(block))
+
+        params = {"offset": begun, "bytes": size}
+        await self._send("PUT", path, params=params, content=blocks(), timeout=None)
+
+    async def lease(self, request: Lease) -> Leased:
+        """Be who this engine works for. Raises Refused where another home is."""
+        return await self._ask("POST", "/lease", Leased, body=request)
+
+    async def errands(self, wait_s: float) -> list[Errand]:
+        """What is to be done here; waits until there is something."""
+        found = await self._ask("GET", "/errands", ErrandList, params={"wait": wait_s})
+        return found.errands
+
+    async def errand_done(self, errand_id: str, done: ErrandDone) -> None:
+        await self._send("POST", f"/errands/{errand_id}", json=done.model_dump(mode="json"))
+
+    async def hand_over(self, run_id: str) -> None:
+        """All of it has arrived here: there it goes. Raises Refused while it goes on."""
+        await self._send("POST", f"/runs/{run_id}/hand_over")
+
+    async def forget_files(self, run_id: str, below: str) -> None:
+        """What was made for us in that folder of the run, and has been fetched."""
+        await self._send("DELETE", f"/runs/{run_id}/files", params={"below": below})
+
+    async def run_files(self, run_id: str, below: str) -> Manifest:
+        """Files of a run folder below a path in it, hashes and all; never its database."""
+        path, params = f"/runs/{run_id}/files", {"below": below}
+        return await self._ask("GET", path, Manifest, params=params, timeout=COMMITTING_S)
+
+    async def fetch_file(
+        self, run_id: str, path: str, target: Path, came: Callable[[int], None]
+    ) -> None:
+        """Into `target`, from where it stopped."""
+        begun = target.stat().st_size if target.exists() else 0
+        came(begun)
+        params: dict[str, str | int] = {"path": path, "offset": begun}
+        try:
+            async with self._http.stream(
+                "GET", f"/runs/{run_id}/file", params=params, timeout=httpx.Timeout(30.0)
+            ) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise refusal(response)
+                with target.open("ab") as kept:
+                    async for block in response.aiter_bytes():
+                        kept.write(block)
+                        came(len(block))
+        except httpx.TransportError as error:
+            raise unreachable(error) from error

@@ -1,0 +1,72 @@
+"""Runs, checkpoints and exports that change machines: fetched, brought home, sent."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from engine.hosts.host import Host
+from engine.hosts.record import FILE, Replicated, read_record, write_record
+from engine.protocol.problems import Refused
+from engine.protocol.records import LIVING
+from engine.protocol.sync import SyncFolder
+from engine.run import DATABASE
+from engine.store.schema import open_writer
+from engine.sync.fetch import PARTS, fetch
+from engine.sync.manifest import manifest, project_manifest
+from engine.sync.push import Progress, push
+
+STAYS = ("lock", "ballast", f"/{PARTS}/", FILE, f"{DATABASE}-wal", f"{DATABASE}-shm")
+"""Of a run folder, when it is sent: what is only of this machine."""
+
+
+async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress) -> Path:
+    """The checkpoint's folder here, whole. Raises Refused, LaunchError (call it again)."""
+    name = f"checkpoints/step-{step:06d}"
+    found = await fetch(host.tunnel.client, run.name, run, name, progress)
+    if not found:
+        raise Refused.of(
+            "checkpoint.unknown", f"{host.spec.name} keeps no checkpoint of step {step}."
+        )
+    return run / name
+
+
+async def bring_home(host: Host, run: Path, progress: Progress) -> None:
+    """Everything of a run is here, checked, and it is this machine's from now on; there it goes.
+
+    Raises Refused while it goes on, LaunchError where the way is cut: call it again.
+    """
+    client = host.tunnel.client
+    there = await client.run(run.name)
+    if there.state in LIVING:
+        raise Refused.of(
+            "run.lives", f"{there.name} goes on on {host.spec.name}.", "Stop it first, or wait."
+        )
+    await host.catch_up(run)
+    await fetch(client, run.name, run, "", progress)
+    await host.catch_up(run)
+    await host.stop_following(run.name)
+    (run / FILE).unlink()
+    shutil.rmtree(run / PARTS, ignore_errors=True)
+    await client.hand_over(run.name)
+
+
+async def send(host: Host, run: Path, progress: Progress) -> None:
+    """A run of this machine that nobody works on meanwhile is a server's from now on; what lies
+    here is its replica.
+
+    Raises Refused while it goes on here or is somewhere else, LaunchError where the way is cut:
+    call it again.
+    """
+    if record := read_record(run):
+        raise Refused.of("run.elsewhere", f"This run is on {record.host}.", "Bring it home first.")
+    client, project = host.tunnel.client, run.parents[1]
+    name = host.folder_name(project)
+    await asyncio.to_thread(lambda: open_writer(run / DATABASE).close())  # its log goes into it
+    wanted = await asyncio.to_thread(project_manifest, project)
+    asked = SyncFolder(folder=name, manifest=wanted)
+    await push(client, project, asked, progress)
+    everything = await asyncio.to_thread(manifest, run, STAYS)
+    asked = SyncFolder(folder=name, run=run.name, manifest=everything)
+    await push(client, run, asked, progress)
+    write_record(run, Replicated(host=host.spec.name, folder=name))
+    host.touch(run.name)

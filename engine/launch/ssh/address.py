@@ -1,0 +1,36 @@
+"""A server as it is written: [user@]host[:port], or an alias of the configuration."""
+
+import re
+from dataclasses import dataclass
+
+from engine.launch.ssh.problems import bad_address
+
+_PATTERN = re.compile(
+    r"(?:ssh://)?(?:(?P<user>[^\s]*)@)?"
+    r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<bare>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%\w]*)"
+    r"|(?P<name>[^\s:@/\[\]-][^\s:@/\[\]]*))"
+    r"(?::(?P<port>\d{1,5}))?/?"
+)
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str
+    """Or an alias."""
+    user: str | None = None
+    port: int | None = None
+
+
+def parse_address(text: str) -> Address:
+    """Raises LaunchError `ssh.bad_address`."""
+    found = _PATTERN.fullmatch(text)
+    if not found:
+        raise bad_address(text)
+    port = int(found["port"]) if found["port"] else None
+    if found["user"] == "" or (port is not None and not 0 < port < 65536):
+        raise bad_address(text)
+    return Address(found["six"] or found["bare"] or found["name"], found["user"], port)
+
+
+def server_name(user: str, host: str, port: int) -> str:
+    return f"{user}@[{host}]:{port}" if ":" in host else f"{user}@{host}:{port}"

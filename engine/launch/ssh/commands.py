@@ -1,0 +1,146 @@
+"""Command lines for the far side, and the bytes that go in and come out.
+
+sshd hands a command to the login shell, which may be csh or fish. So it is wrapped in what all of
+them read the same way: one pair of single quotes with nothing special between.
+"""
+
+import asyncio
+import re
+import shlex
+from collections.abc import AsyncIterable, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+CHUNK_BYTES = 1 << 16
+ANNOUNCING_S = 5.0
+ENDING_S = 5.0
+KEPT_BYTES = 1 << 20
+"""Of stderr; the end of it."""
+PROCESS = re.compile(rb"\x1eprocess (\d+)\x1e\n")
+"""What a command that was asked for its number says first, on stderr."""
+_ANNOUNCE = "printf '\\036process %s\\036\\n' $$ >&2\n"
+
+
+class Reader(Protocol):
+    async def read(self, n: int = -1) -> bytes: ...
+
+
+class Writer(Protocol):
+    def write(self, data: bytes) -> None: ...
+    async def drain(self) -> None: ...
+    def write_eof(self) -> None: ...
+
+
+def by_sh(command: str, announce: bool = False) -> str:
+    """A line that any login shell hands to /bin/sh unchanged, in the place of that shell.
+
+    With `announce` the command first says its process number (`PROCESS`), which is also that of
+    its process group. Raises ValueError for a NUL.
+    """
+    if "\0" in command:
+        raise ValueError("a command line cannot hold a NUL")
+    if announce:  # a shell of its own, whose end by a signal this one tells as 128 + n
+        command = f"{_ANNOUNCE}/bin/sh -c {shlex.quote(command)}\nexit $?"
+    coded = "".join(map(_plain, command.encode()))
+    if coded == command:
+        return f"exec /bin/sh -c '{coded}'"
+    decode = 'c=$(printf %b. "$1"); shift; eval "${c%.}"'
+    return f"exec /bin/sh -c '{decode}' sh '{coded}'"
+
+
+def _plain(byte: int) -> str:
+    """What no shell reads anything into between single quotes; printf undoes it."""
+    return chr(byte) if 32 <= byte < 127 and byte not in b"'\\!" else f"\\0{byte:03o}"
+
+
+def receive_file(path: str, begin: int, mode: int) -> str:
+    """A command that puts its input into a file from byte `begin` on."""
+    file = shlex.quote(path if path.startswith("/") else f"./{path}")
+    if begin:
+        ready = (
+            f"size=$(wc -c < {file}) || exit 1; "
+            f'[ "$size" -ge {begin} ] || {{ echo "it has only $size bytes" >&2; exit 1; }}; '
+            f"dd if=/dev/null of={file} bs=1 seek={begin} 2>/dev/null || exit 1"
+        )
+    else:
+        ready = f": > {file} || exit 1"
+    return f"umask 077; {ready}; chmod 600 {file} && cat >> {file} && chmod {mode:o} {file}"
+
+
+async def converse(
+    stdin: Writer | None,
+    stdout: Reader,
+    stderr: Reader,
+    input: bytes | AsyncIterable[bytes] | None,
+    heard: Callable[[bytes], None] | None,
+    noted: Callable[[bytes], None] | None = None,
+) -> tuple[bytes, bytes]:
+    """Feeds a command and hears it out: (stdout where nobody heard it, the end of stderr). Input
+    that it does not want any more is left; what the input or `heard` raises is raised. `noted`
+    gets stderr as it comes."""
+    feeding = asyncio.create_task(_feed(stdin, input))
+    hearing = asyncio.ensure_future(asyncio.gather(_hear(stdout, heard), _hear_end(stderr, noted)))
+    both: tuple[asyncio.Future[Any], ...] = (feeding, hearing)
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if feeding.done():
+            feeding.result()
+        return await hearing
+    finally:
+        for one in both:
+            one.cancel()
+        await asyncio.gather(*both, return_exceptions=True)
+
+
+async def number_of(stderr: Reader, said: bytearray) -> int | None:
+    """Of the process of a command that announces it; `said` is what has been read of its stderr.
+    None where it does not say it in time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ANNOUNCING_S):
+            while not PROCESS.search(said) and (chunk := await stderr.read(CHUNK_BYTES)):
+                said += chunk
+    found = PROCESS.search(said)
+    return int(found[1]) if found else None
+
+
+def end_group(number: int) -> str:
+    """A command that ends another one with all that it has started. SSH's own signals would not
+    do: OpenSSH's server passes none on to root."""
+    return f"kill -TERM -{number}"
+
+
+async def _feed(stdin: Writer | None, input: bytes | AsyncIterable[bytes] | None) -> None:
+    if stdin is None:
+        return
+    try:
+        if isinstance(input, bytes):
+            for begin in range(0, len(input), CHUNK_BYTES):
+                stdin.write(input[begin : begin + CHUNK_BYTES])
+                await stdin.drain()
+        elif input is not None:
+            async for chunk in input:
+                stdin.write(chunk)
+                await stdin.drain()
+        stdin.write_eof()
+    except (BrokenPipeError, ConnectionResetError):
+        return  # it wants no more; its exit status says what that means
+
+
+async def _hear(stdout: Reader, heard: Callable[[bytes], None] | None) -> bytes:
+    said = bytearray()
+    while chunk := await stdout.read(CHUNK_BYTES):
+        if heard:
+            heard(chunk)
+        else:
+            said += chunk
+    return bytes(said)
+
+
+async def _hear_end(stderr: Reader, noted: Callable[[bytes], None] | None) -> bytes:
+    said = bytearray()
+    while chunk := await stderr.read(CHUNK_BYTES):
+        if noted:
+            noted(chunk)
+        said += chunk
+        del said[:-KEPT_BYTES]
+    return bytes(said)

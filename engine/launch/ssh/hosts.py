@@ -1,0 +1,52 @@
+"""The aliases of a configuration that a person could mean."""
+
+import re
+import shlex
+from pathlib import Path
+
+from engine.launch.ssh.problems import config_broken
+
+DEPTH = 16
+"""Of Include within Include, as ssh allows."""
+_WORD = re.compile(r"^\s*(?P<word>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*)$")
+
+
+def config_hosts(config: Path | None = None) -> list[str]:
+    """In the order of the file, each once: names of `Host` lines without patterns, also behind
+    Include. Empty where there is no file. Raises LaunchError `ssh.config_broken`."""
+    home = Path("~/.ssh").expanduser()
+    found: dict[str, None] = {}
+    _collect(config or home / "config", home, found, 0)
+    return list(found)
+
+
+def _collect(file: Path, home: Path, found: dict[str, None], depth: int) -> None:
+    if depth > DEPTH:
+        raise config_broken(str(file), "it includes itself")
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise config_broken(str(file), error.strerror or str(error)) from error
+    for number, line in enumerate(lines, 1):
+        read = None if line.lstrip().startswith("#") else _WORD.match(line)
+        word = read["word"].lower() if read else ""
+        if not read or word not in ("host", "include"):
+            continue
+        try:
+            values = shlex.split(read["rest"], comments=True)
+        except ValueError as error:
+            raise config_broken(f"{file}:{number}", str(error)) from error
+        if word == "host":
+            found.update((name, None) for name in values if not set(name) & set("*?!"))
+        else:
+            for pattern in values:
+                _include(pattern, home, found, depth)
+
+
+def _include(pattern: str, home: Path, found: dict[str, None], depth: int) -> None:
+    path = home / Path(pattern).expanduser()  # an absolute one stays what it is
+    root = Path(path.anchor)
+    for file in sorted(root.glob(str(path.relative_to(root)))):
+        _collect(file, home, found, depth + 1)

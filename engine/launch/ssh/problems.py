@@ -1,0 +1,353 @@
+"""Everything that can go wrong on the way to a server, each in a sentence, and whether trying
+again by itself can help."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.protocol.problems import LaunchError, Problem
+
+PASSING = frozenset(
+    {
+        "ssh.name_not_found", "ssh.refused", "ssh.timed_out", "ssh.unreachable", "ssh.silent",
+        "ssh.auth_timed_out", "ssh.closed", "ssh.lost", "ssh.jump_cannot_reach",
+        "ssh.proxy_failed", "ssh.no_session",
+    }
+)  # fmt: skip
+"""Codes of what may be better in a minute without anybody doing anything."""
+
+
+def may_pass(problem: Problem) -> bool:
+    """Whether trying again by itself can help: the network is down, yes; a key has changed, no."""
+    return problem.code in PASSING
+
+
+EXPIRED = re.compile(
+    r"(account|password)\b.{0,30}\bexpired|account is (currently )?not available|account is locked",
+    re.IGNORECASE,
+)
+"""What servers write of accounts that have come to their end (PAM, and OpenSSH without it)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, and where it stands on the way."""
+
+    server: str
+    """`user@name:port`."""
+    via: str = ""
+    """The server that it is reached through."""
+    goal: str = ""
+    """Of a jump host: where we want to get."""
+
+    def __str__(self) -> str:
+        return (
+            f"The jump host {self.server} on the way to {self.goal}" if self.goal else self.server
+        )
+
+
+def plain(text: str, longest: int = 2000) -> str:
+    """Text of a server's, fit to be shown: no escape sequences, no controls but line breaks."""
+    text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)", "", text)
+    kept = "".join(one for one in text.replace("\r", "") if one == "\n" or one.isprintable())
+    return kept.strip()[:longest]
+
+
+def said(why: str) -> str:
+    """A reason of theirs, within a sentence."""
+    return " ".join(plain(why, 300).split()).rstrip(".") or "no reason given"
+
+
+def of(code: str, message: str, hint: str, detail: str = "") -> LaunchError:
+    return LaunchError.of(f"ssh.{code}", message, hint, detail=detail)
+
+
+def bad_address(text: str) -> LaunchError:
+    return of(
+        "bad_address",
+        f"“{plain(text, 200)}” is not the address of a server.",
+        "Write [user@]host[:port], or an alias of ~/.ssh/config.",
+    )
+
+
+def name_not_found(place: Place, name: str) -> LaunchError:
+    return of(
+        "name_not_found",
+        f"{place}: the name {name} is not known to the network.",
+        "Check the name, and whether the VPN or network that it belongs to is on.",
+    )
+
+
+def refused(place: Place) -> LaunchError:
+    return of(
+        "refused",
+        f"{place} refused the connection: nothing listens on that port.",
+        "Check the port, and whether the SSH server runs there.",
+    )
+
+
+def timed_out(place: Place, seconds: float | None = None) -> LaunchError:
+    """None: as long as the system waits."""
+    bound = "in time" if seconds is None else f"within {seconds:.0f} s"
+    return of(
+        "timed_out",
+        f"{place} did not answer {bound}.",
+        "Check the address, the network and the firewall between here and there.",
+    )
+
+
+def unreachable(place: Place, why: str) -> LaunchError:
+    return of(
+        "unreachable",
+        f"{place} cannot be reached: {why}.",
+        "Check the network here, and the VPN where one is needed.",
+    )
+
+
+def silent(place: Place, why: str = "it says nothing that is SSH") -> LaunchError:
+    return of(
+        "silent",
+        f"{place} took the connection, but {why}.",
+        "Check the port; another service may listen there, or the server is overloaded.",
+    )
+
+
+def auth_timed_out(place: Place, seconds: float) -> LaunchError:
+    return of(
+        "auth_timed_out",
+        f"{place} did not finish the login within {seconds:.0f} s.",
+        "The server may be overloaded; look at its log of logins.",
+    )
+
+
+def closed(place: Place, why: str) -> LaunchError:
+    return of(
+        "closed",
+        f"{place} closed the connection before the login was done: {said(why)}.",
+        "Its log of logins says why; it may limit how many connect at once.",
+    )
+
+
+def lost(server: object, why: str) -> LaunchError:
+    return of(
+        "lost",
+        f"The connection to {server} is gone: {said(why)}.",
+        "It is made anew as soon as the server can be reached.",
+    )
+
+
+def no_session(server: str, why: str) -> LaunchError:
+    return of(
+        "no_session",
+        f"{server} opens no further session: {plain(why)}.",
+        "Close other connections to it, or raise MaxSessions in its sshd_config.",
+    )
+
+
+def host_key_refused(place: Place, key: str) -> LaunchError:
+    return of(
+        "host_key_refused",
+        f"{place} shows the key {key}, which was not confirmed; nothing was sent to it.",
+        "Compare the fingerprint with one that its administrator gives you, then connect again.",
+    )
+
+
+def host_key_unknown(place: Place, key: str) -> LaunchError:
+    return of(
+        "host_key_unknown",
+        f"{place} shows the key {key}, which is on record nowhere, and StrictHostKeyChecking says "
+        "that nobody may be asked.",
+        "Add its key to known_hosts, or let the configuration ask.",
+    )
+
+
+def host_key_changed(place: Place, was: str, now: str, where: str, remove: str) -> LaunchError:
+    return LaunchError.of(
+        "ssh.host_key_changed",
+        f"{place} shows {now}, but {was} is on record for it: somebody may have put "
+        "themselves between; nothing was sent to it.",
+        f"Only if its administrator confirms the new key, run `{remove}` and connect again.",
+        where,
+    )
+
+
+def host_key_revoked(place: Place, where: str) -> LaunchError:
+    return LaunchError.of(
+        "ssh.host_key_revoked",
+        f"{place} shows a key that is marked as revoked; nothing was sent to it.",
+        "Do not use this server before its administrator has given it a new key.",
+        where,
+    )
+
+
+def host_certificate(place: Place, why: str) -> LaunchError:
+    return of(
+        "host_certificate",
+        f"{place} shows a certificate of a known authority that does not hold: {plain(why)}.",
+        "Ask its administrator to have the host certificate renewed.",
+    )
+
+
+def passphrase_wrong(place: Place, key: str, tries: int) -> LaunchError:
+    return of(
+        "passphrase_wrong",
+        f"{place}: the passphrase of {key} was wrong {tries} times.",
+        "Connect again to try another one, or add the key to ssh-agent.",
+    )
+
+
+def gave_up(place: Place, kind: str, what: str) -> LaunchError:
+    return of(
+        "passphrase_given_up" if kind == "passphrase" else "given_up",
+        f"{place} was not connected to: {what} was not given.",
+        "Connect again when you have it.",
+    )
+
+
+def password_wrong(place: Place, methods: str = "") -> LaunchError:
+    return of(
+        "password_wrong",
+        f"{place} did not accept what was typed.",
+        "Check user, password and code, and connect again.",
+        detail=methods,
+    )
+
+
+def no_key_accepted(place: Place, tried: Sequence[str]) -> LaunchError:
+    if not tried:
+        return of(
+            "no_key_accepted",
+            f"{place} wants a key, and there is none to show.",
+            "Make one with `ssh-keygen`, bring it there with `ssh-copy-id`, or start ssh-agent.",
+        )
+    return of(
+        "no_key_accepted",
+        f"{place} accepted none of these: {', '.join(tried)}.",
+        "Check the user name, and that the public key stands in ~/.ssh/authorized_keys there.",
+    )
+
+
+def certificate_expired(place: Place, tried: Sequence[str]) -> LaunchError:
+    return of(
+        "certificate_expired",
+        f"{place} accepted none of these, of which a certificate has expired: {', '.join(tried)}.",
+        "Have the certificate renewed.",
+    )
+
+
+def account_expired(place: Place, why: str) -> LaunchError:
+    return of(
+        "account_expired",
+        f"{place} lets this account in no more: {said(why)}.",
+        "Ask its administrator, or log in by hand to set a new password.",
+    )
+
+
+def too_many_failures(place: Place, tried: Sequence[str]) -> LaunchError:
+    shown = f" after {', '.join(tried)}" if tried else ""
+    return of(
+        "too_many_failures",
+        f"{place} gave up on us{shown}: too many failed logins in one connection.",
+        "Name the right key with IdentityFile, and set IdentitiesOnly yes in ~/.ssh/config.",
+    )
+
+
+def no_common_algorithm(place: Place, why: str) -> LaunchError:
+    return of(
+        "no_common_algorithm",
+        f"{place} and we know no algorithm in common.",
+        "Update its SSH server, or allow the algorithm in ~/.ssh/config.",
+        detail=plain(why),
+    )
+
+
+def forwarding_forbidden(server: str, port: int) -> LaunchError:
+    return of(
+        "forwarding_forbidden",
+        f"{server} forbids the forwarding to its port {port} that an engine is reached by.",
+        "Ask its administrator for `AllowTcpForwarding local` (or PermitOpen) in sshd_config.",
+    )
+
+
+def jump_forbids(place: Place, onward: str) -> LaunchError:
+    return of(
+        "jump_forbids",
+        f"The jump host {place.server} forbids the way on to {onward}.",
+        "Ask its administrator for AllowTcpForwarding, or take another jump host.",
+    )
+
+
+def jump_cannot_reach(place: Place, onward: str, why: str) -> LaunchError:
+    return of(
+        "jump_cannot_reach",
+        f"The jump host {place.server} cannot reach {onward}: {said(why)}.",
+        "Check the address as it is seen from the jump host, and whether the server is up.",
+    )
+
+
+def jump_loop(server: str) -> LaunchError:
+    return of(
+        "jump_loop",
+        f"The way to {server} leads through itself.",
+        "Check ProxyJump in ~/.ssh/config: a jump host must not match its own ProxyJump line.",
+    )
+
+
+def proxy_failed(place: Place, command: str, why: str) -> LaunchError:
+    return of(
+        "proxy_failed",
+        f"The ProxyCommand to {place.server} ended before a connection stood: {said(why)}.",
+        "Run it in a terminal to see what it needs.",
+        detail=command,
+    )
+
+
+def config_broken(where: str, why: str) -> LaunchError:
+    return LaunchError.of(
+        "ssh.config_broken",
+        f"The SSH configuration cannot be read: {plain(why, 300)}.",
+        "Mend that line; `ssh -G NAME` says when it is well.",
+        where,
+    )
+
+
+def needs_system(place: Place, setting: str) -> LaunchError:
+    return of(
+        "needs_system",
+        f"{place}: the configuration sets {setting}, which only the machine's own ssh can honour.",
+        "Choose the transport `system` for this server.",
+    )
+
+
+def ssh_missing() -> LaunchError:
+    return of(
+        "ssh_missing",
+        "There is no `ssh` on this machine.",
+        "Install OpenSSH, or choose the transport `asyncssh` for this server.",
+    )
+
+
+def upload_failed(server: str, path: str, why: str) -> LaunchError:
+    return of(
+        "upload_failed",
+        f"{server} did not take the file {path}: {said(why)}.",
+        "Check free space, quota and rights of that folder there.",
+    )
+
+
+def socket_unusable(path: str, why: str) -> LaunchError:
+    return LaunchError.of(
+        "ssh.socket_unusable",
+        f"The connection cannot be handed on through a socket: {why}.",
+        "Set XDG_RUNTIME_DIR to a private folder with a short name.",
+        path,
+    )
+
+
+def known_hosts_unusable(path: str, why: str) -> LaunchError:
+    return LaunchError.of(
+        "ssh.known_hosts_unusable",
+        f"The known host keys cannot be read or written: {why}.",
+        "Check owner and rights of that file.",
+        path,
+    )

@@ -1,0 +1,73 @@
+"""A ProxyCommand: a process of ours whose input and output are the way to the server."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+
+
+class Proxy:
+    """Run by the person's shell, as OpenSSH does it, in a session of its own."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self._process: asyncio.subprocess.Process | None = None
+        self._said = bytearray()
+        self._listening: asyncio.Task[None] | None = None
+
+    async def start(self) -> socket.socket:
+        """Our end of it."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                os.environ.get("SHELL") or "/bin/sh",
+                "-c",
+                f"exec {self.command}",
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._listening = asyncio.create_task(self._listen(self._process))
+        return ours
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while chunk := await process.stderr.read(4096):
+            self._said += chunk
+            del self._said[:-8192]
+
+    async def failed(self) -> str | None:
+        """What it said last, where it has ended by itself; None while it runs."""
+        if self._process is None or self._listening is None:
+            return None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), 0.5)
+        if self._process.returncode is None:
+            return None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._listening), 0.5)
+        said = self._said.decode(errors="replace").strip()
+        return said or f"exit {self._process.returncode}"
+
+    async def close(self) -> None:
+        if self._process is None or self._listening is None:
+            return
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), 2)
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)

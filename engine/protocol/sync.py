@@ -1,0 +1,65 @@
+"""Folders that go to another engine, and files that come back: by content, never by date."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.protocol.requests import Answer, Request
+
+
+class FileEntry(BaseModel):
+    """One file of a folder, known by what is in it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    path: str
+    """Relative, with slashes; never leaves the folder."""
+    bytes: int
+    sha256: str
+    executable: bool = False
+
+
+class Manifest(BaseModel):
+    """A whole folder: files that are not named are not part of it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    files: list[FileEntry] = Field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+class SyncFolder(Request):
+    """A folder there is to be exactly this; what it stores itself (runs) stays."""
+
+    folder: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
+    """Its name there."""
+    run: str = Field(default="", pattern=r"^[A-Z0-9]{0,26}$")
+    """A run in that folder, by its id, is meant instead: all of it."""
+    place: Literal["workspace", "models"] = "workspace"
+    """Among projects, or in the cache of models."""
+    manifest: Manifest
+
+
+class Missing(Answer):
+    """What has to be sent before the folder can be so."""
+
+    sha256: list[str]
+    bytes: int
+
+
+class Begun(Answer):
+    """How much of one content has arrived."""
+
+    bytes: int
+
+
+class Synced(Answer):
+    """The folder, as it is now."""
+
+    path: str
+    """On that machine."""
+    changed: int
+    removed: int

@@ -1,0 +1,96 @@
+"""Keeps a replica up to date with its run: asks the far engine for changes, stores them, tells.
+
+Whoever owns the way to the far engine starts `run`, and starts it again when the way is open again:
+everything goes on from what the replica has.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from engine.client.replicas import Changes
+from engine.protocol.event import BaseEvent
+from engine.protocol.events import ProgressTicked
+from engine.replica.pages import MOST_BYTES
+from engine.replica.replica import Replica
+
+WAIT_S = 15.0
+"""How long the far engine may hold a question for changes that are still to come."""
+FIRST_BYTES = 2**18
+"""Of the first page. A line that is cut off all the time still brings some of these …"""
+PAGE_S = 1.0
+"""… and one that does not is asked for pages that take about so long."""
+
+
+class FarRuns(Protocol):
+    """What of an EngineClient is needed."""
+
+    async def changes(self, run_id: str, after: int, wait: float, most: int) -> Changes: ...
+
+    def ticks(self, run_id: str) -> AsyncGenerator[ProgressTicked, None]: ...
+
+
+class Mirror:
+    """One run. `announce` is told of every commit (None) and given every tick, on the loop."""
+
+    def __init__(
+        self,
+        far: FarRuns,
+        run_id: str,
+        replica: Replica,
+        announce: Callable[[BaseEvent | None], None],
+    ) -> None:
+        self._far = far
+        self._run_id = run_id
+        self._replica = replica
+        self._announce = announce
+        self._most = FIRST_BYTES
+        self.known = replica.seq
+        """The last event of the run, as far as the far engine has said."""
+
+    @property
+    def behind(self) -> int:
+        """Events that are known of and not here yet."""
+        return max(0, self.known - self._replica.seq)
+
+    async def run(self) -> None:
+        """Until cancelled. Raises LaunchError where the far engine is out of reach, Refused where
+        it declines, StoreError where a page cannot be stored."""
+        both = [asyncio.create_task(self._pull()), asyncio.create_task(self._pass_ticks())]
+        try:
+            await asyncio.gather(*both)
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _pull(self) -> None:
+        """The next page is on its way while one is stored."""
+        coming = asyncio.create_task(self._ask(self._replica.seq))
+        try:
+            while True:
+                changes = await coming
+                coming = asyncio.create_task(self._ask(changes.last))
+                if changes.page:
+                    await asyncio.to_thread(self._replica.apply, changes.page)
+                    self._announce(None)
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+    async def _ask(self, after: int) -> Changes:
+        asked = time.monotonic()
+        changes = await self._far.changes(self._run_id, after, WAIT_S, self._most)
+        self.known = max(self.known, changes.known)
+        if changes.last < changes.known:
+            slow = time.monotonic() - asked > PAGE_S
+            wanted = self._most // 2 if slow else self._most * 2
+            self._most = min(max(wanted, FIRST_BYTES), MOST_BYTES)
+        return changes
+
+    async def _pass_ticks(self) -> None:
+        async with aclosing(self._far.ticks(self._run_id)) as ticks:
+            async for tick in ticks:
+                self._announce(tick)

@@ -1,0 +1,83 @@
+"""A folder on this disk as a list of contents."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pathspec
+
+from engine.protocol.problems import ConfigError
+from engine.protocol.sync import FileEntry, Manifest
+
+RULES = ".atelierignore"
+"""In a project: what stays at home, as git writes such rules."""
+ALWAYS = (
+    "/runs/",
+    ".git/",
+    ".venv/",
+    "venv/",
+    "__pycache__/",
+    "node_modules/",
+    "*.pyc",
+    ".DS_Store",
+    ".atelier/",
+    ".env",
+)
+"""What never goes: runs come down, they do not go up; and where people keep secrets."""
+MOST_BYTES = 2 * 10**9
+
+
+def project_manifest(project: Path) -> Manifest:
+    """What of a project goes to a server. Raises ConfigError where that is unreasonably much."""
+    rules = project / RULES
+    said = rules.read_text(encoding="utf-8").splitlines() if rules.is_file() else []
+    found = manifest(project, [*ALWAYS, *said])
+    if found.bytes > MOST_BYTES:
+        largest = max(found.files, key=lambda one: one.bytes)
+        raise ConfigError.of(
+            "sync.too_large",
+            f"{project.name} would take {found.bytes / 1e9:.1f} GB to the server; its largest file "
+            f"is {largest.path} ({largest.bytes / 1e9:.1f} GB).",
+            f"Name what stays at home in {RULES}, one rule a line as in .gitignore.",
+            where=str(rules),
+        )
+    return found
+
+
+def manifest(folder: Path, ignored: Sequence[str] = (), below: str = "") -> Manifest:
+    """Every file that no rule names; links to files count as what they point to. With `below` only
+    that file, or those in that folder."""
+    return Manifest(files=[entry_of(file, name) for name, file in listed(folder, ignored, below)])
+
+
+def listed(folder: Path, ignored: Sequence[str] = (), below: str = "") -> list[tuple[str, Path]]:
+    """Names and files, without a look into them."""
+    rules = pathspec.GitIgnoreSpec.from_lines(ignored)
+    inside = below.rstrip("/") + "/"
+    return sorted(
+        (name, file)
+        for name, file in _files(folder, folder, rules)
+        if not below or name == below or name.startswith(inside)
+    )
+
+
+def _files(root: Path, folder: Path, rules: pathspec.GitIgnoreSpec) -> Iterator[tuple[str, Path]]:
+    for entry in os.scandir(folder):
+        path = Path(entry.path)
+        name = path.relative_to(root).as_posix()
+        if entry.is_dir(follow_symlinks=False):
+            if not rules.match_file(f"{name}/"):
+                yield from _files(root, path, rules)
+        elif entry.is_file() and not rules.match_file(name):
+            yield name, path
+
+
+def entry_of(file: Path, name: str) -> FileEntry:
+    """A file as it is now, under a name."""
+    with file.open("rb") as source:
+        digest = hashlib.file_digest(source, "sha256").hexdigest()
+        status = os.fstat(source.fileno())
+    return FileEntry(
+        path=name, bytes=status.st_size, sha256=digest, executable=bool(status.st_mode & 0o100)
+    )

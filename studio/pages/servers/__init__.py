@@ -1,0 +1,1 @@
+"""Servers: adding one, the list of them, and the sheet of each."""

@@ -1,0 +1,154 @@
+"""The first step of adding a server: how it is reached, what it is called, and rarely more."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from pydantic import ValidationError
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.hosts import HostSpec
+from studio.widgets.buttons import Button
+from studio.widgets.form import FormRow
+from studio.widgets.form_fields import ChoiceField, SegmentedField, SuggestField, TextField
+from studio.widgets.text import Text
+
+LABEL_PX = 92
+TRANSPORTS = (("asyncssh", "Built in"), ("system", "This machine's ssh"))
+ENGINES = (
+    ("auto", "What fits the server"),
+    ("engine-gpu", "For NVIDIA cards"),
+    ("engine-cpu", "For the processor"),
+)
+PACKAGES = (
+    (None, "The way that works"),
+    (False, "Fetched by the server itself"),
+    (True, "Brought from this machine"),
+)
+WRONG = {
+    "address": "Write [user@]host[:port], or an alias of ~/.ssh/config.",
+    "name": "Letters, digits, dot, dash and underscore; at most 63, the first no sign.",
+}
+
+
+class AddressForm(QWidget):
+    """`spec()` is None while something is wrong, which is then said. `entered()`: Enter."""
+
+    entered = Signal()
+
+    def __init__(self, taken: Callable[[str], bool], parent: QWidget | None = None) -> None:
+        """`taken` says whether there is a server of that name."""
+        super().__init__(parent)
+        self._taken, self._own_name, self._editing = taken, False, ""
+        self.address = SuggestField("Address", "user@host, or an alias")
+        self.name = TextField("Name", "box")
+        self.transport = SegmentedField("Connection", TRANSPORTS)
+        self.folder = TextField("Folder there", "~/.atelier-engine", mono=True)
+        self.engine = ChoiceField("Engine", ENGINES)
+        self.offline = ChoiceField("Packages", PACKAGES)
+        self._rows = {
+            "address": FormRow(
+                "address", "Address", self.address, label_px=LABEL_PX,
+                help="As ssh takes it: jump hosts, keys and ports of ~/.ssh/config are obeyed.",
+            ),
+            "name": FormRow("name", "Name", self.name, label_px=LABEL_PX,
+                            help="What it is called here."),
+        }  # fmt: skip
+        self._more = [
+            FormRow("transport", "Connection", self.transport, label_px=LABEL_PX,
+                    help="This machine's ssh is for keys in hardware, Kerberos and unusual "
+                         "ProxyCommands."),
+            FormRow("folder", "Folder there", self.folder, label_px=LABEL_PX,
+                    help="Where Atelier lives on the server; a large, local disk is best."),
+            FormRow("engine", "Engine", self.engine, label_px=LABEL_PX,
+                    help="Which engine is installed there."),
+            FormRow("offline", "Packages", self.offline, label_px=LABEL_PX,
+                    help="A server without a way to the package index gets them from here."),
+        ]  # fmt: skip
+        self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
+        self._build()
+
+    def begin(self, spec: HostSpec | None = None) -> None:
+        """Empty, or with what is written down of one."""
+        self._editing = spec.name if spec else ""
+        self._own_name = spec is not None
+        fresh = spec or HostSpec(name="x", address="x")
+        self.address.set_value(spec.address if spec else "")
+        self.name.set_value(spec.name if spec else "")
+        self.transport.set_value(fresh.transport)
+        self.folder.set_value(fresh.folder)
+        self.engine.set_value(fresh.engine)
+        self.offline.set_value(fresh.offline)
+        for row in self._rows.values():
+            row.set_problem("")
+        self.unfold(False)
+
+    def set_known(self, aliases: Sequence[str]) -> None:
+        self.address.set_choices(aliases)
+
+    def unfold(self, shown: bool) -> None:
+        """The settings that hardly anybody needs."""
+        for row in self._more:
+            row.setVisible(shown)
+        self._fold.set_icon("chevron-down" if shown else "chevron-right")
+
+    def spec(self) -> HostSpec | None:
+        """What was entered."""
+        address, name = self.address.value().strip(), self.name.value().strip()
+        found = {}
+        if name != self._editing and self._taken(name):
+            found["name"] = f"There is a server called {name} already."
+        try:
+            spec = HostSpec(
+                name=name, address=address, transport=self.transport.value(),
+                folder=self.folder.value().strip(), engine=self.engine.value(),
+                offline=self.offline.value(),
+            )  # fmt: skip
+        except ValidationError as error:
+            found |= {str(one["loc"][0]): WRONG[str(one["loc"][0])] for one in error.errors()}
+        for key, row in self._rows.items():
+            row.set_problem(found.get(key, ""))
+        if found:
+            self._rows[next(iter(found))].field.setFocus()
+            return None
+        return spec
+
+    def _build(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(10)
+        words = (
+            "A machine with Linux that you reach by SSH. Nothing is installed before you have seen "
+            "what it has."
+        )
+        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        for row in self._rows.values():
+            column.addWidget(row)
+        column.addWidget(self._fold, 0, Qt.AlignmentFlag.AlignLeft)
+        for row in self._more:
+            column.addWidget(row)
+        self.address.edited.connect(self._addressed)
+        self.name.edited.connect(lambda words: self._named(str(words)))
+        self._fold.clicked.connect(lambda: self.unfold(self._more[0].isHidden()))
+        for line in (self.address.line, self.name.editor):
+            line.returnPressed.connect(self.entered)  # type: ignore[attr-defined]
+
+    def _addressed(self, words: object) -> None:
+        self._rows["address"].set_problem("")
+        if not self._own_name:
+            self.name.set_value(name_for(str(words)))
+            self._rows["name"].set_problem("")
+
+    def _named(self, words: str) -> None:
+        self._own_name = bool(words)
+        self._rows["name"].set_problem("")
+
+
+def name_for(address: str) -> str:
+    """mara@box.lab.example:2222 is box."""
+    host = address.strip().rpartition("@")[2]
+    if re.fullmatch(r"[0-9.]+(:\d+)?|\[?[0-9a-fA-F:]+\]?(:\d+)?", host) and not host.isalpha():
+        kept = re.sub(r"[^A-Za-z0-9.]+", "-", host.rsplit(":", 1)[0] if "." in host else host)
+    else:
+        kept = re.sub(r"[^A-Za-z0-9_-]+", "-", host.partition(":")[0].partition(".")[0])
+    return kept.strip("-._")[:63]

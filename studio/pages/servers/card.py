@@ -1,0 +1,70 @@
+"""Settings: the servers that train for us, with what one would do next for each."""
+
+import time
+from functools import partial
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from studio.hosts import Hosts
+from studio.pages.servers.rows import HostRow
+from studio.store.host_rows import row_of
+from studio.widgets.buttons import Button
+from studio.widgets.card import Card
+from studio.widgets.text import Text
+
+NONE = (
+    "None yet. A server trains while you watch from here: projects are brought there, its runs are "
+    "mirrored here, and go on when this machine is closed."
+)
+
+
+class ServersCard(Card):
+    """`host_wanted(name)` to see all of one, `install_wanted(name)`, `add_wanted()`."""
+
+    host_wanted = Signal(str)
+    install_wanted = Signal(str)
+    add_wanted = Signal()
+
+    def __init__(self, hosts: Hosts, parent: QWidget | None = None) -> None:
+        super().__init__("Servers", "train for you, reached over SSH", padding=16, parent=parent)
+        self._hosts = hosts
+        self.rows: dict[str, HostRow] = {}
+        self._none = Text(NONE, "body", tone="muted", wrap=True)
+        add = Button("Add a server", "outlined", icon="plus", height=28)
+        add.clicked.connect(self.add_wanted)
+        assert self.header is not None
+        self.header.add_right(add)
+        self.body.setSpacing(0)
+        self.body.addWidget(self._none)
+        hosts.changed.connect(self.show_hosts)
+        self.show_hosts()
+
+    @Slot()
+    def show_hosts(self) -> None:
+        """Rows of those that stay are kept, so that the focus does."""
+        names = [view.spec.name for view in self._hosts.all]
+        if names != list(self.rows):
+            self._make(names)
+        for view in self._hosts.all:
+            self.rows[view.spec.name].show_row(row_of(view, time.time()))
+        self._none.setVisible(not names)
+
+    def _make(self, names: list[str]) -> None:
+        for row in self.rows.values():
+            self.body.removeWidget(row)
+            row.hide()
+            row.deleteLater()
+        self.rows = {}
+        for place, name in enumerate(names):
+            row = self.rows[name] = HostRow(place == 0)
+            row.pressed.connect(partial(self._pressed, name))
+            self.body.addWidget(row)
+
+    def _pressed(self, name: str, verb: str) -> None:
+        if verb == "open":
+            self.host_wanted.emit(name)
+        elif verb == "install":
+            self.install_wanted.emit(name)
+        else:
+            self._hosts.act(name, verb)  # type: ignore[arg-type]

@@ -1,0 +1,114 @@
+"""A server in the list: dot, name and state, what would be done next, progress and problem."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio import figures
+from studio.store.host_rows import Offer, Row
+from studio.theme import theme
+from studio.widgets import paint
+from studio.widgets.buttons import Button
+from studio.widgets.dot import Dot
+from studio.widgets.meter import Meter
+from studio.widgets.text import Text
+
+
+class OfferLine(QHBoxLayout):
+    """Buttons made of offers; anew only where they change, so that the focus stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setSpacing(6)
+        self._offers: tuple[Offer, ...] = ()
+
+    def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
+        """The buttons that are new; empty where nothing has changed."""
+        if offers == self._offers:
+            return []
+        self._offers = offers
+        had_focus = self._clear()
+        made = [self._make(offer, about) for offer in offers]
+        if had_focus and made:
+            made[0].setFocus()
+        return made
+
+    def _make(self, offer: Offer, about: str) -> Button:
+        kind = "quiet" if offer.quiet else "outlined"
+        button = Button(offer.words, kind, icon=offer.icon, price=offer.price, height=28)
+        button.setToolTip(offer.tip)
+        button.setAccessibleDescription(f"{about}: {offer.tip}")
+        button.setProperty("verb", offer.verb)
+        self.addWidget(button)
+        return button
+
+    def _clear(self) -> bool:
+        """True where one of them had the focus."""
+        had_focus = False
+        while (item := self.takeAt(0)) is not None:
+            if (button := item.widget()) is not None:
+                had_focus = had_focus or button.hasFocus()
+                button.hide()
+                button.deleteLater()
+        return had_focus
+
+
+class HostRow(QWidget):
+    """`show_row(row)`; `pressed(verb)`, `open` among them."""
+
+    pressed = Signal(str)
+
+    def __init__(self, first: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._first = first
+        self._dot, self._name = Dot(), Text("", "body", 600)
+        self._words = Text("", "label", 400, "muted", elide=True)
+        self._facts = Text("", "caption", 400, "faint", elide=True)
+        self._problem = Text("", "caption", 400, "bad", wrap=True, selectable=True)
+        self._share = Text("", "mono-small", 400, "muted")
+        self._meter = Meter("Progress", "accent", 4)
+        self._offers = OfferLine()
+        self._open = Button("Open", "quiet", icon="chevron-right", height=28)
+        self._open.clicked.connect(lambda: self.pressed.emit("open"))
+        self._build()
+
+    def paintEvent(self, event: object) -> None:
+        if not self._first:
+            with paint.painting(self) as painter:
+                painter.fillRect(0, 0, self.width(), 1, theme().color("border"))
+
+    def show_row(self, row: Row) -> None:
+        self.setAccessibleName(f"{row.name}, {row.words.text}")
+        self._dot.set_state(row.words.dot)
+        self._name.set_words(row.name)
+        self._words.set_words(row.words.text)
+        self._facts.set_words(row.facts)
+        self._problem.set_words(row.problem)
+        self._problem.setVisible(bool(row.problem))
+        share = row.progress[1] if row.progress else None
+        self._share.set_words(figures.percent(share) if share is not None else "")
+        self._meter.setVisible(share is not None)
+        self._meter.set_share(share or 0.0)
+        self._open.setAccessibleName(f"Open {row.name}")
+        for button in self._offers.show_offers(row.offers, row.name):
+            verb = button.property("verb")
+            button.clicked.connect(lambda _=False, verb=verb: self.pressed.emit(verb))
+
+    def _build(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        for part in (self._dot, self._name):
+            head.addWidget(part)
+        head.addWidget(self._words, 1)
+        head.addWidget(self._share)
+        head.addLayout(self._offers)
+        head.addWidget(self._open)
+        below = QVBoxLayout()
+        below.setContentsMargins(18, 0, 0, 0)
+        below.setSpacing(4)
+        for under in (self._facts, self._problem, self._meter):
+            below.addWidget(under)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4 if self._first else 8, 0, 10)
+        column.setSpacing(2)
+        column.addLayout(head)
+        column.addLayout(below)

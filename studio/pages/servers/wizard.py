@@ -1,0 +1,328 @@
+"""Adding a server: its address, the way there, what it has, the engine for it, and done.
+
+Each step shows what is so on the server; closing the sheet stops nothing and loses nothing.
+"""
+
+from typing import Literal
+
+from PySide6.QtCore import QTimer, Slot
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.hosts import HostView
+from engine.protocol.problems import Problem
+from studio.hosts import STALE_S, UNDER_WAY, HostAction
+from studio.pages.servers.address import AddressForm
+from studio.pages.servers.report import ReportView
+from studio.session import Session
+from studio.store.host_rows import Step, install_offer, step_of, unfit
+from studio.store.hosts import share_of, tick_words
+from studio.tasks import TaskScope
+from studio.widgets.buttons import Button, IconButton
+from studio.widgets.key_values import KeyValues
+from studio.widgets.meter import Meter
+from studio.widgets.sheet import Sheet
+from studio.widgets.text import Text
+from studio.widgets.toggle import Toggle
+
+TITLES = {
+    "address": "Step 1 of 5 · where it is",
+    "waiting": "Step 2 of 5 · connecting",
+    "report": "Step 3 of 5 · what it has",
+    "installing": "Step 4 of 5 · installing",
+    "ready": "Step 5 of 5 · ready",
+}
+NOTHING_YET = "What it asks comes as a question in the window. Nothing is installed by this."
+GOES_ON = "It goes on when this sheet is closed, and from here when it is cut off."
+CUT_OFF = "The installation was cut off. What has arrived is kept: Install goes on from there."
+
+
+class AddServerSheet(Sheet):
+    """`begin()` opens it at the first step, `go_on(name)` where that server stands."""
+
+    def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
+        super().__init__("Add a server", host)
+        self._session, self._hosts, self._tasks = session, session.hosts, tasks
+        self._name = ""
+        self._shown: Step | Literal["address"] = "address"
+        self._asked = self._installing = False
+        """Whether something was asked for that the server has not heard of yet; is installed."""
+        self._refused: Problem | None = None
+        self._step = Text("", "caption", 500, "faint")
+        self._form = AddressForm(lambda name: self._hosts.view(name) is not None)
+        self._live = LiveStep()
+        self._report, self._ready = ReportView(), ReadyStep()
+        self._note = Text("", "label", 400, "warn", wrap=True)
+        self._back = Button("Back", "quiet", height=32)
+        self._later = Button("Later", "quiet", height=32)
+        self._again = IconButton("refresh-cw", "Look again", size=28)
+        self._main = Button("Connect", "primary", height=32)
+        self._stale = QTimer(self)
+        self._stale.setSingleShot(True)
+        self._stale.setInterval(int(STALE_S * 1000))
+        self._build()
+        self._wire()
+
+    def begin(self) -> None:
+        """Another server."""
+        self._form.begin()
+        self._set_name("")
+        self._open()
+
+    def go_on(self, name: str) -> None:
+        """With one that is in the list."""
+        if (view := self._hosts.view(name)) is not None:
+            self._form.begin(view.spec)
+            self._set_name(name)
+            self._open()
+
+    def _open(self) -> None:
+        self._tasks.run("known", self._hosts.known(), self._form.set_known)
+        self._show()
+        self.open()
+        if not self._name:
+            self._form.address.line.setFocus()
+
+    def _set_name(self, name: str) -> None:
+        self._name, self._refused = name, None
+        self._asked = self._installing = False
+        self.set_title(f"Add {name}" if name else "Add a server")
+
+    # What a person wants
+
+    def _press(self) -> None:
+        """The button at the right: whatever comes next."""
+        match self._shown:
+            case "address":
+                self._connect()
+            case "report":
+                self._act("install")
+            case "ready":
+                self.close_sheet()
+            case "failed":
+                self._act("install" if self._installing else "connect")
+            case _:
+                self._stop()
+
+    def _connect(self) -> None:
+        """Once: Enter in a box that can be edited is told twice."""
+        spec = self._form.spec() if self._shown == "address" else None
+        if spec is not None:
+            self._set_name(spec.name)
+            self._ask()
+            self._hosts.add(spec, lambda _: None, self._not_taken)
+
+    def _act(self, action: HostAction) -> None:
+        self._installing = action == "install"
+        self._ask()
+        self._hosts.act(self._name, action, lambda _: None, self._not_taken)
+
+    def _ask(self) -> None:
+        self._asked, self._refused = True, None
+        self._stale.start()
+        self._show()
+
+    def _stop(self) -> None:
+        """Let go; what has arrived stays."""
+        self._installing = False
+        self._hosts.act(self._name, "disconnect")
+        self._step_back()
+
+    def _step_back(self) -> None:
+        view = self._hosts.view(self._name)
+        self._form.begin(view.spec if view else None)
+        self._set_name("")
+        self._show()
+        self._form.address.line.setFocus()
+
+    def _not_taken(self, problem: Problem) -> None:
+        self._asked, self._refused = False, problem
+        self._show()
+
+    def _train_here(self, on: bool) -> None:
+        path = self._session.project.path
+        self._hosts.choose(path, self._name if on else "")
+
+    # What is so
+
+    @Slot()
+    def _heard(self) -> None:
+        view = self._hosts.view(self._name)
+        if view is not None and view.state in (*UNDER_WAY, "connected"):
+            self._asked = False
+            self._installing = self._installing or view.state == "installing"
+        if self.is_open() and self._name:
+            self._show()
+
+    @Slot()
+    def _waited(self) -> None:
+        self._asked = False
+        self._heard()
+
+    def _now(self) -> Step | Literal["address"]:
+        if not self._name:
+            return "address"
+        if self._refused is not None:
+            return "failed"
+        if self._asked:
+            return "installing" if self._installing else "waiting"
+        step = step_of(self._hosts.view(self._name))
+        return "installing" if step == "waiting" and self._installing else step
+
+    def _show(self) -> None:
+        self._shown = step = self._now()
+        view = self._hosts.view(self._name)
+        live = step in ("waiting", "installing", "failed")
+        self._step.set_words(TITLES["waiting" if step == "failed" else step])
+        for part, shown in (
+            (self._form, step == "address"),
+            (self._live, live),
+            (self._report, step == "report"),
+            (self._ready, step == "ready"),
+            (self._again, step == "report"),
+            (self._back, step in ("report", "failed")),
+            (self._later, step == "report"),
+        ):
+            part.setVisible(shown)
+        self._note.setVisible(False)
+        if live:
+            self._show_live(view, step)
+        elif step == "report" and view is not None:
+            self._show_report(view)
+        elif step == "ready" and view is not None:
+            self._show_ready(view)
+        self._show_main(view, step)
+
+    def _show_live(self, view: HostView | None, step: str) -> None:
+        if step == "failed":
+            problem = self._refused or (view.problem if view else None)
+            self._live.show_problem(self._hosts.words(self._name).text, problem)
+        else:
+            title = f"Installing on {self._name}" if self._installing else f"Going to {self._name}"
+            self._live.show_view(title, view, self._hosts.words(self._name).text)
+
+    def _show_report(self, view: HostView) -> None:
+        assert view.report is not None
+        self._report.show_report(view.report)
+        refused = unfit(view.report)
+        words = refused and f"No engine can run there. {refused}"
+        if self._installing and not words:
+            words = CUT_OFF
+        self._note.set_words(words)
+        self._note.setVisible(bool(words))
+
+    def _show_ready(self, view: HostView) -> None:
+        self._installing = False
+        path = self._session.project.path
+        here = bool(path) and self._hosts.chosen(path) == self._name
+        self._ready.show_view(view, self._session.project.name, here)
+
+    def _show_main(self, view: HostView | None, step: str) -> None:
+        report = view.report if view else None
+        offer = install_offer(report)
+        words, icon, price, kind = {
+            "address": ("Connect", "plug-zap", "", "primary"),
+            "report": (offer.words, offer.icon, offer.price, "primary"),
+            "failed": ("Retry", "refresh-cw", "", "primary"),
+            "ready": ("Done", "check", "", "primary"),
+        }.get(step, ("Cancel", "x", "", "outlined"))
+        self._main.set_words(words, price)
+        self._main.set_icon(icon)
+        self._main.set_kind(kind)
+        self._main.setEnabled(not (step == "report" and report and unfit(report)))
+
+    # Building
+
+    def _build(self) -> None:
+        for part in (self._step, self._note, self._form, self._live, self._report, self._ready):
+            self.body.addWidget(part)
+        self.body.addStretch(1)
+        self.foot.addWidget(self._back)
+        self.foot.addWidget(self._later)
+        self.foot.addStretch(1)
+        self.foot.addWidget(self._again)
+        self.foot.addWidget(self._main)
+
+    def _wire(self) -> None:
+        self._hosts.changed.connect(self._heard)
+        self._stale.timeout.connect(self._waited)
+        self._form.entered.connect(self._connect)
+        self._main.clicked.connect(self._press)
+        self._back.clicked.connect(self._step_back)
+        self._again.clicked.connect(lambda: self._act("connect"))
+        self._later.clicked.connect(self.close_sheet)
+        self._ready.chosen.clicked.connect(self._train_here)
+
+
+class LiveStep(QWidget):
+    """What goes on there now, how far it is, and what is the matter."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._title = Text("", "body", 600)
+        self._words = Text("", "label", 400, "muted", wrap=True)
+        self._hint = Text("", "label", 400, "muted", wrap=True, selectable=True)
+        self._meter = Meter("Progress", "accent", 4)
+        self._kept = Text("", "caption", tone="faint", wrap=True)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 8, 0, 0)
+        column.setSpacing(6)
+        for part in (self._title, self._words, self._hint, self._meter, self._kept):
+            column.addWidget(part)
+
+    def show_view(self, title: str, view: HostView | None, words: str) -> None:
+        """Under way."""
+        tick = view.tick if view else None
+        self._title.set_words(title)
+        self._title.set_tone("text")
+        self._words.set_words(tick_words(tick) if tick else words[:1].upper() + words[1:])
+        self._words.set_tone("muted")
+        share = share_of(tick)
+        self._hint.setVisible(False)
+        self._meter.setVisible(share is not None)
+        self._meter.set_share(share or 0.0)
+        installing = view is not None and view.state == "installing"
+        self._kept.set_words(GOES_ON if installing else NOTHING_YET)
+        self._kept.setVisible(True)
+
+    def show_problem(self, words: str, problem: Problem | None) -> None:
+        """It did not come about; what is tried again by itself counts down in `words`."""
+        self._title.set_words(words[:1].upper() + words[1:])
+        self._title.set_tone("bad")
+        self._title.setWordWrap(True)
+        self._words.set_words(problem.message if problem else "")
+        self._words.set_tone("text")
+        self._hint.set_words(problem.hint if problem else "")
+        self._hint.setVisible(bool(problem and problem.hint))
+        self._meter.setVisible(False)
+        self._kept.setVisible(False)
+
+
+class ReadyStep(QWidget):
+    """It answers: what trains there, and whether this project does."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._title = Text("", "title", 600, wrap=True)
+        self._facts = KeyValues(1)
+        self.chosen = Toggle("Train this project here")
+        self._words = Text("", "label", 400, "muted", wrap=True)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 8, 0, 0)
+        column.setSpacing(12)
+        for part in (self._title, self._facts, self.chosen, self._words):
+            column.addWidget(part)
+
+    def show_view(self, view: HostView, project: str, here: bool) -> None:
+        name = view.spec.name
+        self._title.set_words(f"{name} is ready")
+        facts = [("Device", view.info.device if view.info else "")]
+        if view.info is not None:
+            facts.append(("Engine", view.info.version))
+        if view.report is not None:
+            facts.append(("Folder", view.report.folder))
+        self._facts.set_values(facts)
+        self.chosen.setVisible(bool(project))
+        self.chosen.setChecked(here)
+        words = f"{project} then trains on {name}; the header says so, and changes it."
+        none = f"Open a project and choose {name} in the header to train it there."
+        self._words.set_words(words if project else none)

@@ -1,0 +1,117 @@
+"""How soon does the window show a million events?   python -m tests.bench.follow [COUNT] [FAR]
+
+A whole studio offscreen, on the page Run, that opens a run of COUNT (1 000 000) events which it has
+never seen. First out of the engine that has it; then out of a home engine that has nothing yet and
+fills a replica from a far one meanwhile, all on this machine. Prints how long it takes until all
+are folded (and stored), the longest time that the GUI thread did not come round meanwhile, and the
+CPU time of the studio. The workspace FAR keeps the run for the next time.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ.setdefault("QT_API", "pyside6")
+
+import psutil
+import qasync
+from PySide6.QtWidgets import QApplication
+
+from engine.project import create_project
+from engine.replica.pages import last_seq
+from studio.app import Studio
+from tests.bench.far_run import RUN, make_far_run
+from tests.studio.conftest import StallWatch
+
+
+async def follow(app: QApplication, workspace: Path, scratch: Path, words: str) -> None:
+    """From the moment that the project is open; an engine that is there already is used."""
+    studio = Studio(app, str(workspace), scratch / "studio.toml")
+    studio.window.resize(1440, 900)
+    studio.start(str(workspace / "bench"))
+    watch = StallWatch()
+    try:
+        await until(lambda: studio.session.connected, 120)
+        await until(lambda: studio.session.project.view is not None, 60)
+        used = psutil.Process().cpu_times()
+        begun, cpu = time.perf_counter(), used.user + used.system
+        studio.window.show_page("run")
+        watch.start()
+        await until(lambda: studio.session.run.state.life == "finished", 600)
+        taken = time.perf_counter() - begun
+        await asyncio.sleep(1)
+        used, state = psutil.Process().cpu_times(), studio.session.run.state
+        print(
+            f"{words}: {state.seq} events in {taken:.1f} s; longest stall "
+            f"{watch.stop() * 1000:.0f} ms; studio {used.user + used.system - cpu:.1f} s of CPU, "
+            f"{psutil.Process().memory_info().rss / 1e6:.0f} MB; "
+            f"{state.trajectories} attempts, {len(state.steps)} steps"
+        )
+    finally:
+        studio.window.close()
+        for page in studio.pages.values():
+            await page.close_tasks()
+        await studio.link.shut_down()
+        await studio.close()
+
+
+@contextlib.contextmanager
+def mirror_engine(far: Path, home: Path) -> Iterator[None]:
+    """A home engine with an empty run folder that it fills from a far engine in a process of its
+    own; both end with the block."""
+    folder = home / "bench" / "runs" / RUN
+    create_project(home / "bench", "hello")
+    folder.mkdir(parents=True)
+    shutil.copy(far / "bench" / "runs" / RUN / "run.json", folder)
+    argv = [sys.executable, "-m", "tests.bench.mirror_engine", str(far), str(home)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as said:
+        said.readline()
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+async def until(check: object, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not check():  # type: ignore[operator]
+        if time.monotonic() > end:
+            raise TimeoutError("it did not happen in time")
+        await asyncio.sleep(0.02)
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    with tempfile.TemporaryDirectory() as scratch:
+        workspace = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(scratch) / "far"
+        if not (workspace / "bench" / "runs" / RUN).exists():
+            workspace.mkdir(parents=True, exist_ok=True)
+            make_far_run(workspace, count)
+        for name in ("CONFIG_HOME", "STATE_HOME", "RUNTIME_DIR"):
+            os.environ[f"XDG_{name}"] = scratch
+        app = QApplication([])
+        app.setQuitOnLastWindowClosed(False)
+        loop = qasync.QEventLoop(app)
+        asyncio.set_event_loop(loop)
+        place = Path(scratch)
+        loop.run_until_complete(follow(app, workspace, place, "out of its own engine"))
+        home = place / "home"
+        with mirror_engine(workspace, home):
+            loop.run_until_complete(follow(app, home, place, "while a replica is filled"))
+        far, copy = (one / "bench" / "runs" / RUN / "run.db" for one in (workspace, home))
+        print(f"{last_seq(copy)} of {last_seq(far)} events are stored at home")
+
+
+if __name__ == "__main__":
+    main()

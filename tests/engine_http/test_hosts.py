@@ -1,0 +1,360 @@
+"""A home engine and a server behind real SSH: runs begin there, go on there, and are read here."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+import psutil
+import pytest
+
+from engine.protocol.exports import ExportCheckpoint
+from engine.protocol.hosts import ActOnHost, AddHost, HostView, Moved, SendRun
+from engine.protocol.labels import Label, Word
+from engine.protocol.problems import Refused
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.conftest import (
+    JUDGE_WORKER,
+    Engine,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
+from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
+from tests.far_engine import NAME, lay_engine, let_in, spec_of
+from tests.ssh_server import FarSide
+
+TABLES = ("events", "trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
+
+
+@dataclass
+class Pair:
+    """Both machines."""
+
+    home: Engine
+    far: FarSide
+    base: Path
+
+    def view(self, name: str = NAME) -> HostView:
+        found = self.home.call(lambda client: client.hosts())
+        return next(one for one in found.hosts if one.spec.name == name)
+
+    def act(self, action: str) -> None:
+        asked = ActOnHost.model_validate({"action": action})
+        self.home.call(lambda client: client.act_on_host(NAME, asked))
+
+    def until(self, state: str, timeout_s: float = 40) -> HostView:
+        until(lambda: self.view().state == state, timeout_s)
+        return self.view()
+
+    def start(self, project: Path, **more: object) -> RunSummary:
+        request = StartRun.model_validate({"project": str(project), "host": NAME, **more})
+        return self.home.call(lambda client: client.start_run(request))
+
+    def there(self, run: RunSummary) -> Path:
+        """Its folder on the far side."""
+        return next((self.base / "workspace").glob(f"*/runs/{run.id}"))
+
+    def same(self, run: RunSummary) -> None:
+        """Every row here is as it is there."""
+        here, there = Path(run.path) / "run.db", self.there(run) / "run.db"
+        for table in TABLES:
+            assert rows(here, table) == rows(there, table), table
+
+    def processes(self) -> list[psutil.Process]:
+        """Of the far side."""
+        return [
+            one
+            for one in psutil.process_iter()
+            if any(str(self.base) in word for word in _words(one))
+        ]
+
+
+def rows(file: Path, table: str) -> list[tuple[object, ...]]:
+    db = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    try:
+        return sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
+    finally:
+        db.close()
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return [*process.cmdline(), process.environ().get("XDG_RUNTIME_DIR", "")]
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture(scope="module")
+def pair(
+    home: Path, real_cache: None, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    """A home engine that is connected to a server with an engine of ours."""
+    base = ssh_server.home / ".atelier-engine"
+    lay_engine(base)
+    (base / "cache" / "atelier").mkdir(parents=True)
+    kept = Path(platformdirs.user_cache_dir("atelier")) / "environments"
+    kept.mkdir(parents=True, exist_ok=True)
+    (base / "cache" / "atelier" / "environments").symlink_to(kept)
+    person = tmp_path_factory.mktemp("person")
+    let_in(person, ssh_server)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
+        patch.setenv("HOME", str(person))
+        engine = start_engine(home)
+    both = Pair(engine, ssh_server, base)
+    engine.call(lambda client: client.add_host(AddHost(spec=spec_of(ssh_server))))
+    both.act("connect")
+    both.until("connected")
+    yield both
+    stop_engine(engine)
+    for process in both.processes():
+        process.terminate()
+    until(lambda: not both.processes())
+
+
+@pytest.fixture
+def may_stay(pair: Pair) -> Callable[[psutil.Process], bool]:
+    """The engine of the server stays for the next test, and who asks judges on its behalf."""
+    return lambda process: (
+        JUDGE_WORKER in " ".join(_words(process))
+        or any(str(pair.base) in word for word in _words(process))
+    )
+
+
+@pytest.fixture
+def project(home: Path, tiny_model: Path, request: pytest.FixtureRequest) -> Path:
+    return make_project(home / request.node.name.replace("[", "-").strip("]"), tiny_model)
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with provider(Script(grade=letters)) as script:
+        yield script
+
+
+@pytest.fixture
+def judged_project(
+    home: Path, tiny_model: Path, script: Script, request: pytest.FixtureRequest
+) -> Path:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    project = make_project(home / name, tiny_model, AGENT, JUDGE.format(url=script.url))
+    (project / "rubric.md").write_text("More letters are better.\n")
+    return project
+
+
+def test_a_run_over_there_is_read_here(pair: Pair, project: Path) -> None:
+    run = pair.start(project)
+    assert run.host == NAME
+    pair.home.wait(run)
+    done = pair.home.call(lambda client: client.run(run.id))
+    assert (done.state, done.step, done.host) == ("finished", 3, NAME)
+    until(lambda: not pair.view().behind)
+    pair.same(run)
+    page = pair.home.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
+    assert page.total == done.trajectories > 0
+    assert not (Path(run.path) / "checkpoints").exists()
+
+
+def test_the_tunnel_may_break_at_any_moment(pair: Pair, project: Path) -> None:
+    """The run notices nothing, and every event arrives once and in order."""
+    run = pair.start(project, overrides={"train.steps": 8})
+    stop = threading.Event()
+
+    def cut() -> None:
+        while not stop.wait(0.7):
+            pair.far.drop()
+            pair.act("connect")
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    try:
+        time.sleep(6)
+    finally:
+        stop.set()
+        cutter.join()
+    events = pair.home.wait(run)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    kinds = [event.kind for event in events]  # type: ignore[union-attr]
+    assert kinds.count("step.finished") == 8
+    assert "worker.restarted" not in kinds
+    pair.until("connected")
+    until(lambda: not pair.view().behind)
+    pair.same(run)
+
+
+def test_labels_and_commands_reach_it(pair: Pair, project: Path) -> None:
+    run = pair.start(project, overrides={"train.steps": 200})
+    pair.home.wait_for(run, "step.finished")
+    stop = Command(action="stop_after_step", key="once")
+    pair.home.call(lambda client: client.command(run.id, stop))
+    events = pair.home.wait(run)
+    assert events[-1].kind == "run.stopped"  # type: ignore[union-attr]
+    page = pair.home.call(lambda client: client.trajectories(run.id, TrajectoryQuery(step=1)))
+    first = page.items[0]
+    label = Label(
+        id="l1",
+        split=first.split,
+        step=first.step,
+        group=first.group,
+        words=(Word(kind="score", trajectory_id=first.id, value=1.0),),
+    )
+    pair.home.call(lambda client: client.add_label(run.id, label))
+    until(lambda: bool(pair.home.call(lambda client: client.labels(run.id))))
+    until(lambda: not pair.view().behind)
+    pair.same(run)
+
+
+def test_an_away_server_refuses_in_words_and_reads_on(pair: Pair, project: Path) -> None:
+    run = pair.start(project, overrides={"train.steps": 1})
+    pair.home.wait(run)
+    pair.act("disconnect")
+    with pytest.raises(Refused, match="box is not connected"):
+        pair.home.call(lambda client: client.command(run.id, Command(action="resume")))
+    assert pair.home.call(lambda client: client.run(run.id)).state == "finished"
+    pair.act("connect")
+    pair.until("connected")
+
+
+def test_a_killed_engine_is_started_again_and_the_run_resumed(pair: Pair, project: Path) -> None:
+    run = pair.start(project, overrides={"train.steps": 6, "train.checkpoint_every": 1})
+    pair.home.wait_for(run, "checkpoint.saved")
+    info = pair.view().info
+    assert info is not None
+    os.kill(info.pid, signal.SIGKILL)
+    until(lambda: (now := pair.view()).info is not None and now.info.pid != info.pid, 40)
+    pair.home.call(lambda client: client.command(run.id, Command(action="resume", key="again")))
+    events = pair.home.wait(run)
+    assert events[-1].kind == "run.finished"  # type: ignore[union-attr]
+    finished = [e.step for e in events if e.kind == "step.finished"]  # type: ignore[union-attr]
+    assert sorted(set(finished)) == [1, 2, 3, 4, 5, 6]
+    until(lambda: not pair.view().behind)
+    pair.same(run)
+
+
+def test_weights_and_whole_runs_change_machines(pair: Pair, project: Path, tmp_path: Path) -> None:
+    run = pair.start(project, overrides={"train.steps": 2})
+    pair.home.wait(run)
+    folder = Path(run.path)
+    assert last(pair, lambda client: client.fetch_checkpoint(run.id, 2)).kind == "moved"
+    adapter = "checkpoints/step-000002/adapter/adapter_model.safetensors"
+    assert (folder / adapter).read_bytes() == (pair.there(run) / adapter).read_bytes()
+
+    out = tmp_path / "exported"
+    asked = ExportCheckpoint(format="adapter", out=str(out))
+    report = last(pair, lambda client: client.export(run.id, 2, asked))
+    assert report.kind == "report"
+    assert report.path == str(out)
+    assert (out / "adapter_model.safetensors").exists()
+    assert not (pair.there(run) / "exports").exists()
+
+    there = pair.there(run)
+    assert isinstance(last(pair, lambda client: client.bring_home(run.id)), Moved)
+    assert not there.exists()
+    assert pair.home.call(lambda client: client.run(run.id)).host == ""
+    longer = Command(action="extend", steps=3, key="longer")
+    pair.home.call(lambda client: client.command(run.id, longer))
+    assert pair.home.wait(run)[-1].kind == "run.finished"  # type: ignore[union-attr]
+
+    sent = last(pair, lambda client: client.send_run(run.id, SendRun(host=NAME)))
+    assert isinstance(sent, Moved)
+    assert pair.home.call(lambda client: client.run(run.id)).host == NAME
+    longer = Command(action="extend", steps=4, key="even longer")
+    pair.home.call(lambda client: client.command(run.id, longer))
+    events = pair.home.wait(run)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    until(lambda: not pair.view().behind)
+    pair.same(run)
+
+
+def test_everything_over_there_listens_on_loopback(pair: Pair) -> None:
+    listening = [
+        connection.laddr.ip
+        for process in pair.processes()
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert set(listening) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("lend", [False, True], ids=["at home", "lent"])
+def test_a_judges_key_is_never_written_down_over_there(
+    pair: Pair, judged_project: Path, script: Script, lend: bool
+) -> None:
+    """Kept at home it is not even sent; lent it is in memory, and nowhere else."""
+    pair.home.call(lambda client: client.lend_keys({"openai": SECRET}))
+    run = pair.start(judged_project, lend_keys=lend, overrides={"train.steps": 2})
+    pair.home.wait_for(run, "group.judged")
+    for process in pair.processes():
+        with contextlib.suppress(psutil.Error):
+            assert SECRET not in " ".join([*process.cmdline(), *process.environ().values()])
+    assert pair.home.wait(run)[-1].kind == "run.finished"  # type: ignore[union-attr]
+    assert {h["authorization"] for h in script.headers} == {f"Bearer {SECRET}"}
+    for file in pair.far.home.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            assert SECRET.encode() not in file.read_bytes(), file
+    speakers = [one for one in pair.processes() if "engine.judge.worker" in _words(one)]
+    assert not speakers
+    until(lambda: not pair.view().behind)
+    pair.same(run)
+
+
+def test_judging_waits_for_home(pair: Pair, judged_project: Path, script: Script) -> None:
+    """Nobody else has the key; nothing is lost, and nothing unscored."""
+    pair.home.call(lambda client: client.lend_keys({"openai": SECRET}))
+    run = pair.start(judged_project, overrides={"train.steps": 3})
+    pair.home.wait_for(run, "step.finished")
+    pair.act("disconnect")
+    time.sleep(1)
+    asked = len(script.asked)
+    time.sleep(2)
+    assert len(script.asked) == asked
+    pair.act("connect")
+    events = pair.home.wait(run)
+    assert events[-1].kind == "run.finished"  # type: ignore[union-attr]
+    page = pair.home.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
+    assert page.total == 0
+
+
+def test_one_home_at_a_time(
+    pair: Pair, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A second one is told whose it is, and may take it over."""
+    person = tmp_path / "person"
+    let_in(person, pair.far)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(person))
+        patch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+        second = start_engine(tmp_path / "elsewhere")
+    other = Pair(second, pair.far, pair.base)
+    try:
+        second.call(lambda client: client.add_host(AddHost(spec=spec_of(pair.far))))
+        other.act("connect")
+        refused = other.until("stopped").problem
+        assert refused is not None
+        assert refused.code == "host.other_home"
+        other.act("take_over")
+        other.until("connected")
+        lost = pair.until("stopped").problem
+        assert lost is not None
+        assert lost.code == "host.other_home"
+    finally:
+        stop_engine(second)
+    pair.act("take_over")
+    pair.until("connected")
+
+
+def last(pair: Pair, call: Callable) -> object:  # type: ignore[type-arg]
+    async def drain(client) -> object:  # type: ignore[no-untyped-def]
+        return [one async for one in call(client)][-1]
+
+    return pair.home.call(drain)

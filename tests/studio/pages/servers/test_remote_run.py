@@ -1,0 +1,224 @@
+"""A run on a server, as its pages show it: away, judged from here, fetched, moved."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.requests import StartEvaluation
+from studio.app import Studio
+from studio.notify import Question
+from studio.pages.away_bar import AwayBar, away_spans, judge_waits
+from studio.store.run_state import RunState
+from studio.widgets.buttons import Button
+from tests.studio.conftest import Run, until
+from tests.studio.fake_engine import FakeEngine
+from tests.studio.fake_hosts import UNREACHABLE, view
+from tests.studio.shots import open_project, studio_on
+from tests.studio.simulate import SMALL, Simulation
+
+RUN = "01JD5MAMBERKESTREL00000000"
+
+
+def remote(engine: FakeEngine, ended: bool = True) -> None:
+    """A run on box, whose checkpoints are not here."""
+    simulation = Simulation(run_id=RUN, train=SMALL, judged=True)
+    simulation.begin()
+    for step in range(1, 5):
+        simulation.step(step)
+    if ended:
+        simulation.end(4)
+    engine.servers.put(view(state="connected"))
+    engine.servers.lives_on[RUN] = "box"
+    engine.add_project("inbox-scout")
+    engine.add_run(simulation.made)
+    state = RunState(RUN).fold(simulation.made.events)
+    engine.kept.elsewhere |= {one.step for one in state.checkpoints}
+
+
+async def seen(studio: Studio, engine: FakeEngine) -> None:
+    await until(lambda: studio.session.hosts.all and studio.session.runs.known(RUN))
+    await open_project(studio, engine, "inbox-scout")
+    await until(lambda: studio.session.run.state.seq == len(engine.runs[RUN].events))
+
+
+def dialog() -> Any:
+    shown = QApplication.activeModalWidget()
+    return shown if isinstance(shown, Question) else None
+
+
+def press(words: str) -> None:
+    button = next(b for b in dialog().findChildren(Button) if b.words() == words)
+    button.setFocus()
+    QTest.keyClick(button, Qt.Key.Key_Return)
+
+
+def test_a_server_that_is_away_is_said_on_the_runs_page(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        remote(engine, ended=False)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await seen(studio, engine)
+            studio.window.show_page("run")
+            bar = studio.pages["run"].findChild(AwayBar)
+            chip = studio.window.header.chip
+            assert bar.isHidden()
+            await until(lambda: chip.words().endswith("on box"))
+            later = time.time() + 60
+            engine.servers.meets["box"] = UNREACHABLE
+            engine.servers.change("box", state="reconnecting", failures=1, retry_at=later)
+            await until(bar.isVisible)
+            assert bar.words().startswith("box is away since ")
+            assert "The run goes on there" in bar.words()
+            assert chip.words().endswith("box is away")
+            del engine.servers.meets["box"]
+            bar._again.setFocus()
+            QTest.keyClick(bar._again, Qt.Key.Key_Return)
+            await until(bar.isHidden)
+            assert ("box", "connect") in engine.servers.acted
+            engine.servers.change("box", behind=12_400)
+            await until(lambda: "12,400 events behind" in bar.words())
+            studio.window.show_page("home")
+            home: Any = studio.pages["home"]
+            assert "is training on box" in home._banner._title.words()
+            assert home._model.rows[0].run.host == "box"
+            index = home._model.index(0, 4)
+            assert index.data() == "box · H200 · 140 GB"
+
+    run(job())
+
+
+def test_a_judge_that_is_asked_from_here_waits() -> None:
+    simulation = Simulation(run_id=RUN, train=SMALL, judged=True)
+    simulation.begin()
+    state = RunState(RUN).fold(simulation.made.events)
+    assert state.spec is not None
+    assert not judge_waits(state)
+    state.spec = state.spec.model_copy(update={"keys_at_home": True})
+    waits = judge_waits(state)
+    assert waits == bool(state.spec.config.judge.models)
+    summary: Any = type("Summary", (), {"changed_at": 0.0})
+    words = "".join(s.words for s in away_spans(view(), None, summary, True, 1.0))
+    assert words.startswith("box is away; the last that came is of 1 Jan, ")
+    assert words.endswith("Its judge waits for this machine.")
+
+
+def test_a_checkpoint_is_fetched_and_is_then_here(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        remote(engine)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await seen(studio, engine)
+            studio.window.show_page("checkpoints")
+            page: Any = studio.pages["checkpoints"]
+            listing = page._list
+            await until(lambda: listing.model.rows and listing.model.rows[0].elsewhere == "box")
+            assert not listing.model.rows[0].damaged
+            listing.table.selectRow(0)
+            await until(listing._fetch.isVisible)
+            assert listing._fetch.words().startswith("Fetch step ")
+            QTest.keyClick(listing._fetch, Qt.Key.Key_Return)
+            await until(lambda: listing._fetch.is_busy())
+            await until(lambda: "of 84 MB" in listing._fetch.accessibleName())
+            step = listing.model.rows[0].step
+            await until(lambda: step not in engine.kept.elsewhere)
+            await until(lambda: not listing.model.rows[0].elsewhere)
+            await until(lambda: not listing._fetch.isVisible())
+
+    run(job())
+
+
+@pytest.mark.parametrize("answer", ["Evaluate on box", "Fetch, then go on", "Leave it"])
+def test_an_evaluation_asks_where(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, answer: str
+) -> None:
+    started: list[StartEvaluation] = []
+    begin = engine.kept._put
+    engine.kept._put = lambda asked: started.append(asked) or begin(asked)  # type: ignore[func-returns-value]
+
+    async def job() -> None:
+        remote(engine)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await seen(studio, engine)
+            studio.window.show_page("checkpoints")
+            page: Any = studio.pages["checkpoints"]
+            await until(lambda: any(one.elsewhere for one in page._model.chosen()))
+            page._press_evaluate()
+            await until(dialog)
+            press(answer)
+            await until(lambda: dialog() is None)
+            if answer == "Leave it":
+                await until(lambda: not page.tasks.busy("place"))
+                assert not started
+                return
+            await until(lambda: started)
+            assert started[0].host == ("box" if "box" in answer else "")
+            if not started[0].host:
+                assert not any(one.elsewhere for one in page._model.chosen())
+
+    run(job())
+
+
+def test_a_talk_asks_to_fetch_first(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        remote(engine)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await seen(studio, engine)
+            studio.window.show_page("checkpoints")
+            page: Any = studio.pages["checkpoints"]
+            await until(lambda: any(one.elsewhere for one in page._model.chosen()))
+            page._arena._ask.setText("Is it there?")
+            page._arena._put()
+            await until(dialog)
+            assert not engine.kept.asked
+            press("Fetch, then go on")
+            await until(lambda: engine.kept.asked, 15)
+            await until(lambda: not page._arena._talk.asking)
+
+    run(job())
+
+
+def test_a_run_comes_home_and_goes_back(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        remote(engine)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await seen(studio, engine)
+            studio.window.show_page("run")
+            await until(lambda: studio.actions.holds("remote"))
+            studio.actions.trigger("run.bring_home")
+            moves: Any = studio.servers.moves
+            assert moves.is_open()
+            assert moves._go.hasFocus()
+            engine.servers.pace_s = 0.5
+            QTest.keyClick(moves._go, Qt.Key.Key_Return)
+            await until(lambda: "of 84 MB" in moves._now.words())
+            QTest.keyClick(moves._cancel, Qt.Key.Key_Return)
+            assert "goes on from there" in moves._problem.words()
+            engine.servers.pace_s = 0.02
+            QTest.keyClick(moves._go, Qt.Key.Key_Return)
+            await until(lambda: "is on this machine now" in studio.notifier.words())
+            await until(lambda: studio.actions.holds("sendable"))
+            assert not moves.is_open()
+            studio.frame.send_wanted.emit("box")
+            engine.servers.meets["box"] = UNREACHABLE
+            engine.servers.change("box", state="away", info=None)
+            await until(lambda: studio.session.hosts.away("box"))
+            QTest.keyClick(moves._go, Qt.Key.Key_Return)
+            await until(lambda: UNREACHABLE.message in moves._problem.words())
+            await until(lambda: not moves._moving)
+            del engine.servers.meets["box"]
+            QTest.keyClick(moves._go, Qt.Key.Key_Return)
+            await until(lambda: studio.actions.holds("remote"))
+            assert engine.servers.lives_on[RUN] == "box"
+
+    run(job())
