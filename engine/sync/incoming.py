@@ -108,8 +108,8 @@ class Incoming:
             shutil.rmtree(scratch, ignore_errors=True)
         gone = set(before) - {file.path for file in wanted.files}
         for path in gone:
-            if not (root / path).is_dir():  # a folder has taken its place
-                (root / path).unlink(missing_ok=True)
+            if (root / path).is_file():  # else a folder has taken its place, or a file its folder's
+                (root / path).unlink()
         for file in wanted.files:
             self._content(file.sha256).unlink(missing_ok=True)
         return Synced(path=str(root), changed=len(changed), removed=len(gone))
