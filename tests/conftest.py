@@ -23,6 +23,16 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes, and whose parts others test, is for who asks."""
+    if os.environ.get("ATELIER_LONG"):
+        return
+    skipped = pytest.mark.skip(reason="takes minutes: run it with ATELIER_LONG=1")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(skipped)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Llama of 130 000 parameters with a byte tokenizer and a chat template."""

@@ -51,6 +51,7 @@ def person(tmp_path: Path, server: Sshd) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(NEEDS_S)
 def test_hello_on_a_clean_server(server: Sshd, person: dict[str, str], tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def test_attempts_that_run_ahead_are_one_update_old_and_survive_a_kill(
     assert all(e.metrics["unscored"] == 0 and e.metrics["trajectories"] == 8 for e in steps)
 
 
+@pytest.mark.long
 def test_a_run_with_unsloths_loading(
     real_cache: None, workspace: Path, tiny_model: Path, own_engine: Engine
 ) -> None:

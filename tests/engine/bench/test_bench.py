@@ -18,6 +18,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_trl_does_the_same_update_and_both_are_timed(tiny_model):
     done = bench(
         *("--against", "trl", "--model", str(tiny_model), "--shape", "24,6,4,2"),

@@ -43,6 +43,7 @@ def bench(*arguments: str, folder: Path, **variables: str) -> "subprocess.Comple
     )
 
 
+@pytest.mark.long
 def test_a_quick_check_on_the_processor(tiny_model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     only = ("machine", "gradients", "hello-torch-torch", "hello-unsloth-torch-4bit")

@@ -2,7 +2,6 @@
 trainer's, every token of every completion, and nothing left behind."""
 
 import asyncio
-import os
 import random
 import shutil
 import signal
@@ -20,7 +19,7 @@ from engine.protocol.problems import PolicyError
 from tests.engine.policy.vllm.conftest import Served
 
 PROMPT = [1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198]
-FAULTS = [signal.SIGSTOP, *([signal.SIGKILL] if os.environ.get("ATELIER_KILLS") else [])]
+FAULTS = [signal.SIGSTOP, signal.SIGKILL]
 TOLERANCE = 1e-4
 """Nats: what the promise allows in float32 on the processor."""
 
@@ -161,6 +160,7 @@ def test_what_is_held_stands_still_and_goes_on(served: Served) -> None:
     served.run(work())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", FAULTS)
 def test_a_server_that_dies_or_hangs_costs_no_token(served: Served, number: signal.Signals) -> None:
     """One of its processes is killed or stopped while sixteen completions are under way. That it
