@@ -245,7 +245,7 @@ class Frame(QObject):
 
     def _train_menu(self, key: str) -> None:
         if key == "cancel":
-            self._session.tasks.cancel("train")
+            self._session.cancel_start()
             self.refresh()
         elif key == "extend":
             self._actions.trigger("run.extend")

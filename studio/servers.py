@@ -27,7 +27,8 @@ class ServerDesk(QObject):
         self.sheet = HostSheet(session, tasks, window.body)
         self.prompts = HostPrompts(window, session.hosts, tasks)
         self.moves = MoveSheet(session, tasks, window.body)
-        self.sheet.edit_wanted.connect(self.wizard.go_on)
+        self.sheet.install_wanted.connect(self.wizard.go_on)
+        self.sheet.change_wanted.connect(self.wizard.change)
         frame.send_wanted.connect(self._send)
         actions.bind(
             engine_choose=frame.switcher.open_menu,

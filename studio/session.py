@@ -244,6 +244,15 @@ class Session(QObject):
             self.starting_on = host
             self.tasks.run("train", self._train(request, show))
 
+    def cancel_start(self) -> None:
+        """Wait for it no longer. What a server was asked for already goes on there."""
+        asked = self.starting_on and self.hosts.connected(self.starting_on)
+        if asked and self.tasks.busy("train"):
+            self.said.emit(
+                f"{self.starting_on} was asked already: stop the run if it begins there."
+            )
+        self.tasks.cancel("train")
+
     def place_of(self, request: StartRun) -> str:
         """The server that a run begins on; empty is this machine. What begins with weights that
         exist begins where they are, everything else where the project trains."""
@@ -299,7 +308,12 @@ class Session(QObject):
         said = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
         order = Command.model_validate(said)
 
+        run = self.runs.summary(wanted)
+        host = run.host if run is not None else ""
+
         async def give(client: EngineClient) -> RunSummary:
+            if self.hosts.away(host):
+                await self.hosts.ready(host)
             if action in ("resume", "extend"):
                 await self.lend_keys()
             return await client.command(wanted, order)

@@ -105,9 +105,15 @@ def test_what_begins_begins_where_the_project_trains(
             await until(lambda: studio.session.hosts.all)
             path = str(filled.workspace / "inbox-scout")
             studio.settings.update(trains_on={path: "box"})
+            filled.delay_s = 0.3  # until the start is answered
             studio.session.train()
             train = studio.window.header.train
             await until(lambda: train.words() == "Connecting to box")
+            await until(lambda: filled.servers.views["box"].state == "connected")
+            tick = HostTick(stage="syncing", words="inbox-scout", done=12_000_000, total=40_000_000)
+            filled.servers.change("box", tick=tick)
+            await until(lambda: train.words() == "Syncing 12 of 40 MB")
+            filled.delay_s = 0.0
             await until(lambda: filled.started)
             await until(lambda: studio.session.run.summary.host == "box")  # type: ignore[union-attr]
             assert filled.started[0].host == "box"
@@ -173,28 +179,6 @@ def test_keys_are_lent_only_where_one_says_so(
             studio.session.train()
             await until(lambda: len(filled.started) == 2 and not studio.session.tasks.busy("train"))
             assert not filled.started[1].lend_keys
-
-    run(job())
-
-
-def test_a_sync_is_shown_on_the_button(
-    filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
-) -> None:
-    async def job() -> None:
-        filled.servers.put(view(state="connected"))
-        async with studio_on(filled, qapp, tmp_path) as studio:
-            await open_project(studio, filled, "inbox-scout")
-            await until(lambda: studio.session.hosts.all)
-            path = str(filled.workspace / "inbox-scout")
-            studio.settings.update(trains_on={path: "box"})
-            filled.delay_s = 0.4
-            tick = HostTick(stage="syncing", words="inbox-scout", done=12_000_000, total=40_000_000)
-            studio.session.train()
-            filled.servers.change("box", tick=tick)
-            train = studio.window.header.train
-            await until(lambda: train.words() == "Syncing 12 of 40 MB")
-            filled.delay_s = 0.0
-            await until(lambda: filled.started)
 
     run(job())
 

@@ -81,7 +81,8 @@ class AddressForm(QWidget):
         self.offline.set_value(fresh.offline)
         for row in self._rows.values():
             row.set_problem("")
-        self.unfold(False)
+        self._rows["name"].set_locked("It keeps its name" if spec else "")
+        self.unfold(spec is not None and spec != HostSpec(name=spec.name, address=spec.address))
 
     def set_known(self, aliases: Sequence[str]) -> None:
         self.address.set_choices(aliases)

@@ -27,9 +27,10 @@ MOST_RUNS = 8
 
 
 class HostSheet(Sheet):
-    """`show_host(name)`; `edit_wanted(name)` to change its address or to install anew."""
+    """`show_host(name)`; `change_wanted(name)` of its address, `install_wanted(name)`."""
 
-    edit_wanted = Signal(str)
+    change_wanted = Signal(str)
+    install_wanted = Signal(str)
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Server", host)
@@ -142,7 +143,7 @@ class HostSheet(Sheet):
             self._tasks.run("sure", self._sure(verb))
         elif verb == "install" and not self._installed():
             self.close_sheet()
-            self.edit_wanted.emit(self._name)
+            self.install_wanted.emit(self._name)
         else:
             self._hosts.act(self._name, verb)  # type: ignore[arg-type]
 
@@ -190,7 +191,7 @@ class HostSheet(Sheet):
 
     def _change(self) -> None:
         self.close_sheet()
-        self.edit_wanted.emit(self._name)
+        self.change_wanted.emit(self._name)
 
 
 FORGET_WORDS = (

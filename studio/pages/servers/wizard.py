@@ -37,7 +37,8 @@ CUT_OFF = "The installation was cut off. What has arrived is kept: Install goes 
 
 
 class AddServerSheet(Sheet):
-    """`begin()` opens it at the first step, `go_on(name)` where that server stands."""
+    """`begin()` opens it at the first step, `go_on(name)` where that server stands, `change(name)`
+    to write its address and the rest anew."""
 
     def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Add a server", host)
@@ -73,6 +74,14 @@ class AddServerSheet(Sheet):
         if (view := self._hosts.view(name)) is not None:
             self._form.begin(view.spec)
             self._set_name(name)
+            self._open()
+
+    def change(self, name: str) -> None:
+        """With what is written down of one."""
+        if (view := self._hosts.view(name)) is not None:
+            self._form.begin(view.spec)
+            self._set_name("")
+            self.set_title(f"Change {name}")
             self._open()
 
     def _open(self) -> None:
