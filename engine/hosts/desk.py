@@ -67,7 +67,8 @@ class HostDesk:
 
     async def open(self) -> None:
         """Read the book; servers on which runs of ours went on are looked for again."""
-        self._load()
+        with contextlib.suppress(Refused):  # a damaged list: who asks for it is told
+            self._load()
         for name in await asyncio.to_thread(self._waited_for):
             if name in self._hosts:
                 self._hosts[name].tunnel.connect()
@@ -164,8 +165,8 @@ class HostDesk:
 
     def _load(self) -> None:
         if not self._loaded:
-            self._loaded = True
             book = read_book()
+            self._loaded = True
             self._home = Home(
                 id=home_id(book, self._workspace),
                 name=platform.node(),

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import random
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
@@ -137,6 +138,8 @@ class Tunnel:
                 return
             except AtelierError as error:
                 await self._wait_after(error.problem)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the person hears of it
+                await self._wait_after(_defect(error))
 
     async def _wait_after(self, problem: Problem) -> None:
         """Until it is time to try again, or somebody asks for it."""
@@ -347,6 +350,15 @@ class Tunnel:
     def _say(self, state: HostState, problem: Problem | None) -> None:
         self.state, self.problem = state, problem
         self._changed()
+
+
+def _defect(error: Exception) -> Problem:
+    return Problem(
+        code="host.bug",
+        message=f"Something that should not happen did: {type(error).__name__}: {error}",
+        hint="Connect again; please report it with the details.",
+        detail="".join(traceback.format_exception(error))[-8000:],
+    )
 
 
 def _let_go(name: str) -> Problem:
