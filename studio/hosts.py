@@ -167,7 +167,8 @@ class Hosts(QObject):
             if view.problem is not None and (tried or (view.state == "stopped" and not stale)):
                 raise Refused(view.problem)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), STALE_S)
+                async with asyncio.timeout(STALE_S):
+                    await self._news.wait()
 
     async def begin(self, name: str, ask: Callable[[EngineClient], Awaitable[T]]) -> T:
         """Start something there, however long project and model take to get there; `ask` must be

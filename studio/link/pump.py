@@ -168,9 +168,11 @@ class EventPump:
                 return
 
     async def _wait(self, seconds: float) -> bool:
-        """Sleep; True when somebody was in a hurry."""
+        """Sleep; True when somebody was in a hurry. Before Python 3.12 `wait_for` would not hear of
+        a cancellation that comes with the hurry."""
         try:
-            await asyncio.wait_for(self._hurry.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
         except TimeoutError:
             return False
         self._hurry.clear()

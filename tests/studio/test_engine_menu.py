@@ -176,6 +176,7 @@ def test_keys_are_lent_only_where_one_says_so(
             QTest.keyClick(menu, Qt.Key.Key_Return)  # type: ignore[arg-type]
             await until(lambda: filled.started)
             assert (filled.started[0].host, filled.started[0].lend_keys) == ("box", True)
+            await until(lambda: not studio.session.tasks.busy("train"))
             studio.session.train()
             await until(lambda: len(filled.started) == 2 and not studio.session.tasks.busy("train"))
             assert not filled.started[1].lend_keys

@@ -137,3 +137,14 @@ def test_back_off_is_bounded() -> None:
     assert [backoff.failed() for _ in range(6)] == [0.5, 1, 2, 4, 5, 5]
     backoff.worked()
     assert backoff.failed() == 0.5
+
+
+def test_it_ends_at_once_even_in_a_hurry(engine: FakeEngine) -> None:
+    for _ in range(5):
+        pump = EventPump(engine.find, Ears())
+        pump.start()
+        time.sleep(0.05)
+        pump.nudge()
+        begun = time.monotonic()
+        pump.stop()
+        assert time.monotonic() - begun < 2
