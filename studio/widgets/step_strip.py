@@ -65,7 +65,7 @@ class StepStrip(KeyboardFocus, QWidget):
         self._cells: tuple[StepCell, ...] = ()
         self._slots: list[Slot] = []
         self._merged: list[StepCell] = []
-        self._marked: list[set[str]] = []
+        self._marked: list[set[str]] | None = None
         self._range = (0.0, 1.0)
         self._marks: dict[str, frozenset[int]] = {}
         self._chosen: int | None = None
@@ -98,16 +98,18 @@ class StepStrip(KeyboardFocus, QWidget):
             span = slice(slot.first, slot.last + 1)
             same = slot in old and self._cells[span] == before[span]
             self._merged.append(old[slot] if same else merged_cell(self._cells[span]))
-        self._mark()
+        self._marked = None
 
-    def _mark(self) -> None:
-        """Which marks each slot has."""
-        self._marked = [set() for _ in self._slots]
-        starts = [slot.first for slot in self._slots]
-        for what, steps in self._marks.items():
-            for step in steps:
-                if (index := self._index_of(step)) >= 0:
-                    self._marked[bisect_right(starts, index) - 1].add(what)
+    def _mark(self) -> list[set[str]]:
+        """Which marks each slot has; worked out when they are first drawn."""
+        if self._marked is None:
+            self._marked = [set() for _ in self._slots]
+            starts = [slot.first for slot in self._slots]
+            places = {cell.step: index for index, cell in enumerate(self._cells)}
+            for what, steps in self._marks.items():
+                for index in {bisect_right(starts, places[s]) - 1 for s in steps if s in places}:
+                    self._marked[index].add(what)
+        return self._marked
 
     def set_marks(
         self,
@@ -121,7 +123,7 @@ class StepStrip(KeyboardFocus, QWidget):
             "checkpoint": frozenset(checkpoints),
             "branch": frozenset(branches),
         }
-        self._mark()
+        self._marked = None
         self.update()
 
     def set_chosen(self, step: int | None) -> None:
@@ -187,7 +189,7 @@ class StepStrip(KeyboardFocus, QWidget):
             lines.append([Span(_STATE_WORDS.get(cell.state, "no reward"))])
         if cell.words:
             lines.append([Span(cell.words)])
-        found = [what for what in self._marks if what in self._marked[number]]
+        found = [what for what in self._marks if what in self._mark()[number]]
         if found:
             lines.append([Span(" · ".join(found))])
         action = "Enter: its trajectories" if cell.state in ("done", "skipped", "stopped") else ""
@@ -204,7 +206,7 @@ class StepStrip(KeyboardFocus, QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
-            for slot, cell, marked in zip(self._slots, self._merged, self._marked, strict=True):
+            for slot, cell, marked in zip(self._slots, self._merged, self._mark(), strict=True):
                 self._paint_cell(painter, slot, cell)
                 self._paint_marks(painter, slot, marked)
             for step, tone in ((self._crosshair, "muted"), (self._chosen, "text")):

@@ -31,7 +31,7 @@ class Text(QLabel):
                 Qt.TextInteractionFlag.TextSelectableByKeyboard,
             )
             self.setTextInteractionFlags(mouse | keys)
-        self._words = words
+        self._words = ""
         self._elide = elide
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(theme().font(style, weight))
@@ -43,6 +43,8 @@ class Text(QLabel):
 
     def set_words(self, words: str) -> None:
         """Change the text."""
+        if words == self._words:
+            return
         self._words = words
         self.setAccessibleName(words)
         self._show()

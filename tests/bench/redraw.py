@@ -8,7 +8,6 @@ event loop in it, and of one chart that is worked out and painted by itself.
 
 import asyncio
 import os
-import random
 import sys
 import tempfile
 import time
@@ -21,70 +20,12 @@ os.environ.setdefault("QT_API", "pyside6")
 import qasync
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol import events as e
-from engine.protocol.config import ProjectConfig
-from engine.protocol.records import RunSpec, RunSummary
 from studio.app import Studio
 from studio.widgets.charts.view import ChartView
-from tests.studio.made_metrics import drift, lengths, signs, use
+from tests.studio.long_run import RUN, LongRun
 
-RUN = "01JD5BENCHREDRAW0000000000"
 MORE = 5
 QUIET_S = 0.25
-PHASES = ("step", "rolling_out", "training", "publishing", "judging")
-
-
-def metrics(step: int, dice: random.Random) -> dict[str, float]:
-    reward = {"reward/mean": dice.random(), "reward/part/rules": dice.random()}
-    groups = {"groups/std_mean": dice.random(), "groups/no_signal": dice.random() / 4}
-    speed = {"tokens_per_s/sample": dice.gauss(900, 30), "tokens_per_s/train": dice.gauss(500, 20)}
-    seconds = {f"time_s/{phase}": dice.random() for phase in PHASES}
-    update = {name: dice.random() for name in ("loss", "entropy", "grad_norm", "clip/high", "kl")}
-    return {
-        **reward, **groups, **speed, **seconds, **update, **lengths(step % 40), **drift(dice),
-        **use(dice), **signs(dice), "lr": 1e-5, "unscored": 1.0, "trajectories": 64.0,
-        "truncated": 0.02, "clip/low": 0.01,
-    }  # fmt: skip
-
-
-class Told:
-    """Folds steps into the studio's store as the feed would."""
-
-    def __init__(self, studio: Studio, steps: int) -> None:
-        self.studio, self.seq, self.step = studio, 0, 0
-        self.dice = random.Random(1)
-        config = ProjectConfig.model_validate({"train": {"steps": steps + 2 * MORE}})
-        spec = RunSpec(id=RUN, name="far-run", project="bench", started_at=time.time() - 1e6,
-                       config=config, model_path="/none")  # fmt: skip
-        studio.session.runs.put(
-            RunSummary(
-                id=RUN,
-                name="far-run",
-                project="bench",
-                project_path="/none",
-                path="/none",
-                kind="train",
-                state="running",
-                step=0,
-                steps=steps,
-                started_at=spec.started_at,
-                changed_at=spec.started_at,
-            )
-        )
-        self.say(e.RunStarted(spec=spec))
-        for _ in range(steps):
-            self.say_step()
-
-    def say_step(self) -> None:
-        self.step += 1
-        self.say(e.StepStarted(step=self.step, groups=[]))
-        self.say(e.StepFinished(step=self.step, metrics=metrics(self.step, self.dice)))
-
-    def say(self, event: e.Event) -> None:
-        self.seq += 1
-        at = self.studio.session.runs.state(RUN).at or time.time() - 1e6
-        stamped = event.model_copy(update={"run_id": RUN, "seq": self.seq, "at": at + 1})
-        self.studio.session.runs.fold(RUN, [stamped])
 
 
 class Turns:
@@ -109,7 +50,7 @@ class Turns:
 async def measure(app: QApplication, folder: Path, steps: int) -> None:
     studio = Studio(app, str(folder), folder / "studio.toml")
     studio.window.resize(1440, 900)
-    told = Told(studio, steps)
+    told = LongRun(studio.session, steps)
     studio.window.show()
     studio.session.run.select(RUN)
     studio.window.show_page("run")

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QHideEvent, QPainter, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QListView,
@@ -68,10 +68,29 @@ class LogDrawer(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(card)
+        self._at_end = True
+        """Where one looked when it was hidden: out of view nothing is laid out."""
         self._model.rowsInserted.connect(self._follow)
-        self._model.modelReset.connect(self._list.scrollToBottom)
+        self._model.modelReset.connect(self._begin)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._at_end:
+            self._list.scrollToBottom()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._at_end = self._is_at_end()
+
+    def _is_at_end(self) -> bool:
+        bar = self._list.verticalScrollBar()
+        return bar.value() >= bar.maximum() - 2 * ROW_PX
+
+    def _begin(self) -> None:
+        self._at_end = True
+        if self.isVisible():
+            self._list.scrollToBottom()
 
     def _follow(self) -> None:
-        bar = self._list.verticalScrollBar()
-        if bar.value() >= bar.maximum() - 2 * ROW_PX:
+        if self.isVisible() and self._is_at_end():
             self._list.scrollToBottom()

@@ -16,6 +16,7 @@ from studio.pages.run.chart_spec import BoundChart
 from studio.pages.run.charts import CHARTS
 from studio.pages.run.diagnostics import SECTIONS
 from studio.pages.run.failure import failure_card, onwards, ways
+from studio.pages.run.filling import Filling
 from studio.pages.run.grid import ChartGrid, Section
 from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side import SideColumn
@@ -38,6 +39,7 @@ class RunPage(Page):
         self.charts = ChartLink(self)
         self.charts.set_smoothing(session.settings.current.smoothing)
         self._bound: dict[str, BoundChart] = {}
+        self._filling = Filling(self._fill, self)
         self._drawn: tuple[object, ...] = ()
         self._judged = False
         self._failure: QWidget | None = None
@@ -153,8 +155,7 @@ class RunPage(Page):
     def _redraw(self) -> None:
         self._strip.show_run(self._run)
         self._set_axis(self.charts.kind)
-        for chart in self._bound.values():
-            self._fill(chart)
+        self._filling.start(self._bound.values())
         self._show_failure()
 
     def _fill(self, chart: BoundChart) -> None:
