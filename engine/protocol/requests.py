@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from engine.protocol.evaluation import SystemPrompt
 from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
+from engine.protocol.machine import Card
 from engine.protocol.records import (
     GroupSummary,
     Scenario,
@@ -41,6 +42,10 @@ class EngineInfo(Answer):
     """Of its source: twelve hex digits."""
     host: str = ""
     """The name of its machine."""
+    cards: tuple[Card, ...] = ()
+    """Of its machine, as they are now."""
+    free_bytes: int = 0
+    """On the disk of its workspace."""
 
 
 class Handshake(Answer):

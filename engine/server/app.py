@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,7 @@ from engine.judge.history import save_rubric, view_rubric
 from engine.judge.local_servers import find_judges
 from engine.launch.local import PROOF_PATH, proof
 from engine.launch.source import build
+from engine.machine.cards import look
 from engine.machine.doctor import examine
 from engine.machine.hardware import device_words
 from engine.machine.plan import preflight
@@ -176,6 +178,8 @@ class Application:
                 living_runs=self.supervisor.living,
                 build=await asyncio.to_thread(build),
                 host=platform.node(),
+                cards=(await asyncio.to_thread(look)).cards,
+                free_bytes=shutil.disk_usage(self.workspace).free,
             )
         )
 

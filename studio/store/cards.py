@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from engine.protocol.events import ProgressTicked
 from engine.protocol.machine import Card
+from studio import figures
 
 REMEMBERED = 150
 """Looks at a card; one is taken every two seconds."""
@@ -45,3 +46,15 @@ class CardWatch:
         for card in tick.cards:
             self.cards.setdefault(card.uuid, CardHistory(card)).take(card)
         return True
+
+
+def card_words(card: Card) -> str:
+    """`62 GB of 141 GB · 87 % busy · 64 °C`; what the driver does not say is left out."""
+    words = []
+    if card.used_bytes is not None and card.total_bytes:
+        words.append(f"{figures.size(card.used_bytes)} of {figures.size(card.total_bytes)}")
+    if card.busy_percent is not None:
+        words.append(f"{figures.percent(card.busy_percent / 100)} busy")
+    if card.temperature_c is not None:
+        words.append(f"{card.temperature_c:.0f} °C")
+    return " · ".join(words) or "its driver says nothing"

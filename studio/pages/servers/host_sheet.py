@@ -12,6 +12,7 @@ from studio.notify import Choice, ask
 from studio.pages.servers.report import ReportView
 from studio.pages.servers.rows import OfferLine
 from studio.session import Session
+from studio.store.cards import card_words
 from studio.store.host_rows import Offer, Row, all_offers, engine_lines, removal_words, row_of
 from studio.store.hosts import BEHIND, behind_words
 from studio.tasks import TaskScope
@@ -207,6 +208,8 @@ def _facts(view: HostView) -> list[tuple[str, str]]:
     facts = [("Address", view.spec.address)]
     if view.info is not None:
         facts += [("Device", view.info.device), ("Engine", view.info.version)]
+        facts += [(f"Card {card.index} now", card_words(card)) for card in view.info.cards]
+        facts.append(("Free disk now", figures.size(view.info.free_bytes or None)))
     if view.latency_s is not None:
         facts.append(("Answers in", figures.duration(view.latency_s)))
     if view.behind > BEHIND:
