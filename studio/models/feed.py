@@ -95,21 +95,29 @@ class Feed(QObject):
         self.link_changed.emit(state)
 
     def _work(self) -> None:
-        """Fold for one slice, tell at most every 33 ms, come back while anything is left."""
-        end = time.perf_counter() + SLICE_S
-        while self._waiting and time.perf_counter() < end:
-            self._fold_some()
-        now = time.monotonic()
-        pace_s = TELL_FAR_S if now < self._far_until else TELL_S
-        if self._dirty and now - self._told_at >= pace_s:
-            self._told_at = now
-            told, self._dirty = self._dirty, set()
-            for run_id in told:
-                self.run_changed.emit(run_id)
+        """In each turn fold for one slice, or tell where 33 ms have passed: both hold the window
+        up."""
+        if self._dirty and self._until_told_s() <= 0:
+            self._tell()
+        else:
+            end = time.perf_counter() + SLICE_S
+            while self._waiting and time.perf_counter() < end:
+                self._fold_some()
         if self._waiting:
             self._timer.start(1)
         elif self._dirty:
-            self._timer.start(int(pace_s * 1000))
+            self._timer.start(max(0, round(self._until_told_s() * 1000)))
+
+    def _until_told_s(self) -> float:
+        """Until the next telling is due; negative where it was."""
+        now = time.monotonic()
+        return self._told_at + (TELL_FAR_S if now < self._far_until else TELL_S) - now
+
+    def _tell(self) -> None:
+        self._told_at = time.monotonic()
+        told, self._dirty = self._dirty, set()
+        for run_id in told:
+            self.run_changed.emit(run_id)
 
     def _fold_some(self) -> None:
         run_id, batches = next(iter(self._waiting.items()))
