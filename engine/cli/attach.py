@@ -7,13 +7,16 @@ import asyncio
 import sys
 from pathlib import Path
 
-from engine.hosts.attach import attach
+from engine.hosts.attach import attach, detach
 from engine.protocol.problems import AtelierError
 
 
 def run(arguments: argparse.Namespace) -> int:
     workspace = Path(arguments.workspace).expanduser().resolve()
     try:
+        if arguments.stop:
+            asyncio.run(detach(workspace))
+            return 0
         reached = asyncio.run(attach(workspace))
     except AtelierError as error:
         sys.stdout.write(error.problem.model_dump_json() + "\n")

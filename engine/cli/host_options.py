@@ -79,6 +79,7 @@ def _spec(parser: argparse.ArgumentParser) -> None:
 
 def _attach(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", required=True, help="folder of projects")
+    parser.add_argument("--stop", action="store_true", help="end it instead, if nothing goes on")
 
 
 HOST_OPTIONS = {"hosts": _hosts, "attach": _attach}

@@ -12,7 +12,7 @@ from engine.launch import local
 from engine.launch.local import Endpoint
 from engine.launch.source import build
 from engine.protocol.hosts import Reached
-from engine.protocol.problems import Problem
+from engine.protocol.problems import Problem, Refused
 
 LEAVING_S = 15.0
 
@@ -37,6 +37,23 @@ async def attach(workspace: Path) -> Reached:
         await _until_gone(workspace, endpoint.pid)
         reached, _ = await _ask(await local.find_or_start(workspace))
     return reached
+
+
+async def detach(workspace: Path) -> None:
+    """End the engine of a workspace here, if there is one. Raises Refused while runs go on."""
+    endpoint = await local.find(workspace)
+    if endpoint is None:
+        return
+    _, living = await _ask(endpoint)
+    if living:
+        raise Refused.of(
+            "run.lives",
+            "A run goes on there.",
+            "Stop it first; its checkpoints would go with everything else.",
+        )
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        await client.shut_down()
+    await _until_gone(workspace, endpoint.pid)
 
 
 async def _ask(endpoint: Endpoint) -> tuple[Reached, int]:

@@ -43,6 +43,10 @@ export XDG_RUNTIME_DIR="$root/runtime" XDG_STATE_HOME="$base/state"
 export XDG_CACHE_HOME="$base/cache" XDG_DATA_HOME="$base/data"
 cd "$base/current" || exit 1
 """
+DETACH = (
+    ENVIRONMENT
+    + '.venv/bin/python -m engine attach --stop --workspace "$base/workspace" < /dev/null'
+)
 ATTACH = ENVIRONMENT + '.venv/bin/python -m engine attach --workspace "$base/workspace" < /dev/null'
 
 
@@ -144,7 +148,8 @@ class Tunnel:
     async def _wait_after(self, problem: Problem) -> None:
         """Until it is time to try again, or somebody asks for it."""
         self.tick = None
-        if may_pass(problem) or problem.code in PASSING:
+        failed_job = self._job and problem.code == "host.command_failed"
+        if may_pass(problem) or (problem.code in PASSING and not failed_job):
             self.failures += 1
             wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self.failures - 1, 10))
             wait_s *= random.uniform(0.8, 1.0)
@@ -327,16 +332,16 @@ class Tunnel:
         """Raises Refused while runs go on there."""
         if not self._installed:
             return
-        reached = await self._attach(shell)
-        socket = await shell.forward(reached.port)
-        async with EngineClient(reached.port, reached.token, socket=socket) as client:
-            if (await client.info()).living_runs:
-                raise Refused.of(
-                    "run.lives",
-                    f"A run goes on on {self.spec.name}.",
-                    "Stop it first; its checkpoints would go with everything else.",
-                )
-            await client.shut_down()
+        done = await shell.connection.run(shell.command(DETACH))
+        if done.code:
+            said = done.out.decode(errors="replace")
+            try:
+                problem = read_line(said)
+            except ValueError:
+                error = done.err.decode(errors="replace")
+                raise LaunchError(shell.problem(done.code, error, "end its engine")) from None
+            assert isinstance(problem, Problem)
+            raise Refused(problem)
         await shell.run(
             'n=0; until flock -n "$base/workspace/.atelier/lock" true || [ $n -ge 60 ]\n'
             "do sleep 0.5; n=$((n+1)); done",
