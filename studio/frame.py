@@ -116,6 +116,8 @@ class Frame(QObject):
                 known = f"Step {run.step}" if away else words.text  # its phase was long ago
                 words = replace(words, text=f"{known} · {where}")
                 tone = "warn" if away else tone
+            elif living and session.hosts.chosen(session.project.path):
+                words = replace(words, text=f"{words.text} · on this machine")
             header.chip.set_state(words.text, tone, words.icon)
             self._show_train(run)
         self._show_facts(run)

@@ -97,7 +97,8 @@ async def studio_on(engine: FakeEngine, app: QApplication, folder: Path) -> Asyn
         studio = Studio(app, str(engine.workspace), folder / "studio.toml")
         studio.start()
         try:
-            await wait_for(lambda: studio.session.connected)
+            session = studio.session
+            await wait_for(lambda: session.connected and not session.tasks.busy("engine"))
             yield studio
         finally:
             studio.window.close()

@@ -15,7 +15,7 @@ from studio.widgets.buttons import Button, IconButton
 from studio.widgets.card import Card
 from studio.widgets.table import Table
 
-KL_COLUMN, SIZE_COLUMN, ROOMY_PX = 4, 5, 700
+KL_COLUMN, SIZE_COLUMN, ROOMY_PX, CROWDED_PX = 4, 5, 700, 900
 WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 64, "mono"), (3, 170, "interval"),
           (4, 64, "figure"), (5, 78, "figure"), (6, 96, "figure"))  # fmt: skip
 
@@ -113,6 +113,7 @@ class ListCard(Card):
         self._stop.setVisible(self._fetch.is_busy())
         if one is not None and one.kept is not None and not self._fetch.is_busy():
             self._fetch.set_words(f"Fetch {one.words}", figures.size(one.kept.checkpoint.bytes))
+        self._fit()
 
     def toggle(self, row: int) -> None:
         """Choose a row, or no longer."""
@@ -179,7 +180,12 @@ class ListCard(Card):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where it is narrow the size goes: the marks of a row say more."""
         super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """One more button in the head takes the words of two others."""
         narrow = self.width() < ROOMY_PX
+        crowded = not self._fetch.isHidden() and self.width() < CROWDED_PX
         self.table.setColumnHidden(SIZE_COLUMN, narrow)
-        self._add.set_icon_only(narrow)
-        self._save.set_icon_only(narrow and not self._fetch.isHidden())
+        self._add.set_icon_only(narrow or crowded)
+        self._save.set_icon_only(crowded)

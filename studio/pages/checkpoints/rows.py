@@ -169,7 +169,7 @@ class CheckpointModel(RowsModel[Contender]):
 
 def _chips(row: Contender) -> list[tuple[str, str]]:
     chips = [(mark, "accent" if mark == "best" else "muted") for mark in row.marks]
-    return [*chips, (f"on {row.elsewhere}", "info")] if row.elsewhere else chips
+    return [(f"on {row.elsewhere}", "info"), *chips] if row.elsewhere else chips
 
 
 def _icon(row: Contender) -> str:

@@ -159,7 +159,7 @@ def test_an_evaluation_asks_where(
             await until(lambda: started)
             assert started[0].host == ("box" if "box" in answer else "")
             if not started[0].host:
-                assert not any(one.elsewhere for one in page._model.chosen())
+                await until(lambda: not any(one.elsewhere for one in page._model.chosen()))
 
     run(job())
 
