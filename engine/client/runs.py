@@ -33,12 +33,15 @@ class RunCalls(Transport):
         )
 
     async def start_run(self, request: StartRun) -> RunSummary:
-        """A branch copies what its parent has stored: that may take minutes."""
-        return await self._ask("POST", "/runs", RunSummary, body=request, timeout=STARTING_S)
+        """A branch copies what its parent has stored: that may take minutes. On a server, model and
+        project go up first: that takes as long as it takes."""
+        limit = None if request.host else STARTING_S
+        return await self._ask("POST", "/runs", RunSummary, body=request, timeout=limit)
 
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
         """Compare models; it goes on as a run does."""
-        return await self._ask("POST", "/evaluations", RunSummary, body=request)
+        limit = None if request.host else STARTING_S
+        return await self._ask("POST", "/evaluations", RunSummary, body=request, timeout=limit)
 
     async def evaluation(self, run_id: str) -> EvaluationResult:
         """What has come out of an evaluation by now."""
