@@ -59,6 +59,7 @@ class EventPump:
         self._thread = threading.Thread(target=self._work, name="event-pump", daemon=True)
         self._ready = threading.Event()
         self._client: EngineClient | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self._state = LinkState()
 
     def start(self) -> None:
@@ -108,6 +109,7 @@ class EventPump:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._drop_client()
+        await asyncio.gather(*self._closing)
 
     def _follow(self, run_id: str, after: int) -> None:
         known = self._followed.get(run_id)
@@ -194,9 +196,13 @@ class EventPump:
             return self._client
 
     async def _drop_client(self) -> None:
+        """Its connections are closed to the end, also when whoever waits for it is cancelled."""
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            closing = asyncio.create_task(client.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.shield(closing)
 
 
 def _no_engine() -> AtelierError:
