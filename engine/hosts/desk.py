@@ -49,7 +49,7 @@ class HostDesk:
         self._changed = asyncio.Event()
         self._judge: Child | None = None
         self._starting = asyncio.Lock()
-        self._loaded = False
+        self._loaded = self._leaving = False
 
     @property
     def busy(self) -> bool:
@@ -74,6 +74,8 @@ class HostDesk:
                 self._hosts[name].tunnel.connect()
 
     async def close(self) -> None:
+        self._leaving = True
+        self._tell()  # whoever waits for news goes
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
         if self._judge:
             await self._judge.close()
@@ -83,7 +85,7 @@ class HostDesk:
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
         """As soon as it is newer than `after`, or after `wait_s`."""
         self._load()
-        if self._revision <= after:
+        if self._revision <= after and not self._leaving:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait_s)
