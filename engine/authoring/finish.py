@@ -6,7 +6,9 @@ from pathlib import Path
 import tomlkit
 
 from engine.authoring.likeness import LEAST_HELD_OUT
-from engine.authoring.place import asking
+from engine.authoring.place import BEGUN, asking, refuse_others
+from engine.mcp.servers import FILE as MCP
+from engine.mcp.servers import check_file
 from engine.models import STARTERS
 from engine.project import FILE, load_config, load_scenarios, write_atomically, write_scenarios
 from engine.protocol.authoring import LEAST, Draft, FinishProject, Writer
@@ -25,11 +27,7 @@ def finish(asked: FinishProject) -> Path:
     then nothing is written."""
     folder = Path(asked.folder).expanduser().resolve()
     _check(asked.draft)
-    kind = AGENTS / ("tools" if asked.tools else "described")
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in kind.iterdir():
-        if file.is_file() and not (folder / file.name).exists():
-            shutil.copy(file, folder / file.name)
+    give_agent(folder, asked.tools)
     write_atomically(folder / SYSTEM, asked.draft.system.strip() + "\n")
     write_atomically(folder / "rubric.md", asked.draft.rubric.strip() + "\n")
     (folder / "scenarios").mkdir(exist_ok=True)
@@ -45,6 +43,28 @@ def finish(asked: FinishProject) -> Path:
     load_scenarios(folder, config, "train")
     load_scenarios(folder, config, "validation")
     return folder
+
+
+def give_agent(folder: Path, tools: bool) -> None:
+    """The files of the agent, where they are not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (AGENTS / ("tools" if tools else "described")).iterdir():
+        if file.is_file() and not (folder / file.name).exists():
+            shutil.copy(file, folder / file.name)
+
+
+def begin_with_tools(folder: Path, servers: Path) -> None:
+    """A project of which nothing is written but what its agent needs to reach those servers: its
+    packages can be installed, and its tools looked at. Raises ConfigError where the file names no
+    servers, or the folder holds something else."""
+    check_file(servers)
+    refuse_others(folder)
+    give_agent(folder, tools=True)
+    if servers.resolve() != (folder / MCP).resolve():
+        shutil.copy(servers, folder / MCP)
+    if not (folder / FILE).exists():
+        text = f'{BEGUN}[agent]\nrequirements = "requirements.txt"\n'
+        write_atomically(folder / FILE, text)
 
 
 def _check(draft: Draft) -> None:

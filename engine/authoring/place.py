@@ -40,15 +40,10 @@ async def open_place(wanted: DescribeTask) -> Path:
     folder = Path(wanted.folder).expanduser().resolve()
     if found := find_place(folder):
         return found
-    if folder.exists() and any(folder.iterdir()) and not _is_begun(folder):
-        raise ConfigError.of(
-            "project.exists",
-            f"{folder} exists and is not empty.",
-            "Choose another name.",
-            where=str(folder),
-        )
+    refuse_others(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / FILE, BEGUN)
+    if not (folder / FILE).exists():
+        write_atomically(folder / FILE, BEGUN)
     spec = RunSpec(
         id=ulid(),
         name=NAME,
@@ -77,6 +72,17 @@ def find_place(project: Path) -> Path | None:
     return None
 
 
+def refuse_others(folder: Path) -> None:
+    """Raises ConfigError where the folder holds what was not begun by us."""
+    if folder.exists() and any(folder.iterdir()) and not _is_begun(folder):
+        raise ConfigError.of(
+            "project.exists",
+            f"{folder} exists and is not empty.",
+            "Choose another name.",
+            where=str(folder),
+        )
+
+
 def _is_begun(folder: Path) -> bool:
     file = folder / FILE
-    return file.is_file() and file.read_text(encoding="utf-8") == BEGUN
+    return file.is_file() and file.read_text(encoding="utf-8").startswith(BEGUN)

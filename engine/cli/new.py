@@ -10,15 +10,23 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from engine.authoring.finish import finish
+from engine.authoring.finish import begin_with_tools, finish
 from engine.authoring.job import writing
 from engine.authoring.place import open_place
 from engine.cli.terminal import Progress, complain, say, say_json
 from engine.judge.access import Access
+from engine.mcp.looking import look
 from engine.project import create_project
-from engine.protocol.authoring import LEAST, DescribeTask, DraftTold, FinishProject, Writer
+from engine.protocol.authoring import (
+    LEAST,
+    DescribeTask,
+    DraftTold,
+    FinishProject,
+    ToolView,
+    Writer,
+)
 from engine.protocol.judging import keys_in
-from engine.protocol.problems import AtelierError, ConfigError, Problem
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.run import Run, read_spec
 
 USAGE = 2
@@ -42,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _write(folder: Path, arguments: argparse.Namespace) -> int:
     wanted = _wanted(folder, arguments)
+    if arguments.mcp:
+        begin_with_tools(folder, Path(arguments.mcp).expanduser())
+        wanted = wanted.model_copy(update={"tools": await _offered(folder)})
     place = await open_place(wanted)
     opened = Run(place, read_spec(place), lambda tick: None)
     try:
@@ -62,11 +73,21 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
             draft=last.draft,
             learner=arguments.learner,
             judge=judge,
+            tools=bool(arguments.mcp),
         )
     )
     if not arguments.json:
         _tell(folder, last, arguments.folder)
     return 0
+
+
+async def _offered(folder: Path) -> list[ToolView]:
+    """What the servers offer to the agent. Raises Refused for the first that cannot be used."""
+    views = (await look(folder)).servers
+    for view in views:
+        if view.problem:
+            raise Refused(view.problem)
+    return [tool for view in views for tool in view.offered]
 
 
 def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:

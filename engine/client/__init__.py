@@ -11,6 +11,7 @@ from engine.client.engine import EngineCalls
 from engine.client.environments import EnvironmentCalls
 from engine.client.hosts import HostCalls
 from engine.client.judging import JudgingCalls
+from engine.client.mcp import McpCalls
 from engine.client.projects import ProjectCalls
 from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
@@ -29,6 +30,7 @@ class EngineClient(
     CheckpointCalls,
     ArenaCalls,
     AuthoringCalls,
+    McpCalls,
     SyncCalls,
     HostCalls,
 ):

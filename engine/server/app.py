@@ -67,6 +67,7 @@ from engine.server.far import FarRoutes
 from engine.server.guard import Guard
 from engine.server.hosts import HostRoutes
 from engine.server.library import Library
+from engine.server.mcp import McpRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
@@ -142,6 +143,7 @@ class Application:
             *self.checkpoints.routes(),
             *self.arena.routes(),
             *self.authoring.routes(),
+            *McpRoutes().routes(),
             *self.environments.routes(),
             *self.far.routes(),
             *self.host_routes.routes(),

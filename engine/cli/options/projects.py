@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import as_json, positive, workspace
+from engine.cli.options.general import Parser, as_json, positive, workspace
 from engine.cli.options.hosts import train_there
 
 
@@ -30,6 +30,11 @@ def _new(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         metavar=("IN", "OUT"),
         help="dollars for a million tokens, where the price list lacks the model",
+    )
+    written.add_argument(
+        "--mcp",
+        metavar="FILE",
+        help="an mcp.json: the agent has the tools of its servers, and the scenarios need them",
     )
     written.add_argument("--judge", help="who judges by the rubric (the model that writes)")
     written.add_argument("--learner", default="", help="the model that learns (the starter)")
@@ -125,8 +130,31 @@ def _eval(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _mcp(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        required=True, metavar="ACTION", parser_class=Parser, dest="action"
+    )
+    for action, words in (
+        ("list", "those of mcp.json"),
+        ("tools", "start each, and list what it offers; x marks what the model is offered"),
+        ("add", "write one down: NAME -- COMMAND ARGUMENTS, or NAME --url ADDRESS"),
+        ("choose", "offer only these tools of a server (none named: all)"),
+        ("remove", "take one out"),
+    ):
+        one = actions.add_parser(action, help=words, description=words.capitalize() + ".")
+        one.add_argument("project", help="project folder")
+        if action not in ("list", "tools"):
+            one.add_argument("name", help="what the server is called here")
+        if action == "add":
+            one.add_argument("--url", help="of a server that is reached over streamable HTTP")
+        if action in ("add", "choose"):
+            one.add_argument("words", nargs=argparse.REMAINDER, metavar="…")
+        as_json(one)
+
+
 COMMANDS = {
     "new": ("make a project, from a sample or empty", _new),
+    "mcp": ("the MCP servers of a project: add one, see and choose its tools", _mcp),
     "train": ("train a project, and watch it here", _train),
     "eval": (
         "compare models on the scenarios of a project: base, checkpoints, providers' models",
