@@ -9,6 +9,7 @@ from engine.cli.export_options import export_options, serve_model_options
 from engine.cli.gpu_options import gpu_options
 from engine.cli.host_options import HOST_COMMANDS, HOST_OPTIONS, train_there
 from engine.cli.options import as_json, positive, workspace
+from engine.protocol.tracking import TRACKERS
 
 COMMANDS = {
     "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
@@ -17,6 +18,7 @@ COMMANDS = {
     "runs": "list the runs of a project",
     "checkpoints": "what a run keeps and why; pin, unpin, delete",
     "trajectories": "list the trajectories of a run",
+    "track": "tell trackers (W&B, MLflow …) what they have not been told of a run",
     "import": "make a run of attempts from elsewhere: an .art folder, or a JSONL file",
     "judge": "compare the attempts of a run, or of a JSONL file, by a rubric",
     "label": "your labels of a run: export, import, undo, redo, or end a review",
@@ -183,6 +185,19 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def _track(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        choices=list(TRACKERS),
+        help="only this one, also where the project has it off; repeatable (default: those on)",
+    )
+    workspace(parser)
+    as_json(parser)
+
+
 def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument(
@@ -330,6 +345,7 @@ OPTIONS = {
     "runs": _runs,
     "checkpoints": _checkpoints,
     "trajectories": _trajectories,
+    "track": _track,
     "import": _import,
     "judge": _judge,
     "label": _label,

@@ -14,6 +14,7 @@ from engine.client.projects import ProjectCalls
 from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
 from engine.client.sync import SyncCalls
+from engine.client.tracking import TrackCalls
 
 __all__ = ["EngineClient"]
 
@@ -23,6 +24,7 @@ class EngineClient(
     EnvironmentCalls,
     ProjectCalls,
     RunCalls,
+    TrackCalls,
     ReplicaCalls,
     JudgingCalls,
     CheckpointCalls,

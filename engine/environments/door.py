@@ -62,6 +62,17 @@ def statuses() -> list[Status]:
     return [Status.model_validate(values) for values in answers(done.stdout)]
 
 
+def installed_python(name: str) -> Path | None:
+    """The Python of an environment that is there whole; nothing is installed for it. Raises
+    EnvironmentMissing without a checkout."""
+    done = run_door(command(name, "status"))
+    said = answers(done.stdout)
+    if done.returncode or not said:
+        raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, name))
+    status = Status.model_validate(said[-1])
+    return Path(status.python) if status.state == "ready" else None
+
+
 def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
     """To its end, and not beyond ours. A run that ends here takes along every process that it does
     not know: then once more, from what has arrived."""

@@ -70,6 +70,7 @@ from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
+from engine.server.tracking import TrackRoutes
 from engine.server.wire import body_of, json_list, json_of
 from engine.store.reader import RunReader
 
@@ -97,6 +98,7 @@ class Application:
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
         self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
+        self.tracks = TrackRoutes(self.supervisor.tracking, self.library)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
             lambda: self.supervisor.living, self.supervisor.environment_pids
@@ -137,6 +139,7 @@ class Application:
             ("GET", "/judges", self.judges),
             *self.runs.routes(),
             *self.replicas.routes(),
+            *self.tracks.routes(),
             *self.checkpoints.routes(),
             *self.arena.routes(),
             *self.environments.routes(),
@@ -188,7 +191,9 @@ class Application:
         return Response(status_code=202)
 
     async def lend_keys(self, request: Request) -> Response:
-        self.supervisor.judge_keys.update((await body_of(request, LendKeys)).keys)
+        lent = await body_of(request, LendKeys)
+        self.supervisor.judge_keys.update(lent.keys)
+        self.supervisor.tracking.lend(lent.trackers)
         return Response(status_code=204)
 
     async def doctor(self, request: Request) -> Response:
@@ -279,7 +284,8 @@ class Application:
 
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S
-        work = self.supervisor.living or self.supervisor.exports.busy
+        supervisor = self.supervisor
+        work = supervisor.living or supervisor.exports.busy or supervisor.tracking.busy
         busy = work or self.environments.busy or self.hosts.busy
         return idle and not busy and not self.broadcast.listeners
 
