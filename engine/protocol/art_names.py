@@ -7,9 +7,6 @@ Names as of ART 0.5.18 (`src/art/metrics.py`, `metrics_taxonomy.py`, `loss.py`).
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-STEP = "training_step"
-"""The axis, as ART names it."""
-
 
 class Name(NamedTuple):
     """`*` stands for the same name on both sides."""

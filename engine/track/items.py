@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.protocol.art_names import STEP, art_metrics
+from engine.protocol.art_names import art_metrics
 from engine.protocol.events import (
     Event,
     RunFailed,
@@ -34,9 +34,9 @@ def row_of(event: Event | UnknownEvent) -> Item | None:
     told = {"seq": event.seq, "at": event.at}
     match event:
         case StepFinished():
-            return {**told, "step": event.step, "values": named(event.metrics, event.step)}
+            return {**told, "step": event.step, "values": named(event.metrics)}
         case ValidationFinished():
-            return {**told, "step": event.step, "values": named(validation(event), event.step)}
+            return {**told, "step": event.step, "values": named(validation(event))}
         case RunStarted():
             return {**told, "state": "running"}
         case RunFinished():
@@ -49,9 +49,9 @@ def row_of(event: Event | UnknownEvent) -> Item | None:
             return None
 
 
-def named(ours: Mapping[str, float], step: int) -> dict[str, float]:
-    """By our names and by ART's; where both mean something else, ours holds."""
-    return {STEP: float(step), **art_metrics(ours), **ours}
+def named(ours: Mapping[str, float]) -> dict[str, float]:
+    """By our names, and by ART's beside them."""
+    return {**art_metrics(ours), **ours}
 
 
 def validation(event: ValidationFinished) -> dict[str, float]:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from engine.environments import python_of
-from engine.protocol.art_names import STEP, art_metrics
+from engine.protocol.art_names import art_metrics
 from engine.protocol.events import StepFinished, ValidationFinished
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command
@@ -28,6 +28,7 @@ from tests.engine_http.test_tracking import WORKER, settled, trackers, write
 
 pytestmark = [pytest.mark.usefixtures("real_cache"), pytest.mark.long]
 MLFLOW = "mlflow==3.17.2"
+AXIS = "training_step"
 LOCAL = """
 [track.wandb]
 on = true
@@ -79,7 +80,7 @@ def expected(run: RunSummary) -> Values:
     for event in events:
         assert isinstance(event, (StepFinished, ValidationFinished))
         ours = event.metrics if isinstance(event, StepFinished) else validation(event)
-        named = {**art_metrics(ours), **ours, STEP: event.step}
+        named = {**art_metrics(ours), **ours}
         found |= {(name, event.step): value for name, value in named.items()}
     assert len(found) > 100
     return found
@@ -97,9 +98,9 @@ def in_wandb(run: RunSummary) -> Values:
     found: Values = {}
     for row in rows:
         for name, value in row.items():
-            if not name.startswith("_"):
-                assert (name, row[STEP]) not in found or name == STEP
-                found[name, int(row[STEP])] = value
+            if not name.startswith("_") and name != AXIS:
+                assert (name, row[AXIS]) not in found
+                found[name, row[AXIS]] = value
     return found
 
 
@@ -109,7 +110,7 @@ def in_trackio(run: RunSummary) -> Values:
     for row in rows:
         for name, value in row.items():
             if name not in ("step", "timestamp"):
-                assert (name, row["step"]) not in found or name == STEP
+                assert (name, row["step"]) not in found
                 found[name, row["step"]] = value
     return found
 

@@ -17,6 +17,7 @@ from engine.track.sinks.trouble import Trouble, refused, unreachable
 from engine.track.sinks.wandb_file import last_step
 
 AXIS = "training_step"
+"""As ART names it."""
 CLOUD = "https://api.wandb.ai"
 OPEN_S = 30.0
 FINISH_S = 15.0
@@ -62,7 +63,8 @@ class Sink:
     def send(self, items: list[dict[str, Any]]) -> None:
         for item in items:
             if "values" in item and item["seq"] > self._held:
-                self._run.log(item["values"], step=item["seq"], commit=True)
+                row = {AXIS: item["step"], **item["values"]}
+                self._run.log(row, step=item["seq"], commit=True)
                 self._held = item["seq"]
 
     def close(self, state: str) -> None:
