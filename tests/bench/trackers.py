@@ -4,11 +4,13 @@ never answer, in turn.
 `python -m tests.bench.trackers [PAIRS]`
 """
 
+import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
+from engine.environments import python_of
 from engine.protocol.events import RunFinished, RunStarted, StepFinished
 from tests.engine_http.conftest import Engine, at_home, make_project, start_engine, stop_engine
 from tests.otlp_collector import collecting
@@ -44,7 +46,11 @@ def main() -> None:
         collector.mood = "silence"
         folder = Path(scratch)
         model = make_tiny_model(folder / "tiny")
+        cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         with at_home(folder) as workspace:
+            os.environ["XDG_CACHE_HOME"] = cache  # where the trackers' environments are
+            for name in ("otel", "mlflow"):
+                python_of(name)
             plain = make_project(workspace / "plain", model)
             toml = HANGING.format(url=collector.url)
             told = make_project(workspace / "told", model, toml=toml)

@@ -24,6 +24,7 @@ DOTS = {
     "missing": "gone",
     "unsent": "gone",
 }
+QUIET = ("opening", "in_step", "behind")
 
 
 class TrackersCard(Card):
@@ -90,7 +91,7 @@ class TrackerLine(QWidget):
         super().__init__()
         self._url = ""
         self._dot = Dot()
-        self._words = Text("", "label", wrap=True)
+        self._words = Text("", "label", 400, "muted", wrap=True)
         self._open = IconButton("external-link", "Open the run there", size=20)
         self._open.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._url)))
         line = QHBoxLayout(self)
@@ -104,5 +105,6 @@ class TrackerLine(QWidget):
         self._dot.set_state(DOTS[view.state])
         self._dot.setAccessibleName(view.state.replace("_", " "))
         self._words.set_words(sentence_of(view))
+        self._words.set_tone("muted" if view.state in QUIET else "text")
         self._url = view.url if view.url.startswith(("http://", "https://")) else ""
         self._open.setVisible(bool(self._url))
