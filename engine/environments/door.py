@@ -13,8 +13,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from engine.protocol.environments import EnvironmentState
-from engine.protocol.problems import AtelierError, Problem
+from engine.protocol.problems import AtelierError, Problem, Refused
 
+OF_AGENT = "agent:"
+"""Begins the name of an environment that is made of a requirements file, whose path follows."""
 BOOTSTRAP = Path(__file__).parents[2] / "packaging" / "bootstrap.py"
 
 
@@ -62,14 +64,25 @@ def statuses() -> list[Status]:
     return [Status.model_validate(values) for values in answers(done.stdout)]
 
 
-def installed_python(name: str) -> Path | None:
-    """The Python of an environment that is there whole; nothing is installed for it. Raises
-    EnvironmentMissing without a checkout."""
+def status_of(name: str) -> Status:
+    """Raises Refused where there is no such environment, EnvironmentMissing where its file cannot
+    be read."""
+    if not name.startswith(OF_AGENT):
+        for status in statuses():
+            if status.name == name:
+                return status
+        raise Refused.of("environment.unknown", f"There is no environment {name}.")
     done = run_door(command(name, "status"))
     said = answers(done.stdout)
-    if done.returncode or not said:
-        raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, name))
-    status = Status.model_validate(said[-1])
+    if done.returncode:
+        raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, "agent"))
+    return Status.model_validate(said[-1]).model_copy(update={"name": name})
+
+
+def installed_python(name: str) -> Path | None:
+    """The Python of an environment that is there whole; nothing is installed for it. Raises
+    EnvironmentMissing without a checkout, Refused where there is no such environment."""
+    status = status_of(name)
     return Path(status.python) if status.state == "ready" else None
 
 
@@ -92,6 +105,8 @@ def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 def command(name: str, action: str) -> list[str]:
     """Raises EnvironmentMissing where there is no bootstrap.py."""
+    if name.startswith(OF_AGENT):
+        return [*bootstrap("environment", "agent", action), "--file", name.removeprefix(OF_AGENT)]
     return bootstrap("environment", name, action)
 
 
