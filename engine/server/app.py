@@ -43,6 +43,7 @@ from engine.project import (
     write_toml,
 )
 from engine.protocol import API_VERSION
+from engine.protocol.event import BaseEvent
 from engine.protocol.events import StepFinished
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records import ProjectView
@@ -108,11 +109,12 @@ class Application:
             workspace,
             self.library.projects,
             self.library.all_runs,
-            self.broadcast.announce,
+            self._mirrored,
             self.supervisor.judge_keys,
         )
         self.host_routes = HostRoutes(self.hosts, self.library, self.supervisor, self.touch)
         self.supervisor.others = lambda: self.hosts.pids
+        self.supervisor.tracking.served = lambda: self.far.served
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:
@@ -281,6 +283,12 @@ class Application:
     def touch(self) -> None:
         """Somebody is there."""
         self.touched = time.monotonic()
+
+    def _mirrored(self, run_id: str, tick: BaseEvent | None) -> None:
+        """Of a run on a server: something was stored here, or a tick came."""
+        self.broadcast.announce(run_id, tick)
+        if tick is None:
+            self.supervisor.tracking.heard(run_id)
 
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S

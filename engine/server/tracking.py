@@ -9,6 +9,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.hosts.record import read_record
 from engine.project import load_config
 from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records import RunSpec
@@ -26,7 +27,7 @@ from engine.run import read_spec
 from engine.server.library import Library
 from engine.server.wire import body_of, json_of
 from engine.track.cursor import held, read_cursor
-from engine.track.feed import Feed, Source, lacking
+from engine.track.feed import Feed, Source, goes_on, lacking
 
 Handler = Callable[[Request], Awaitable[Response]]
 Say = Callable[[str, str, str], Awaitable[None]]
@@ -47,6 +48,9 @@ class TrackDesk:
         self.pids: set[int] = set()
         self._feeds: dict[tuple[str, TrackerName], tuple[Feed, asyncio.Task[None]]] = {}
         self._leaving = False
+        self.served: Callable[[], bool] = lambda: False
+        """Whether a home machine mirrors the runs of this engine, and tells of them itself."""
+        self._looks: dict[str, asyncio.Task[None]] = {}
 
     @property
     def busy(self) -> bool:
@@ -60,8 +64,27 @@ class TrackDesk:
 
     def begin(self, folder: Path, spec: RunSpec) -> None:
         """A run begins, or goes on: whom its settings name is told of it."""
-        if spec.kind in TRACKED:
+        if spec.kind in TRACKED and not self.served():
             self._tell(folder, spec, spec.config.track, switched_on(spec.config.track))
+
+    def heard(self, run_id: str) -> None:
+        """More is here of a run on a server: it is told from here, where clients and keys are."""
+        told = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
+        if not told and run_id not in self._looks and not self._leaving:
+            look = asyncio.create_task(self._begin_mirrored(run_id), name=f"trackers of {run_id}")
+            self._looks[run_id] = look
+            look.add_done_callback(lambda _: self._looks.pop(run_id))
+
+    async def _begin_mirrored(self, run_id: str) -> None:
+        try:
+            folder = await asyncio.to_thread(self._library.folder, run_id)
+        except Refused:  # its first page, before its project is known: the next one finds it
+            return
+        spec = await asyncio.to_thread(read_spec, folder)
+        track = spec.config.track
+        names = switched_on(track) if spec.kind in TRACKED else []
+        lacks = [name for name in names if await asyncio.to_thread(_lacks, folder, name)]
+        self._tell(folder, spec, track, lacks)
 
     def ended(self, run_id: str) -> None:
         """Nothing more is stored; what is missing goes out now."""
@@ -113,6 +136,8 @@ class TrackDesk:
     async def close(self) -> None:
         """What is there goes out, for a bounded time; runs have ended before."""
         self._leaving = True
+        for look in self._looks.values():
+            look.cancel()
         for feed, _ in self._feeds.values():
             feed.hurry(leaving=True)
         tasks = [task for _, task in self._feeds.values()]
@@ -128,7 +153,10 @@ class TrackDesk:
         async def say(level: str, text: str) -> None:
             await self._say(spec.id, level, text)
 
-        source = Source(folder, spec, lambda: self._living(spec.id), say)
+        def living() -> bool:
+            return goes_on(folder) if read_record(folder) else self._living(spec.id)
+
+        source = Source(folder, spec, living, say)
         for name in names:
             if known := self._feeds.get((spec.id, name)):
                 known[0].hurry()
@@ -166,6 +194,11 @@ class TrackDesk:
         state: TrackerState = "unsent" if behind or problem else "in_step"
         url = cursor.url if cursor else ""
         return TrackerView(name=name, state=state, behind=behind, problem=problem, url=url)
+
+
+def _lacks(folder: Path, name: TrackerName) -> bool:
+    cursor = read_cursor(folder, name)
+    return goes_on(folder) or lacking(folder, name, cursor.seq if cursor else 0) > 0
 
 
 class TrackRoutes:

@@ -155,6 +155,7 @@ class Feed:
     async def _serve(self, python: Path) -> None:
         argv = [str(python), "-m", "engine.track.worker", self.name]
         log = self.source.folder / LOGS / f"track-{self.name}.log"
+        log.parent.mkdir(exist_ok=True)
         child = await Child.spawn(f"track-{self.name}", argv, cwd=ROOT, log=log)
         self.pids.add(child.pid)
         try:
@@ -285,6 +286,15 @@ def lacking(run: Path, name: TrackerName, seq: int) -> int:
     reader = RunReader(run / DATABASE)
     try:
         return reader.count_after(seq, kinds)
+    finally:
+        reader.close()
+
+
+def goes_on(run: Path) -> bool:
+    """Whether a run folder that others write has no end yet."""
+    reader = RunReader(run / DATABASE)
+    try:
+        return bool(events := reader.events_of(*STATES)) and events[-1].kind == "run.started"
     finally:
         reader.close()
 

@@ -39,6 +39,12 @@ def otel_python(real_cache: None) -> Path:
     return python_of("otel")
 
 
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is installed beside the engine."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def to_otel(project: Path, collector: Collector, more: str = "") -> None:
     write(project, f'[track.otel]\non = true\nendpoint = "{collector.url}"\n{more}')
 
@@ -223,6 +229,23 @@ def test_a_wrong_key_is_said_and_mended_by_another(
     assert {h["x-key"] for h in collector.headers} == {"another"}
     logs = [file.read_text() for file in (Path(run.path) / "logs").iterdir()]
     assert SECRET not in "".join(logs)
+
+
+def test_one_that_is_not_installed_is_said_once(
+    empty_cache: None, own_engine: Engine, project: Path, collector: Collector
+) -> None:
+    to_otel(project, collector)
+    run = own_engine.train(project, **{"train.steps": 1})
+    events = own_engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+    assert said == [
+        "OpenTelemetry is told nothing: its environment otel is not installed. Install it under "
+        "Settings, Engines, or with `python -m engine environments install otel`; what is missing "
+        "is sent then. The run goes on."
+    ]
+    assert trackers(own_engine, run).trackers[0].state == "missing"
+    assert collector.asked == 0
 
 
 def assert_nobody_was_shown(engine: Engine, secret: str) -> None:
