@@ -6,6 +6,7 @@ Exit 0 when all of them are in step, 1 when one could not be told everything.
 import argparse
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from engine.protocol.tracking import TrackerList, sentence_of, tracker_keys_in
 from engine.run import read_spec
 
 LOOK_S = 0.5
+PATIENCE_S = 20.0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,9 +50,9 @@ async def lend_tracker_keys(client: EngineClient) -> None:
 
 
 async def until_told(client: EngineClient, run: RunSummary, as_json: bool) -> None:
-    """The run has ended: wait for its trackers, as long as the engine does, and say how they
-    are."""
-    found = await _settled(client, run.id, lambda now: not now.sending)
+    """The run has ended: wait a while for its trackers, and say how they are."""
+    end = time.monotonic() + PATIENCE_S
+    found = await _settled(client, run.id, lambda now: not now.sending or time.monotonic() > end)
     if as_json or not found.trackers:
         return  # stdout carries the events of the run and nothing else
     _tell(found, as_json)

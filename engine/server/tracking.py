@@ -33,7 +33,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 Say = Callable[[str, str, str], Awaitable[None]]
 """(run, level, text): into the run's log, where it lives."""
 
-LEAVE_S = 20.0
+LEAVE_S = 10.0
+"""For the rest, when the engine is told to end."""
 TRACKED = ("train", "baseline")
 """Kinds of runs that have steps or validations."""
 

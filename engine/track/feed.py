@@ -44,12 +44,14 @@ from engine.track.traces import Teller
 
 ROOT = Path(__file__).parents[2]
 LOGS = "logs"
-ROWS, GROUPS = 500, 8
-"""Most that goes out at once, of events and of groups of attempts."""
+ROWS, GROUPS = 50, 8
+"""Most that goes out between two looks at the cursor, of events and of groups of attempts."""
 LOOK_S = 1.0
 """From one look at what is stored to the next."""
-ANSWER_S = 60.0
-"""A service that has not answered by then hangs; when the run has ended, FLUSH_S."""
+OPEN_S, ANSWER_S = 180.0, 60.0
+"""A service that has not answered by then hangs; the first includes a start on a busy machine."""
+ENDED_S = 60.0
+"""The same when the run has ended."""
 BACK_OFF_S = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 FLUSH_S = 20.0
 """After a run's end, without any progress."""
@@ -248,18 +250,18 @@ class Feed:
         write_cursor(self.source.folder, self.name, self._cursor)
 
     async def _ask(self, child: Child, op: str, **fields: Any) -> dict[str, Any]:
-        async with asyncio.timeout(ANSWER_S if self.source.living() else FLUSH_S):
+        limit = OPEN_S if op == "open" else ANSWER_S
+        async with asyncio.timeout(limit if self.source.living() else ENDED_S):
             answer = await child.ask(op, **fields)
         self._cursor.url = answer.get("url") or self._cursor.url
         return answer
 
     async def _rest(self, seconds: float) -> None:
-        self.woken.clear()
-        try:
+        """Not at all where it was told to hurry meanwhile."""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.woken.wait()
-        except TimeoutError:
-            return
+        self.woken.clear()
 
     def _given_up(self) -> bool:
         if self.leaving:

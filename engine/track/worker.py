@@ -3,8 +3,8 @@ that has its client library.
 
 One JSON message a line (engine/child.py), one after the other: `open` (settings, key, run) answers
 with the `seq` up to which the service has everything, where it knows; `send` answers when the items
-have arrived; `close` says how the run is. The key is in memory only, and in no answer. It runs at
-the lowest priority: nobody waits for it.
+have arrived; `close` says how the run is. The key is in memory only, and in no answer. It runs
+with less priority than a run: nobody waits for it.
 """
 
 import importlib
@@ -19,6 +19,8 @@ from typing import Any, Protocol
 from engine.life import exit_with_engine
 from engine.track.sinks.trouble import Trouble
 
+NICE = 5
+"""A quarter of what a trainer gets of a core that both want: enough to keep up."""
 SHORTEST = 6
 """Characters of a part of a key that is hidden: what is shorter is a word of everybody's."""
 
@@ -86,7 +88,7 @@ def _without(text: str, key: str) -> str:
 def main() -> None:
     name, line, life = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     exit_with_engine(life)
-    os.nice(19)
+    os.nice(NICE)
     module = "otlp" if name in ("otel", "langfuse") else name
     sink = importlib.import_module(f"engine.track.sinks.{module}_sink").Sink()
     desk = Desk(sink)

@@ -46,9 +46,11 @@ class Sink:
         self._scope = InstrumentationScope("atelier", run["version"])
 
     def send(self, items: list[dict[str, Any]]) -> None:
-        spans = [self._span(span) for item in items for span in item["spans"]]
-        if not spans:
-            return
+        """A request for each group: collectors limit the size of one."""
+        for item in items:
+            self._post([self._span(span) for span in item["spans"]])
+
+    def _post(self, spans: list[ReadableSpan]) -> None:
         body = encode_spans(spans).SerializeToString()
         try:
             answer = self._session.post(
