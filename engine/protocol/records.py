@@ -21,7 +21,7 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "baseline", "imported", "evaluation", "arena"]
+RunKind = Literal["train", "baseline", "imported", "evaluation", "arena", "writing"]
 TrainingKind = Literal["train", "baseline"]
 """What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
