@@ -148,7 +148,7 @@ def test_a_collector_that_never_answers_costs_the_run_nothing(
     collector.mood = "silence"
     to_otel(project, collector)
     run = engine.train(project)
-    until(lambda: collector.asked > 0)
+    until(lambda: collector.asked > 0, 90)
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished)
     assert state_of(engine, run, "otel") != "in_step"
