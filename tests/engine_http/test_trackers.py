@@ -233,8 +233,11 @@ def test_an_mlflow_server_holds_what_is_stored(
     assert view.state in ("failing", "unsent"), view
     assert view.behind > 0
     with serving(mlflow_python, tmp_path, port) as url:
-        own_engine.call(lambda client: client.track(run.id))
-        found = settled(own_engine, run).trackers[0]
+        for _ in range(5):  # a server that has just begun may need longer than a feed's patience
+            own_engine.call(lambda client: client.track(run.id))
+            found = settled(own_engine, run, 120).trackers[0]
+            if found.state == "in_step":
+                break
         assert found.state == "in_step", found
         [about, *rows] = read("mlflow", MLFLOW_READER, url, "letters")
     held = {(name, step): value for name, step, value in rows}
