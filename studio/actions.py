@@ -78,6 +78,9 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("run.extend", "Train more steps", "plus", "", "run", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
     ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
+    ActionSpec(
+        "run.track", "Send the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
+    ),
     ActionSpec("run.bring_home", "Bring the run to this machine…", "download", "", "remote", "Run"),
     ActionSpec("run.send", "Send the run to a server…", "upload", "", "sendable", "Run"),
     ActionSpec(
@@ -121,7 +124,7 @@ class Actions(QObject):
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
         """What holds now: engine, project, trainable, run, living, stoppable, branchable,
-        resumable, server, lendable, remote, sendable."""
+        resumable, trackable, server, lendable, remote, sendable."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:

@@ -124,6 +124,7 @@ class Studio:
             run_resume=self._resume,
             run_extend=lambda: session.tasks.run("extend", self._extend()),
             run_choose=self.frame.choose_run,
+            run_track=session.track,
             engine_start=lambda: session.open_engine(),
             engine_restart=session.restart_engine,
             engine_doctor=self._go("settings"),

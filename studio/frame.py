@@ -203,6 +203,9 @@ class Frame(QObject):
         for run in self._session.runs.of(self._session.project.path):
             action = menu.addAction(run_title(run).replace("&", "&&"))
             action.triggered.connect(lambda _=False, i=run.id: self._session.select_run(i))
+        if self._actions.holds("trackable"):
+            menu.addSeparator()
+            menu.addAction(self._actions["run.track"])
         self._add_moves(menu)
         menu.popup(QCursor.pos())
 

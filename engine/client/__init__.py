@@ -16,6 +16,7 @@ from engine.client.projects import ProjectCalls
 from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
 from engine.client.sync import SyncCalls
+from engine.client.tracking import TrackCalls
 
 __all__ = ["EngineClient"]
 
@@ -25,6 +26,7 @@ class EngineClient(
     EnvironmentCalls,
     ProjectCalls,
     RunCalls,
+    TrackCalls,
     ReplicaCalls,
     JudgingCalls,
     CheckpointCalls,

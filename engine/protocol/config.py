@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.section import Section
+from engine.protocol.tracking import TrackConfig
 
 
 class ModelConfig(Section):
@@ -298,3 +299,4 @@ class ProjectConfig(Section):
     judge: JudgeConfig = JudgeConfig()
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    track: TrackConfig = TrackConfig()

@@ -69,6 +69,9 @@ class Branch(Record):
     """Natural log-probabilities recorded at sampling, one per sampled token, spans joined."""
     pieces: list[str] = Field(default_factory=list)
     """Text of each token, for reading only."""
+    times: list[tuple[float, float]] = Field(default_factory=list)
+    """When each span was asked for and complete: seconds from the beginning of the attempt; none
+    where nobody has noted it."""
 
     @property
     def sampled(self) -> int:
@@ -131,6 +134,8 @@ class Trajectory(TrajectorySummary):
     tools: list[dict[str, Any]] = Field(default_factory=list)
     output: str = ""
     """What the agent printed, capped."""
+    begun_at: float = 0.0
+    """Unix seconds; 0 where nobody has noted it."""
     policy_version: int = 0
     """Number of updates behind the weights that sampled it."""
     seed: int = 0

@@ -16,6 +16,7 @@ from engine.protocol.records import (
     Trajectory,
     TrajectorySummary,
 )
+from engine.protocol.tracking import TrackerName
 
 
 class Request(BaseModel):
@@ -60,9 +61,19 @@ class Handshake(Answer):
 
 
 class LendKeys(Request):
-    """API keys by provider, as `openai`: held in the engine's memory, and nowhere else."""
+    """API keys: held in the engine's memory, and nowhere else."""
 
-    keys: dict[str, str] = Field(repr=False)
+    keys: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Of judges, by provider, as `openai`."""
+    trackers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """By tracker, as `wandb`."""
+
+
+class TrackRun(Request):
+    """Tell trackers what they have not been told of a run."""
+
+    to: list[TrackerName] = Field(default_factory=list)
+    """None: all that the project has turned on."""
 
 
 class SaveRubric(Request):

@@ -105,7 +105,7 @@ async def roll_out(
     session = stage.session(place, seed)
     version = stage.policy.version if isinstance(stage, Stage) else 0
     key = stage.gateway.open(session)
-    begun = time.monotonic()
+    begun, begun_at = time.monotonic(), time.time()
     result, problem = AgentResult({}, {}, ""), None
     try:
         attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
@@ -151,6 +151,7 @@ async def roll_out(
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=storable(conversation.tools),
         output=storable(result.output),
+        begun_at=begun_at,
         policy_version=version,
         seed=seed,
         contestant=stage.contestant,

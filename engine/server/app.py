@@ -43,6 +43,7 @@ from engine.project import (
     write_toml,
 )
 from engine.protocol import API_VERSION
+from engine.protocol.event import BaseEvent
 from engine.protocol.events import StepFinished
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records import ProjectView
@@ -72,6 +73,7 @@ from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
+from engine.server.tracking import TrackRoutes
 from engine.server.wire import body_of, json_list, json_of, project_of
 from engine.store.reader import RunReader
 
@@ -99,6 +101,7 @@ class Application:
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
         self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
+        self.tracks = TrackRoutes(self.supervisor.tracking, self.library)
         self.authoring = AuthoringRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
@@ -109,11 +112,12 @@ class Application:
             workspace,
             self.library.projects,
             self.library.all_runs,
-            self.broadcast.announce,
+            self._mirrored,
             self.supervisor.judge_keys,
         )
         self.host_routes = HostRoutes(self.hosts, self.library, self.supervisor, self.touch)
         self.supervisor.others = lambda: self.hosts.pids
+        self.supervisor.tracking.served = lambda: self.far.served
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:
@@ -140,6 +144,7 @@ class Application:
             ("GET", "/judges", self.judges),
             *self.runs.routes(),
             *self.replicas.routes(),
+            *self.tracks.routes(),
             *self.checkpoints.routes(),
             *self.arena.routes(),
             *self.authoring.routes(),
@@ -193,7 +198,9 @@ class Application:
         return Response(status_code=202)
 
     async def lend_keys(self, request: Request) -> Response:
-        self.supervisor.judge_keys.update((await body_of(request, LendKeys)).keys)
+        lent = await body_of(request, LendKeys)
+        self.supervisor.judge_keys.update(lent.keys)
+        self.supervisor.tracking.lend(lent.trackers)
         return Response(status_code=204)
 
     async def doctor(self, request: Request) -> Response:
@@ -282,9 +289,16 @@ class Application:
         """Somebody is there."""
         self.touched = time.monotonic()
 
+    def _mirrored(self, run_id: str, tick: BaseEvent | None) -> None:
+        """Of a run on a server: something was stored here, or a tick came."""
+        self.broadcast.announce(run_id, tick)
+        if tick is None:
+            self.supervisor.tracking.heard(run_id)
+
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S
-        work = self.supervisor.living or self.supervisor.exports.busy
+        supervisor = self.supervisor
+        work = supervisor.living or supervisor.exports.busy or supervisor.tracking.busy
         busy = work or self.environments.busy or self.hosts.busy
         return idle and not busy and not self.broadcast.listeners
 

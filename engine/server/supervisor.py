@@ -28,6 +28,7 @@ from engine.server.library import Library
 from engine.server.open_runs import Opened, OpenRuns
 from engine.server.starting import make_folder, make_run
 from engine.server.stream import Broadcast
+from engine.server.tracking import TrackDesk
 from engine.server.work import STOPPED, Living, last_step, work
 from engine.server.workers import House
 
@@ -55,6 +56,7 @@ class Supervisor:
         self.house = House(gateway, self.access, lambda: self.spared)
         self.arena = ArenaDesk(self.house)
         self.exports = ExportDesk(self.opened)
+        self.tracking = TrackDesk(library, self._living.__contains__, self._log)
         self.others: Callable[[], list[int]] = list
         """Of processes that serve others than our runs."""
         self.environment_pids: set[int] = set()
@@ -64,7 +66,7 @@ class Supervisor:
     def spared(self) -> list[int]:
         """Children that are no run's."""
         known = [*self.desk.pids, *self.arena.pids, *self.exports.pids]
-        return [*known, *self.environment_pids, *self.others()]
+        return [*known, *self.tracking.pids, *self.environment_pids, *self.others()]
 
     def access(self, spec: RunSpec) -> Access:
         """How a run reaches providers."""
@@ -172,6 +174,7 @@ class Supervisor:
             task.cancel(self.stop_reason)
         if tasks:
             await asyncio.wait(tasks)
+        await self.tracking.close()
         await self.exports.close()
         await self.desk.close()
         await self.arena.close()
@@ -196,6 +199,7 @@ class Supervisor:
         folder = self._library.folder(run_id)
         if run_id in self._living:
             raise Refused.of("run.lives", "This run goes on.", "Stop it first, or wait.")
+        await self.tracking.forget(run_id)
         async with self._open.none_of(run_id):
             with locked(folder):
                 yield folder
@@ -249,6 +253,7 @@ class Supervisor:
             await run.say(RunExtended(steps=run.orders.steps))
         task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
         self._living[spec.id] = Living(run, task)
+        self.tracking.begin(folder, spec)
         return self.summary(spec.id)
 
     async def _work(self, run: Run) -> None:
@@ -258,7 +263,13 @@ class Supervisor:
             del self._living[run.spec.id]
             self._lent.pop(run.spec.id, None)
             self._broadcast.announce(run.spec.id, None)
+            self.tracking.ended(run.spec.id)
             self.take_up_queue()
+
+    async def _log(self, run_id: str, level: str, text: str) -> None:
+        """Into the log of a run, where it lives."""
+        if living := self._living.get(run_id):
+            await living.run.log(level, "track", text)
 
     # The queue: runs that wait until the device is free, oldest first
 

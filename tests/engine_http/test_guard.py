@@ -18,6 +18,7 @@ from engine.server.hosts import HostRoutes
 from engine.server.moving import MovingRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
+from engine.server.tracking import TrackRoutes
 from tests.engine_http.conftest import Engine
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
@@ -36,6 +37,7 @@ PATHS = (
     "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
     "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",
     "/runs/x/hand_over", "/runs/x/bring_home", "/runs/x/send", "/runs/x/checkpoints/1/fetch",
+    "/runs/x/trackers", "/runs/x/track",
 )  # fmt: skip
 
 
@@ -95,7 +97,7 @@ def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
     modules = (
         Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes,
-        FarRoutes, HostRoutes, MovingRoutes,
+        FarRoutes, HostRoutes, MovingRoutes, TrackRoutes,
     )  # fmt: skip
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)

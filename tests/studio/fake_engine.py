@@ -40,6 +40,7 @@ from tests.studio.fake_kept import FakeKept, evaluation_run
 from tests.studio.fake_labels import FakeLabels
 from tests.studio.fake_projects import FakeProjects, refusal
 from tests.studio.fake_reading import FakeReading
+from tests.studio.fake_tracking import FakeTracking
 from tests.studio.fake_trials import FakeTrials
 from tests.studio.simulate import Made, Simulation
 
@@ -66,6 +67,7 @@ class FakeEngine:
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
         self.kept = FakeKept(self._state_of, self._evaluate)
+        self.tracking = FakeTracking()
         self.beside = FakeEnvironments(self._living)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
@@ -203,6 +205,7 @@ class FakeEngine:
                         *self.reading.routes(),
                         *self.homes.routes(),
                         *self.trials.routes(),
+                        *self.tracking.routes(),
                         *self.kept.routes(),
                         *self.beside.routes(),
                         *self.servers.routes(),

@@ -3,6 +3,7 @@
 import argparse
 
 from engine.cli.options.general import as_json, positive, workspace
+from engine.protocol.tracking import TRACKERS
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,19 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def _track(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        choices=list(TRACKERS),
+        help="only this one, also where the project has it off; repeatable (default: those on)",
+    )
+    workspace(parser)
+    as_json(parser)
+
+
 def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument(
@@ -46,6 +60,7 @@ COMMANDS = {
     "runs": ("list the runs of a project", _runs),
     "checkpoints": ("what a run keeps and why; pin, unpin, delete", _checkpoints),
     "trajectories": ("list the trajectories of a run", _trajectories),
+    "track": ("tell trackers (W&B, MLflow …) what they have not been told of a run", _track),
     "import": ("make a run of attempts from elsewhere: an .art folder, or a JSONL file", _import),
 }
 """Name: (what it does, its options)."""

@@ -21,6 +21,7 @@ from studio.pages.run.grid import ChartGrid, Section
 from studio.pages.run.log_drawer import LogDrawer
 from studio.pages.run.side import SideColumn
 from studio.pages.run.strip import StripBlock
+from studio.pages.run.trackers import TrackersCard
 from studio.session import Session
 from studio.store.run_state import RunState
 from studio.widgets.buttons import Button
@@ -45,6 +46,8 @@ class RunPage(Page):
         self._failure: QWidget | None = None
         self._strip, self._grid = StripBlock(self.charts), ChartGrid()
         self._side, self._log = SideColumn(), LogDrawer(session.run)
+        self._trackers = TrackersCard(session, self.tasks)
+        self._side.add_card(self._trackers)
         self._branch = BranchSheet(self)
         self._empty = EmptyPage("No run yet", "", drawing="run")
         self._stack = QStackedWidget()
@@ -54,11 +57,13 @@ class RunPage(Page):
 
     def enter(self) -> None:
         self._side.set_ticking(True)
+        self._trackers.look()
         self._drawn = ()
         self._refresh()
 
     def leave(self) -> None:
         self._side.set_ticking(False)
+        self._trackers.rest()
 
     def toggle_log(self) -> None:
         self._log.setVisible(not self._log.isVisible())

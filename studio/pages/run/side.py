@@ -306,6 +306,10 @@ class SideColumn(QScrollArea):
         """Tick once a second while in view: elapsed times move without events."""
         self._clock.timeout.connect(lambda: self._step.show_run(run.state))
 
+    def add_card(self, card: QWidget) -> None:
+        """Below the others."""
+        self._column.insertWidget(self._column.count() - 1, card)
+
     def set_ticking(self, ticking: bool) -> None:
         self._clock.start() if ticking else self._clock.stop()
 

@@ -32,6 +32,11 @@ def project(tmp_path: Path, python: str) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def roomy(served: Served) -> None:
+    served.session.max_context = 4000
+
+
 def serve(project: Path, python: str, **more: object) -> None:
     library = {"command": python, "args": [str(SERVER)], "timeout_s": 3, **more}
     (project / "mcp.json").write_text(json.dumps({"mcpServers": {"library": library}}))
