@@ -10,6 +10,7 @@ from engine.client.engine import EngineCalls
 from engine.client.environments import EnvironmentCalls
 from engine.client.hosts import HostCalls
 from engine.client.judging import JudgingCalls
+from engine.client.outside import OutsideCalls
 from engine.client.projects import ProjectCalls
 from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
@@ -23,6 +24,7 @@ class EngineClient(
     EnvironmentCalls,
     ProjectCalls,
     RunCalls,
+    OutsideCalls,
     ReplicaCalls,
     JudgingCalls,
     CheckpointCalls,

@@ -3,7 +3,8 @@
 Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
 training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
 attempt must come from the distribution that is trained. Validation honours the agent's wishes.
-A session of a provider's model (remote.py) is forwarded instead.
+A session of a provider's model (remote.py) is forwarded instead. Behind a door (outside/door.py)
+one key serves all attempts of a script, and every request is a session of its own.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from engine.policy.base import Policy, SampledToken, SampleRequest
+from engine.protocol.outside import CHOICE_ID
 from engine.protocol.problems import AtelierError, RolloutError
 from engine.rollout.chat import ChatFormat, read_completion
 from engine.rollout.conversation import Conversation, Prompt
@@ -53,6 +55,8 @@ class Session:
     """Takes the place of the agent's system message."""
     name: str = MODEL_NAME
     """What answers call the model."""
+    tells_logprobs: bool = False
+    """Answers carry log-probs whether asked for or not."""
     conversation: Conversation = field(init=False)
     calls: int = 0
     failure: AtelierError | None = None
@@ -73,13 +77,25 @@ class Choice:
     raw: str
     finish: str
     message: dict[str, Any]
+    id: str
+    """Its record's name, where completions have one."""
+
+
+class Door(Protocol):
+    """One key for many rollouts: each request gets a session of its own."""
+
+    name: str
+
+    async def enter(self, asked: ChatRequest) -> Session:
+        """Raises RolloutError where it must not."""
+        ...
 
 
 class Gateway:
     """Keys → sessions. One gateway serves all rollouts of an engine."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session | RemoteSession] = {}
+        self._sessions: dict[str, Session | RemoteSession | Door] = {}
 
     def open(self, session: Session | RemoteSession) -> str:
         """A fresh key for a rollout."""
@@ -87,13 +103,17 @@ class Gateway:
         self._sessions[key] = session
         return key
 
+    def open_door(self, key: str, door: Door) -> None:
+        """Under a key that its owner has made."""
+        self._sessions[key] = door
+
     def close(self, key: str) -> None:
         del self._sessions[key]
 
     def knows(self, key: str) -> bool:
         return key in self._sessions
 
-    def session_of(self, request: Request) -> Session | RemoteSession:
+    def session_of(self, request: Request) -> Session | RemoteSession | Door:
         """Whose request it is; the guard has let it pass."""
         return self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
 
@@ -105,16 +125,20 @@ class Gateway:
 
     async def _models(self, request: Request) -> Response:
         session = self.session_of(request)
-        name = session.name if isinstance(session, Session) else MODEL_NAME
+        name = MODEL_NAME if isinstance(session, RemoteSession) else session.name
         return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"}]})
 
     async def _complete(self, request: Request) -> Response:
-        session = self.session_of(request)
+        found = self.session_of(request)
+        session: Session | None = None
         try:
             asked = ChatRequest.model_validate_json(await request.body())
+            if isinstance(found, RemoteSession):
+                return await found.answer(with_system(asked, found.system))
+            session = found if isinstance(found, Session) else await found.enter(asked)
             asked = with_system(asked, session.system)
-            if isinstance(session, RemoteSession):
-                return await session.answer(asked)
+            if session.tells_logprobs:
+                asked = asked.model_copy(update={"logprobs": True})
             prompt = _admit(session, asked)
             if asked.stream:
                 events = _stream(session, asked, prompt)
@@ -130,7 +154,8 @@ class Gateway:
         except RolloutError as error:
             return error_answer(400, error.problem.code, str(error))
         except AtelierError as error:
-            session.failure = session.failure or error
+            if session:
+                session.failure = session.failure or error
             return error_answer(500, error.problem.code, str(error))
 
 
@@ -219,7 +244,7 @@ def _close(
     message = session.conversation.record(prompt, asked.messages, sampled, raw, completion)
     if completion.tool_calls:
         finish = "tool_calls"
-    return Choice(index, sampled, raw, finish, message)
+    return Choice(index, sampled, raw, finish, message, session.conversation.turns[-1].id)
 
 
 def _answer(
@@ -248,8 +273,12 @@ def _choice(asked: ChatRequest, choice: Choice) -> dict[str, Any]:
         "logprobs": None,
     }
     if asked.logprobs:
-        answer["logprobs"] = {"content": [_logprob(token) for token in choice.sampled]}
-    return answer
+        answer["logprobs"] = _logprobs(choice)
+    return {**answer, CHOICE_ID: choice.id} if choice.id else answer
+
+
+def _logprobs(choice: Choice) -> dict[str, Any]:
+    return {"content": [_logprob(token) for token in choice.sampled]}
 
 
 def _logprob(token: SampledToken) -> dict[str, Any]:
@@ -286,7 +315,8 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
             delta["content"] = delta["content"][len(said) :]
             for place, call in enumerate(delta.get("tool_calls", [])):
                 call["index"] = place
-            yield say(index, delta, choice.finish)
+            told = _logprobs(choice) if session.tells_logprobs else None
+            yield say(index, delta, choice.finish, told)
     except AtelierError as error:
         session.failure = session.failure or error
         body = {"error": {"message": str(error), "type": error.problem.code}}

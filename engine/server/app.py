@@ -66,6 +66,7 @@ from engine.server.far import FarRoutes
 from engine.server.guard import Guard
 from engine.server.hosts import HostRoutes
 from engine.server.library import Library
+from engine.server.outside import OutsideRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
@@ -98,6 +99,7 @@ class Application:
         self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
+        self.outside = OutsideRoutes(workspace, self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
             lambda: self.supervisor.living, self.supervisor.environment_pids
         )
@@ -140,6 +142,7 @@ class Application:
             *self.checkpoints.routes(),
             *self.arena.routes(),
             *self.environments.routes(),
+            *self.outside.routes(),
             *self.far.routes(),
             *self.host_routes.routes(),
         ]

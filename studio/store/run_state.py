@@ -25,6 +25,7 @@ from engine.protocol.records import (
     Phase,
     RunSpec,
     TrajectorySummary,
+    planned_steps,
 )
 from engine.protocol.records import RunState as Life
 from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
@@ -61,6 +62,8 @@ class RunState:
     planned: int = 0
     steps: list[StepRecord] = field(default_factory=list)
     series: dict[str, Series] = field(default_factory=dict)
+    told: dict[tuple[int, str], dict[str, float]] = field(default_factory=dict)
+    """Figures that a script outside has logged, by step and by what it calls the split."""
     validations: list[ValidationRecord] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     branches: dict[int, list[str]] = field(default_factory=dict)
@@ -195,6 +198,8 @@ class RunState:
                 self.flight |= _planned(event.groups)
             case e.StepFinished():
                 self._finish_step(event)
+            case e.MetricsLogged():
+                self.told[event.step, event.split] = event.values
             case e.ValidationFinished():
                 self._validate(event)
             case e.EvaluationFinished():
@@ -216,7 +221,7 @@ class RunState:
                 self.findings = list(event.findings)
             case e.RunQueued():
                 self.spec, self.life = event.spec, "queued"
-                self.planned = event.spec.config.train.steps
+                self.planned = planned_steps(event.spec)
             case e.RunStarted():
                 self._start(event)
             case e.PolicyLoaded():
@@ -251,7 +256,7 @@ class RunState:
 
     def _start(self, event: e.RunStarted) -> None:
         self.spec, self.device = event.spec, event.device or self.device
-        updates = 0 if event.spec.kind == "evaluation" else event.spec.config.train.steps
+        updates = planned_steps(event.spec)
         self.planned = self.planned or updates
         self.rubric = self.rubric or event.spec.rubric
         self.life, self.problem, self.reason = "running", None, ""
