@@ -33,6 +33,7 @@ WORDS = {
     "judge": Words("Judge", "Speaks to the providers of judges, by litellm."),
     "parquet": Words("Parquet", "Reads attempts that ART has kept in Parquet files."),
     "llamacpp": Words("llama.cpp", "Reads exported GGUF files, as Ollama does."),
+    "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
     "bench": Words("TRL", "The other side of the benchmark."),
 }
 """In the order in which they are shown."""

@@ -53,6 +53,8 @@ def trajectories_of(
             if temperature is not None:
                 _check(said, temperature, where)
             siblings[index] = _with_tokens(siblings[index], said, known, chat)
+        if split == "train":
+            siblings = [_of_step(one, step) for one in siblings]
         made.append(siblings)
     return made, dropped
 
@@ -129,6 +131,11 @@ def _with_tokens(
             "tools": one.tools or everything[-1].tools,
         }
     return one.model_copy(update=update)
+
+
+def _of_step(one: Trajectory, step: int) -> Trajectory:
+    """Without an answer, an attempt belongs to the weights that its step began with."""
+    return one if one.branches else one.model_copy(update={"policy_version": step - 1})
 
 
 def branches_of(

@@ -30,14 +30,22 @@ class Script:
     """The process that the run belongs to."""
 
     def __init__(self, asked: OpenOutside) -> None:
-        self.pid, self._started = asked.pid, asked.pid_started
-        self.key = asked.key
+        """Raises Refused where there is no such process here."""
+        self.pid, self.key = asked.pid, asked.key
+        try:
+            self._started = psutil.Process(self.pid).create_time()
+        except psutil.Error as error:
+            raise Refused.of(
+                "outside.no_process",
+                f"There is no process {self.pid} on the engine's machine.",
+                "Run the script on the machine of its engine.",
+            ) from error
 
     @property
     def alive(self) -> bool:
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self._started) < 1
+            same = process.create_time() == self._started  # numbers of processes come again
             return same and process.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False

@@ -5,6 +5,7 @@ import time
 
 from engine.advantage.group import interval
 from engine.evaluation.validate import scenario_means
+from engine.imports.lots import id_of
 from engine.outside.attempts import trajectories_of
 from engine.outside.completions import Completions
 from engine.protocol.events import MetricsLogged, ValidationFinished
@@ -38,6 +39,7 @@ async def _store_groups(run: Run, asked: LogOutside, known: Completions, chat: C
     groups, _ = trajectories_of(
         asked.groups, "validation", asked.step, known, chat, None, first, prefix
     )
+    groups = by_scenario(groups, first)
     for siblings in groups:
         for one in siblings:
             await run.writer.add_trajectory(one)
@@ -53,6 +55,28 @@ async def _store_groups(run: Run, asked: LogOutside, known: Completions, chat: C
             seconds=time.monotonic() - begun,
         )
     )
+
+
+def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:
+    """ART makes one group of a list of attempts, whatever each was about: one of ours for each
+    scenario, numbered from `first`."""
+    found: list[list[Trajectory]] = []
+    for siblings in groups:
+        for scenario in dict.fromkeys(one.scenario_id for one in siblings):
+            found.append([one for one in siblings if one.scenario_id == scenario])
+    return [
+        [
+            one.model_copy(
+                update={
+                    "id": id_of(one.split, one.step, number, index),
+                    "group": number,
+                    "index": index,
+                }
+            )
+            for index, one in enumerate(siblings)
+        ]
+        for number, siblings in enumerate(found, first)
+    ]
 
 
 def _by_group(attempts: list[Trajectory]) -> list[list[Trajectory]]:

@@ -30,8 +30,6 @@ class OpenOutside(Request):
     """Dotted keys of project.toml, for a run that begins."""
     pid: int
     """The script's process, on the engine's machine; the run stops when it is gone."""
-    pid_started: float
-    """When that process began, in Unix seconds: numbers of processes come again."""
     key: str = Field(min_length=32, repr=False)
     """With which the script asks the gateway; the same one again changes nothing."""
     again: bool = False

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from engine.client import EngineClient
@@ -50,7 +49,6 @@ class Script:
             source="a test 1.0",
             settings=SETTINGS,
             pid=os.getpid(),
-            pid_started=psutil.Process().create_time(),
             key=self.key,
         )
 
@@ -266,7 +264,7 @@ def test_a_second_script_waits_and_another_base_is_refused(
 ) -> None:
     other = Script(script.engine, tiny_model, script.name)
     with pytest.raises(Refused, match=f"Another script trains {script.name} already"):
-        other.open(pid=os.getppid(), pid_started=psutil.Process(os.getppid()).create_time())
+        other.open(pid=os.getppid())
     with pytest.raises(Refused, match="is training on this machine"):
         Script(script.engine, tiny_model, "agent-xyz").open()
     with pytest.raises(Refused, match="There is no model called gpt-9"):
@@ -294,7 +292,7 @@ def test_a_person_stops_it_and_only_a_new_start_goes_on(held: Engine, tiny_model
 def test_the_run_stops_when_its_script_is_gone(held: Engine, tiny_model: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         script = Script(held, tiny_model, "agent-gone")
-        script.open(pid=process.pid, pid_started=psutil.Process(process.pid).create_time())
+        script.open(pid=process.pid)
         process.kill()
     until(lambda: script.summary.state == "stopped")
     assert _events(script, "run.stopped")[-1].reason == "Its script has ended."

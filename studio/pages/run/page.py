@@ -241,6 +241,14 @@ class RunPage(Page):
             self._empty.set_words("The project cannot be read", "Setup says what is wrong with it.")
             self._empty.set_actions("Train")
             return
+        if project.outside:
+            self._empty.set_words(
+                "A script trains this project",
+                "It makes the attempts itself. Start it, and its run shows here as it goes on.",
+            )
+            self._empty.set_actions("Read how", icon="book-open")
+            self._empty.set_preparations([])
+            return
         train = config.train
         self._empty.set_words(
             "No run yet",
@@ -271,7 +279,9 @@ class RunPage(Page):
         return [read, Preparation("baseline", "Baseline", words, button="Measure")]
 
     def _begin(self) -> None:
-        if living := self.session.runs.living():
+        if self.session.project.outside:
+            self._actions.trigger("app.help")
+        elif living := self.session.runs.living():
             self.session.open_run(living[0])
         else:
             self._actions.trigger("run.train")

@@ -29,6 +29,7 @@ from studio.theme import theme
 from studio.widgets.paint import painting
 from studio.widgets.segmented import Segmented
 from studio.widgets.text import Text
+from studio.words import no_train_words
 
 TABS = ("Form", "project.toml", "Scenarios")
 TITLES = ("Five choices, the rest follows", "The project as a file", "Scenarios")
@@ -293,7 +294,9 @@ class SetupPage(Page):
             if living
             else ""
         )
-        if not project.trainable:
+        if project.outside:
+            why = no_train_words(None)
+        elif not project.trainable:
             why = "Mend what is marked first."
         self._form.set_locked("A change starts with the next run." if living else "")
         self._preflight.set_train("Queue" if living else "Train", self._price(), ready, why)
