@@ -270,7 +270,8 @@ async def finish_step(
     )
     train = run.config.train
     ordered = [history[number] for number in sorted(history)]
-    found = diagnosis.findings(ordered, train.group_size, train.max_tokens)
+    limit = 0 if run.spec.kind == "outside" else train.max_tokens
+    found = diagnosis.findings(ordered, train.group_size, limit)
     previous = [
         e for e in run.reader.events_of("diagnosis.changed") if isinstance(e, DiagnosisChanged)
     ]

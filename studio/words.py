@@ -15,6 +15,10 @@ PHASES: dict[Phase, str] = {
     "publishing": "publishing",
 }
 MAKES_ATTEMPTS = "the script makes its attempts"
+OUTSIDE = (
+    "A script trains this project",
+    "It makes the attempts itself. Start it, and its run shows here as it goes on.",
+)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,6 @@ class RunState:
     planned: int = 0
     steps: list[StepRecord] = field(default_factory=list)
     series: dict[str, Series] = field(default_factory=dict)
-    told: dict[tuple[int, str], dict[str, float]] = field(default_factory=dict)
-    """Figures that a script outside has logged, by step and by what it calls the split."""
     validations: list[ValidationRecord] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     branches: dict[int, list[str]] = field(default_factory=dict)
@@ -199,7 +197,8 @@ class RunState:
             case e.StepFinished():
                 self._finish_step(event)
             case e.MetricsLogged():
-                self.told[event.step, event.split] = event.values
+                for name, value in event.values.items():
+                    self.series.setdefault(f"script/{name}", Series()).append(event.step, value)
             case e.ValidationFinished():
                 self._validate(event)
             case e.EvaluationFinished():

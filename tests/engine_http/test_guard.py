@@ -16,6 +16,7 @@ from engine.server.environments import EnvironmentRoutes
 from engine.server.far import FarRoutes
 from engine.server.hosts import HostRoutes
 from engine.server.moving import MovingRoutes
+from engine.server.outside import OutsideRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from tests.engine_http.conftest import Engine
@@ -35,6 +36,7 @@ PATHS = (
     "/engine/use", "/backends", "/docs", "/nope",
     "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
     "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",
+    "/outside", "/runs/x/outside/train", "/runs/x/outside/log", "/runs/x/outside/close",
     "/runs/x/hand_over", "/runs/x/bring_home", "/runs/x/send", "/runs/x/checkpoints/1/fetch",
 )  # fmt: skip
 
@@ -95,7 +97,7 @@ def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
     modules = (
         Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes,
-        FarRoutes, HostRoutes, MovingRoutes,
+        FarRoutes, HostRoutes, MovingRoutes, OutsideRoutes,
     )  # fmt: skip
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)

@@ -283,7 +283,8 @@ class SetupPage(Page):
         project, view = self.session.project, self.session.project.view
         if view is None:
             return
-        checks = _checks(project.problems, view.config is not None)
+        checks = _checks(project.problems, view.config is not None, project.outside)
+        self._preflight.allow_measuring(not project.outside)
         self._preflight.show_checks(
             checks + backend_checks(self._form.notes()) + _disk(self._forecast)
         )
@@ -303,7 +304,7 @@ class SetupPage(Page):
 
     def _price(self) -> str:
         view = self.session.project.view
-        if view is None or view.config is None:
+        if view is None or view.config is None or self.session.project.outside:
             return ""
         words = figures.plural(view.config.train.steps, "step")
         if self._forecast is None:
@@ -319,7 +320,11 @@ class SetupPage(Page):
             painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
 
 
-def _checks(problems: list[Problem], readable: bool) -> list[tuple[str, str]]:
+def _checks(
+    problems: list[Problem], readable: bool, outside: bool = False
+) -> list[tuple[str, str]]:
+    if outside and not problems:
+        return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios read well")] if readable else []
