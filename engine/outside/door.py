@@ -18,8 +18,8 @@ from engine.protocol.records import RunSpec
 from engine.rollout.chat import ChatFormat
 from engine.rollout.chat import Completion as Said
 from engine.rollout.conversation import Conversation, OpenBranch, Prompt, Turn
-from engine.rollout.gateway import Session
 from engine.rollout.request import ChatRequest
+from engine.rollout.session import Session
 
 READY_S = 600.0
 """The longest that a request waits for the model to be loaded, or for the run to go on."""

@@ -1,4 +1,5 @@
-"""The OpenAI-compatible endpoint that agents talk to: /v1/chat/completions and /v1/models.
+"""The OpenAI-compatible endpoint that agents talk to: /v1/chat/completions, /v1/responses and
+/v1/models.
 
 Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
 training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
@@ -11,22 +12,21 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from engine.policy.base import Policy, SampledToken, SampleRequest
+from engine.policy.base import SampledToken, SampleRequest
 from engine.protocol.outside import CHOICE_ID
 from engine.protocol.problems import AtelierError, RolloutError
-from engine.rollout.chat import ChatFormat, read_completion
-from engine.rollout.conversation import Conversation, Prompt
-from engine.rollout.remote import RemoteSession
+from engine.rollout.chat import read_completion
+from engine.rollout.conversation import Prompt
+from engine.rollout.remote import RemoteSession, chunks, completion_of
 from engine.rollout.request import (
     MODEL_NAME,
     ChatRequest,
@@ -35,60 +35,18 @@ from engine.rollout.request import (
     too_many_turns,
     with_system,
 )
+from engine.rollout.responses import (
+    Message,
+    ResponsesRequest,
+    chat_request,
+    events_of,
+    input_messages,
+    response_of,
+)
+from engine.rollout.session import Choice, Door, Session
 from engine.seeds import derive
 
-
-@dataclass
-class Session:
-    """What one rollout may do, and what it has done."""
-
-    chat: ChatFormat
-    policy: Policy
-    seed: int
-    temperature: float
-    free: bool
-    """True in validation: the agent's own temperature and top_p are honoured."""
-    max_tokens: int
-    max_context: int
-    max_turns: int
-    system: str | None = None
-    """Takes the place of the agent's system message."""
-    name: str = MODEL_NAME
-    """What answers call the model."""
-    tells_logprobs: bool = False
-    """Answers carry log-probs whether asked for or not."""
-    conversation: Conversation = field(init=False)
-    calls: int = 0
-    failure: AtelierError | None = None
-    """The first failure that is the policy's, not the agent's: the attempt does not count."""
-
-    def __post_init__(self) -> None:
-        self.conversation = Conversation(self.chat)
-
-    def seed_of(self, call: int, index: int) -> int:
-        """For one choice of one call."""
-        return derive(self.seed, "sample", call, index)
-
-
-@dataclass(frozen=True)
-class Choice:
-    index: int
-    sampled: list[SampledToken]
-    raw: str
-    finish: str
-    message: dict[str, Any]
-    id: str
-    """Its record's name, where completions have one."""
-
-
-class Door(Protocol):
-    """One key for many rollouts: each request gets a session of its own."""
-
-    name: str
-
-    async def enter(self, asked: ChatRequest) -> Session:
-        """Raises RolloutError where it must not."""
-        ...
+STREAM = "text/event-stream"
 
 
 class Gateway:
@@ -96,6 +54,8 @@ class Gateway:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session | RemoteSession | Door] = {}
+        self._told: dict[str, dict[str, list[Message]]] = {}
+        """By key and id of a response: all messages up to its end."""
 
     def open(self, session: Session | RemoteSession) -> str:
         """A fresh key for a rollout."""
@@ -109,17 +69,19 @@ class Gateway:
 
     def close(self, key: str) -> None:
         del self._sessions[key]
+        self._told.pop(key, None)
 
     def knows(self, key: str) -> bool:
         return key in self._sessions
 
     def session_of(self, request: Request) -> Session | RemoteSession | Door:
         """Whose request it is; the guard has let it pass."""
-        return self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
+        return self._sessions[_key(request)]
 
     def routes(self) -> list[Route]:
         return [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/v1/responses", self._respond, methods=["POST"]),
             Route("/v1/models", self._models, methods=["GET"]),
         ]
 
@@ -130,23 +92,50 @@ class Gateway:
 
     async def _complete(self, request: Request) -> Response:
         found = self.session_of(request)
-        session: Session | None = None
-        try:
+
+        async def answer() -> Response:
             asked = ChatRequest.model_validate_json(await request.body())
-            if isinstance(found, RemoteSession):
-                return await found.answer(with_system(asked, found.system))
-            session = found if isinstance(found, Session) else await found.enter(asked)
-            asked = with_system(asked, session.system)
-            if session.tells_logprobs:
-                asked = asked.model_copy(update={"logprobs": True})
-            prompt = _admit(session, asked)
+            session, asked = await _entered(found, asked)
+            if asked.stream and isinstance(session, Session):
+                events = _stream(session, asked, _admit(session, asked))
+                return StreamingResponse(events, media_type=STREAM)
+            if asked.stream and isinstance(session, RemoteSession):
+                events = chunks(await session.answer(asked))
+                return StreamingResponse(events, media_type=STREAM)
+            return JSONResponse(await _completion(session, asked))
+
+        return await self._answered(found, answer)
+
+    async def _respond(self, request: Request) -> Response:
+        """The same in the form of the Responses API; a stream of it comes item by item."""
+        session, told = self.session_of(request), self._told.setdefault(_key(request), {})
+
+        async def answer() -> Response:
+            if not isinstance(session, Session | RemoteSession):
+                raise RolloutError.of(
+                    "gateway.not_handed_in",
+                    "What the Responses API answers cannot be handed in for training.",
+                    "Use chat completions, whose choices can.",
+                )
+            asked = ResponsesRequest.model_validate_json(await request.body())
+            before = _before(told, asked.previous_response_id)
+            chat = with_system(chat_request(asked, before), session.system)
+            completion = await _completion(session, chat)
+            response = response_of(asked, completion)
+            said = completion["choices"][0]["message"]
+            told[response["id"]] = [*before, *input_messages(asked), said]
             if asked.stream:
-                events = _stream(session, asked, prompt)
-                return StreamingResponse(events, media_type="text/event-stream")
-            choices = await asyncio.gather(
-                *(_sample(session, asked, prompt, index) for index in range(asked.n))
-            )
-            return JSONResponse(_answer(session.name, asked, prompt, choices))
+                return StreamingResponse(events_of(response), media_type=STREAM)
+            return JSONResponse(response)
+
+        return await self._answered(session, answer)
+
+    async def _answered(
+        self, session: Session | RemoteSession | Door, answer: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        """What goes wrong on the way is said as OpenAI says it; what is ours ends the attempt."""
+        try:
+            return await answer()
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "body"
@@ -154,9 +143,47 @@ class Gateway:
         except RolloutError as error:
             return error_answer(400, error.problem.code, str(error))
         except AtelierError as error:
-            if session:
+            if isinstance(session, Session | RemoteSession):
                 session.failure = session.failure or error
             return error_answer(500, error.problem.code, str(error))
+
+
+def _key(request: Request) -> str:
+    return request.headers["authorization"].removeprefix("Bearer ")
+
+
+def _before(told: dict[str, list[Message]], previous: str | None) -> list[Message]:
+    if previous is None:
+        return []
+    if previous not in told:
+        raise RolloutError.of(
+            "gateway.no_such_response",
+            f"There is no response {previous} in this attempt.",
+            "Send the whole exchange as input, or a response of this attempt.",
+        )
+    return told[previous]
+
+
+async def _entered(
+    found: Session | RemoteSession | Door, asked: ChatRequest
+) -> tuple[Session | RemoteSession, ChatRequest]:
+    """The session that a request is for, and the request as it is put there."""
+    session = found if isinstance(found, Session | RemoteSession) else await found.enter(asked)
+    asked = with_system(asked, session.system)
+    if isinstance(session, Session) and session.tells_logprobs:
+        asked = asked.model_copy(update={"logprobs": True})
+    return session, asked
+
+
+async def _completion(session: Session | RemoteSession, asked: ChatRequest) -> dict[str, Any]:
+    """A chat completion, whole."""
+    if isinstance(session, RemoteSession):
+        return completion_of(await session.answer(asked))
+    prompt = _admit(session, asked)
+    choices = await asyncio.gather(
+        *(_sample(session, asked, prompt, index) for index in range(asked.n))
+    )
+    return _answer(session.name, asked, prompt, choices)
 
 
 def _admit(session: Session, asked: ChatRequest) -> Prompt:

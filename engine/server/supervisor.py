@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
+from engine.environments.agent import packages_python
 from engine.judge.access import Access
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
@@ -121,6 +122,7 @@ class Supervisor:
                 return known
             project = Path(request.project).expanduser().resolve()
             spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
+            await packages_python(project, spec.config.agent)
             folder = make_folder(project, spec, scenarios)
             self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)

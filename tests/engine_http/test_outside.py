@@ -252,6 +252,16 @@ def test_a_stream_carries_the_log_probs_that_name_it(script: Script) -> None:
     assert answer.text.count('"token": "token_id:') > 0
 
 
+def test_what_cannot_be_handed_in_is_not_sampled(script: Script) -> None:
+    answer = httpx.post(
+        f"http://127.0.0.1:{script.engine.port}/v1/responses",
+        json={"model": script.name, "input": "x"},
+        headers={"Authorization": f"Bearer {script.key}"},
+    )
+    assert answer.status_code == 400
+    assert "cannot be handed in for training" in answer.text
+
+
 def test_steps_alike_teach_nothing_and_count(script: Script) -> None:
     groups = [SentGroup(trajectories=[_with(one, 1.0) for one in script.groups(1)[0].trajectories])]
     done = script.train(groups)

@@ -20,6 +20,7 @@ from studio.pages.page import Page, scrolled
 from studio.pages.setup.choices import ChoicesForm
 from studio.pages.setup.fields import value_at
 from studio.pages.setup.method import KEY
+from studio.pages.setup.packages import AgentPackages
 from studio.pages.setup.preflight import WIDTH, Preflight
 from studio.pages.setup.scenarios_tab import ScenariosTab
 from studio.pages.setup.toml_tab import TomlTab
@@ -53,6 +54,8 @@ class SetupPage(Page):
         self._title = Text(TITLES[0], "title")
         self._tabs = Segmented(TABS, "Setup as")
         self._form, self._toml = ChoicesForm(), TomlTab()
+        self._packages = AgentPackages(session, self.tasks)
+        self._form.add_packages(self._packages)
         self._scenarios = ScenariosTab(session, self.tasks)
         self._preflight, self._stack = Preflight(), QStackedWidget()
         self._build()
@@ -64,6 +67,7 @@ class SetupPage(Page):
             self._ask_forecast()
             self.tasks.run("models", self._models(), self._form.set_models)
             self._ask_backends()
+            self._packages.look()
 
     def save(self) -> None:
         """Ctrl S: whatever tab is in view."""
@@ -108,6 +112,7 @@ class SetupPage(Page):
         self._form.agent_file_wanted.connect(self._choose_agent)
         self._toml.save_wanted.connect(self._save_toml)
         self._scenarios.changed.connect(session.show_project)
+        self._packages.changed.connect(self._show_readiness)
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
         self._preflight.train_wanted.connect(lambda: self._actions.trigger("run.train"))
         self._preflight.again_wanted.connect(self._ask_forecast)
@@ -129,6 +134,7 @@ class SetupPage(Page):
         if self.isVisible():
             self._show_project()
             self._soon.start()
+            self._packages.look()
 
     def _show_project(self) -> None:
         project = self.session.project
@@ -283,13 +289,14 @@ class SetupPage(Page):
         project, view = self.session.project, self.session.project.view
         if view is None:
             return
-        checks = _checks(project.problems, view.config is not None, project.outside)
+        lacking = self._packages.lacking
+        checks = _checks(project.problems, view.config is not None, lacking, project.outside)
         self._preflight.allow_measuring(not project.outside)
         self._preflight.show_checks(
             checks + backend_checks(self._form.notes()) + _disk(self._forecast)
         )
         living = self.session.runs.living()
-        ready = project.trainable and self.session.connected
+        ready = project.trainable and self.session.connected and not lacking
         why = (
             f"This machine trains one at a time: it starts after {living[0].name}."
             if living
@@ -299,6 +306,8 @@ class SetupPage(Page):
             why = no_train_words(None)
         elif not project.trainable:
             why = "Mend what is marked first."
+        elif lacking:
+            why = f"{lacking}."
         self._form.set_locked("A change starts with the next run." if living else "")
         self._preflight.set_train("Queue" if living else "Train", self._price(), ready, why)
 
@@ -321,13 +330,15 @@ class SetupPage(Page):
 
 
 def _checks(
-    problems: list[Problem], readable: bool, outside: bool = False
+    problems: list[Problem], readable: bool, lacking: str, outside: bool = False
 ) -> list[tuple[str, str]]:
     if outside and not problems:
         return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios read well")] if readable else []
+    if lacking:
+        return [*lines, ("bad", lacking)]
     return [*lines, ("open", "The agent is tried with the first attempt")]
 
 
