@@ -21,7 +21,7 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "outside", "baseline", "imported", "evaluation", "arena"]
+RunKind = Literal["train", "outside", "baseline", "imported", "evaluation", "arena", "writing"]
 """`outside`: a script with a loop of its own makes the attempts, and says when to learn."""
 TrainingKind = Literal["train", "baseline"]
 """What `StartRun` starts; the others have requests of their own."""

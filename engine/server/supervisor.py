@@ -250,7 +250,7 @@ class Supervisor:
                 f"A script trains {summary.name}: only it can make attempts.",
                 f"Start it again; it goes on behind step {summary.step}.",
             )
-        if summary.kind in ("imported", "arena"):
+        if summary.kind in ("imported", "arena", "writing"):
             raise Refused.of(
                 "run.imported",
                 "This run has no weights of its own to train further.",
