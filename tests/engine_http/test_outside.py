@@ -128,9 +128,10 @@ def held(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engin
     stop_engine(engine)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def script(held: Engine, tiny_model: Path) -> Iterator[Script]:
-    script = Script(held, tiny_model, f"agent-{secrets.token_hex(3)}")
+    """One run for all tests that only go on with it; the first that needs another closes it."""
+    script = Script(held, tiny_model)
     script.open()
     yield script
     script.close()
@@ -150,12 +151,12 @@ def test_a_step_of_handed_in_groups_is_one_of_ours(script: Script) -> None:
     groups = script.groups()
     done = script.train(groups)
 
-    assert (done.step, done.skipped) == (1, False)
+    assert not done.skipped
     assert done.metrics["reward/mean"] == 1.0
     assert done.metrics["unscored"] == 2.0
     assert done.metrics["logprob_gap/max"] < 1e-4
     assert Path(done.checkpoint).is_dir()
-    stored = read(script, split="train")
+    stored = read(script, split="train", step=done.step)
     assert [one.reward for one in stored] == [0.0, 1.0, 2.0, None] * 2
     choices = [one for one in groups[0].trajectories[0].messages_and_choices if CHOICE_ID in one]
     sampled = [t["logprob"] for choice in choices for t in choice["logprobs"]["content"]]
@@ -174,8 +175,8 @@ def test_the_same_key_trains_once_and_another_step_goes_on(script: Script) -> No
     groups = script.groups(1)
     first = script.train(groups, key="only-once-1")
     assert script.train(groups, key="only-once-1") == first
-    assert script.train(script.groups(1)).step == 2
-    assert script.summary.step == 2
+    assert script.train(script.groups(1)).step == first.step + 1
+    assert script.summary.step == first.step + 1
 
 
 def test_siblings_that_say_the_same_keep_their_own_tokens(script: Script) -> None:
@@ -209,8 +210,9 @@ def test_what_was_not_sampled_here_is_refused_and_nothing_is_kept(script: Script
     with pytest.raises(Refused, match="not sampled here, or was forgotten: 'I am GPT'") as refused:
         script.train([mixed])
     assert refused.value.problem.where == "group 0, attempt 3"
-    assert read(script, split="train") == []
-    assert script.train([group]).step == 1
+    before = script.summary.step
+    assert read(script, split="train", step=before + 1) == []
+    assert script.train([group]).step == before + 1
 
 
 def test_a_choice_that_lost_its_name_is_known_by_what_was_sampled(script: Script) -> None:
@@ -218,8 +220,8 @@ def test_a_choice_that_lost_its_name_is_known_by_what_was_sampled(script: Script
     for attempt in groups[0].trajectories:
         for one in attempt.messages_and_choices:
             one.pop(CHOICE_ID, None)
-    assert script.train(groups).step == 1
-    assert all(one.branches for one in read(script, split="train")[:3])
+    done = script.train(groups)
+    assert all(one.branches for one in read(script, split="train", step=done.step)[:3])
 
 
 def test_an_attempt_with_several_histories_learns_each_answer_once(script: Script) -> None:
@@ -231,18 +233,19 @@ def test_an_attempt_with_several_histories_learns_each_answer_once(script: Scrip
         reward=1.0,
     )
     lone = SentAttempt(messages_and_choices=script.play("task"), reward=0.0)
-    script.train([SentGroup(trajectories=[attempt, lone])])
-    first = read(script, split="train")[0]
+    done = script.train([SentGroup(trajectories=[attempt, lone])])
+    first = read(script, split="train", step=done.step)[0]
     assert len(first.branches) == 2
     assert first.turns == 4
 
 
 def test_only_the_newest_policy_is_sampled_and_others_are_refused(script: Script) -> None:
-    assert script.post([{"role": "user", "content": "x"}], model=f"{script.name}@0").is_success
-    script.train(script.groups(1))
-    ahead = script.post([{"role": "user", "content": "x"}], model=f"{script.name}@0")
-    assert ahead.status_code == 400
-    assert f"samples {script.name}@1 now" in ahead.json()["error"]["message"]
+    now = f"{script.name}@{script.summary.step}"
+    assert script.post([{"role": "user", "content": "x"}], model=now).is_success
+    done = script.train(script.groups(1))
+    late = script.post([{"role": "user", "content": "x"}], model=now)
+    assert late.status_code == 400
+    assert f"samples {script.name}@{done.step} now" in late.json()["error"]["message"]
     other = script.post([{"role": "user", "content": "x"}], model="gpt-5")
     assert f"There is no model gpt-5 behind this key: it is {script.name}" in other.text
 
@@ -265,8 +268,8 @@ def test_what_cannot_be_handed_in_is_not_sampled(script: Script) -> None:
 def test_steps_alike_teach_nothing_and_count(script: Script) -> None:
     groups = [SentGroup(trajectories=[_with(one, 1.0) for one in script.groups(1)[0].trajectories])]
     done = script.train(groups)
-    assert (done.step, done.skipped) == (1, True)
-    assert script.train(script.groups(1)).step == 2
+    assert done.skipped
+    assert script.train(script.groups(1)).step == done.step + 1
 
 
 def test_a_second_script_waits_and_another_base_is_refused(
@@ -281,6 +284,19 @@ def test_a_second_script_waits_and_another_base_is_refused(
         Script(script.engine, tiny_model, script.name).open(base_model="gpt-9", project="other")
     with pytest.raises(Refused, match=r"was begun with .*, and smollm2-135m-instruct is asked for"):
         other.open(base_model="smollm2-135m-instruct")
+
+
+def test_a_project_with_an_agent_keeps_its_name_and_a_script_has_no_agent(
+    held: Engine, home: Path, tiny_model: Path, script: Script
+) -> None:
+    make_project(home / "mine", tiny_model)
+    with pytest.raises(Refused, match="mine is a project with an agent of its own"):
+        Script(held, tiny_model).open(project="mine")
+    view = held.call(lambda client: client.project(str(home / "2048")))
+    assert (view.problems, view.splits) == ([], [])
+    script.close()
+    with pytest.raises(Refused, match="A script of its own makes the attempts"):
+        held.call(lambda client: client.start_run(StartRun(project=str(home / "2048"))))
 
 
 def test_a_person_stops_it_and_only_a_new_start_goes_on(held: Engine, tiny_model: Path) -> None:
@@ -363,19 +379,6 @@ def test_a_step_that_was_handed_in_is_trained_after_a_kill(
         script.close()
     finally:
         stop_engine(script.engine)
-
-
-def test_a_project_with_an_agent_keeps_its_name_and_a_script_has_no_agent(
-    held: Engine, home: Path, tiny_model: Path, script: Script
-) -> None:
-    make_project(home / "mine", tiny_model)
-    with pytest.raises(Refused, match="mine is a project with an agent of its own"):
-        Script(held, tiny_model).open(project="mine")
-    view = held.call(lambda client: client.project(str(home / "2048")))
-    assert (view.problems, view.splits) == ([], [])
-    script.close()
-    with pytest.raises(Refused, match="A script of its own makes the attempts"):
-        held.call(lambda client: client.start_run(StartRun(project=str(home / "2048"))))
 
 
 def _with(attempt: SentAttempt, reward: float) -> SentAttempt:
