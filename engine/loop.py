@@ -141,17 +141,8 @@ async def load(run: Run, policy: Policy) -> None:
 
 async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
     """The step to go on from: that of the newest whole checkpoint, else 0 after the warm-up."""
-    known = run.reader.checkpoints()
-    await asyncio.to_thread(checkpoint.sweep, run.folder, known)
-    found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
-    if known and found != known[-1]:
-        await run.log(
-            "warning", "checkpoint", f"The checkpoint of step {known[-1].step} is damaged."
-        )
-    if found:
-        await policy.restore(run.folder / found.path)
-        await policy.publish(found.step)
-        return found.step
+    if (step := await restore(run, policy)) is not None:
+        return step
     if run.config.train.warmup:
         await warm_up(run, policy, stage)
         await policy.publish(0)
@@ -159,6 +150,22 @@ async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
         return 0
     await policy.publish(0)
     return 0
+
+
+async def restore(run: Run, policy: Policy) -> int | None:
+    """The step of the newest whole checkpoint, published; None where there is none."""
+    known = run.reader.checkpoints()
+    await asyncio.to_thread(checkpoint.sweep, run.folder, known)
+    found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
+    if known and found != known[-1]:
+        await run.log(
+            "warning", "checkpoint", f"The checkpoint of step {known[-1].step} is damaged."
+        )
+    if not found:
+        return None
+    await policy.restore(run.folder / found.path)
+    await policy.publish(found.step)
+    return found.step
 
 
 async def warm_up(run: Run, policy: Policy, stage: Stage) -> None:
@@ -263,7 +270,8 @@ async def finish_step(
     )
     train = run.config.train
     ordered = [history[number] for number in sorted(history)]
-    found = diagnosis.findings(ordered, train.group_size, train.max_tokens)
+    limit = 0 if run.spec.kind == "outside" else train.max_tokens
+    found = diagnosis.findings(ordered, train.group_size, limit)
     previous = [
         e for e in run.reader.events_of("diagnosis.changed") if isinstance(e, DiagnosisChanged)
     ]

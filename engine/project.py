@@ -211,6 +211,22 @@ def _line_of(text: str, path: list[str]) -> int | None:
     return None
 
 
+def is_outside(config: ProjectConfig) -> bool:
+    """Whether a script of its own makes the attempts of this project."""
+    return config.agent.source == "outside"
+
+
+def refuse_outside(config: ProjectConfig) -> None:
+    """Raises ConfigError where there is no agent that we could run."""
+    if is_outside(config):
+        raise ConfigError.of(
+            "agent.outside",
+            "A script of its own makes the attempts of this project, so nothing can be tried here.",
+            'Start the script; or write an agent and scenarios, and set agent.source to "project".',
+            where="agent.source",
+        )
+
+
 # Scenarios
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from engine import checkpoint
 from engine.protocol.problems import ConfigError
-from engine.protocol.records import Checkpoint, RunSpec
+from engine.protocol.records import TRAINED, Checkpoint, RunSpec
 from engine.retention import Known
 from engine.run import DATABASE, SPEC, read_spec
 from engine.store.reader import RunReader
@@ -38,7 +38,7 @@ def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
     """Runs that have weights of their own, newest first."""
     files = sorted(project.glob(f"runs/*/{SPEC}"), reverse=True)
     runs = [(file.parent, read_spec(file.parent)) for file in files]
-    return [(folder, spec) for folder, spec in runs if spec.kind == "train"]
+    return [(folder, spec) for folder, spec in runs if spec.kind in TRAINED]
 
 
 def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:

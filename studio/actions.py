@@ -75,7 +75,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ),
     ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
-    ActionSpec("run.extend", "Train more steps", "plus", "", "run", "Run"),
+    ActionSpec("run.extend", "Train more steps", "plus", "", "extendable", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
     ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
     ActionSpec(
@@ -124,7 +124,7 @@ class Actions(QObject):
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
         """What holds now: engine, project, trainable, run, living, stoppable, branchable,
-        resumable, trackable, server, lendable, remote, sendable."""
+        resumable, extendable, trackable, server, lendable, remote, sendable."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:

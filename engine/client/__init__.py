@@ -12,6 +12,7 @@ from engine.client.environments import EnvironmentCalls
 from engine.client.hosts import HostCalls
 from engine.client.judging import JudgingCalls
 from engine.client.mcp import McpCalls
+from engine.client.outside import OutsideCalls
 from engine.client.projects import ProjectCalls
 from engine.client.replicas import ReplicaCalls
 from engine.client.runs import RunCalls
@@ -27,6 +28,7 @@ class EngineClient(
     ProjectCalls,
     RunCalls,
     TrackCalls,
+    OutsideCalls,
     ReplicaCalls,
     JudgingCalls,
     CheckpointCalls,

@@ -38,6 +38,7 @@ WORDS = {
     "trackio": Words("trackio", "Writes metrics into trackio's database on this machine."),
     "tensorboard": Words("TensorBoard", "Writes TensorBoard's event files."),
     "otel": Words("OpenTelemetry", "Sends attempts as traces, to Langfuse too."),
+    "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
     "bench": Words("TRL", "The other side of the benchmark."),
 }
 """In the order in which they are shown."""

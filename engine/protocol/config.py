@@ -65,6 +65,9 @@ class BackendConfig(Section):
 class AgentConfig(Section):
     """The user's code, which only needs the address and key it is given."""
 
+    source: Literal["project", "outside"] = "project"
+    """Who makes the attempts: the project's own agent, or `outside`, a script with a loop of its
+    own (OpenPipe's ART) that says itself when a step begins."""
     file: str = "agent.py"
     """Python file with `rollout(scenario, model)`, relative to the project."""
     command: str | None = None

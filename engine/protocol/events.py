@@ -217,6 +217,18 @@ class StepFinished(BaseEvent):
     """Metrics that were not finite."""
 
 
+class MetricsLogged(BaseEvent):
+    """Figures that a script outside has logged, by its own names."""
+
+    kind: Literal["metrics.logged"] = "metrics.logged"
+    step: int
+    split: str
+    """As the script calls it."""
+    values: dict[str, float]
+    dropped: int = 0
+    """Those that were not finite."""
+
+
 class ValidationFinished(BaseEvent):
     kind: Literal["validation.finished"] = "validation.finished"
     step: int
@@ -334,6 +346,7 @@ Event = (
     | ReviewClosed
     | BatchClosed
     | StepFinished
+    | MetricsLogged
     | ValidationFinished
     | EvaluationFinished
     | DiagnosisChanged

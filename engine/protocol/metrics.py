@@ -25,6 +25,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("reward/std", "Reward", "", "Standard deviation of the rewards of all attempts."),
     Metric("reward/max", "Reward", "", "The best reward of the step."),
     Metric("reward/part/*", "Reward", "", "Mean of one named part of the reward."),
+    Metric("script/*", "Reward", "", "What a script outside has logged, by its own names."),
     Metric(
         "groups/std_mean",
         "Reward",

@@ -21,12 +21,16 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "baseline", "imported", "evaluation", "arena", "writing"]
+RunKind = Literal["train", "outside", "baseline", "imported", "evaluation", "arena", "writing"]
+"""`outside`: a script with a loop of its own makes the attempts, and says when to learn."""
 TrainingKind = Literal["train", "baseline"]
 """What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]
+
+TRAINED: frozenset[str] = frozenset({"train", "outside"})
+"""Kinds of runs that have weights of their own."""
 
 LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused", "stopping"})
 """Run states with a process behind them."""
@@ -232,8 +236,15 @@ class RunSpec(Record):
     parent: Parent | None = None
     evaluation: EvaluationPlan | None = None
     """What is compared, where the run is an evaluation."""
+    source: str = ""
+    """Of an outside run: what its script is written with, as `openpipe-art 0.5.18`."""
     keys_at_home: bool = False
     """Judges are asked by the machine that the person sits at; they wait while it is away."""
+
+
+def planned_steps(spec: RunSpec) -> int:
+    """Updates that a run was begun for; 0 where it has none, or only its script knows."""
+    return 0 if spec.kind in ("evaluation", "outside") else spec.config.train.steps
 
 
 class RunSummary(Record):
@@ -251,11 +262,13 @@ class RunSummary(Record):
     step: int
     """Updates done."""
     steps: int
-    """Updates planned."""
+    """Updates planned; 0 where only a script outside knows."""
     started_at: float
     changed_at: float
     device: str = ""
     model: str = ""
+    source: str = ""
+    """As in `RunSpec`."""
     parent: Parent | None = None
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""

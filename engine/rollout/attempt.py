@@ -15,9 +15,10 @@ from engine.reward.overlong import PART, overlong
 from engine.rollout.agents import AgentResult, Agents, Attempt
 from engine.rollout.chat import ChatFormat, text_of
 from engine.rollout.conversation import Conversation
-from engine.rollout.gateway import Gateway, Session
+from engine.rollout.gateway import Gateway
 from engine.rollout.remote import Exchange, Remote, RemoteSession
 from engine.rollout.request import MODEL_NAME
+from engine.rollout.session import Session
 from engine.seeds import derive
 from engine.text import storable
 from engine.watch import ADDRESSES_JUDGE, signs

@@ -34,6 +34,8 @@ class Turn:
     """Text of the branch up to the end of this turn, special tokens included."""
     length: int
     """Tokens of the branch up to the end of this turn."""
+    id: str = ""
+    """Its name, where completions are handed in one by one."""
 
 
 @dataclass

@@ -69,6 +69,7 @@ from engine.server.guard import Guard
 from engine.server.hosts import HostRoutes
 from engine.server.library import Library
 from engine.server.mcp import McpRoutes
+from engine.server.outside import OutsideRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
@@ -104,6 +105,7 @@ class Application:
         self.tracks = TrackRoutes(self.supervisor.tracking, self.library)
         self.authoring = AuthoringRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
+        self.outside = OutsideRoutes(workspace, self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
             lambda: self.supervisor.living, self.supervisor.environment_pids
         )
@@ -150,6 +152,7 @@ class Application:
             *self.authoring.routes(),
             *McpRoutes().routes(),
             *self.environments.routes(),
+            *self.outside.routes(),
             *self.far.routes(),
             *self.host_routes.routes(),
         ]

@@ -9,7 +9,7 @@ from engine.evaluation.contestants import find_contestants
 from engine.evaluation.evaluate import Hall, evaluate
 from engine.identity import run_name, ulid
 from engine.judge.access import Access
-from engine.project import load_config, load_scenarios, read_scenarios
+from engine.project import load_config, load_scenarios, read_scenarios, refuse_outside
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import EvaluationPlan, SystemPrompt
 from engine.protocol.problems import ConfigError
@@ -28,6 +28,7 @@ def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenari
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
     config = load_config(project, overrides)
+    refuse_outside(config)
     _refuse_local_judge(config)
     _refuse_equal_names(request.systems)
     scenarios = _scenarios(project, config, request.scenarios)

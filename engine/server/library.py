@@ -4,7 +4,7 @@ from pathlib import Path
 
 from engine.environments.agent import packages_name
 from engine.hosts.record import read_record
-from engine.project import FILE, check_text, load_config, read_toml, split_info
+from engine.project import FILE, check_text, is_outside, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
     RunExtended,
@@ -16,7 +16,7 @@ from engine.protocol.events import (
     ValidationFinished,
 )
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
-from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split
+from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split, planned_steps
 from engine.run import DATABASE, SPEC, is_locked, read_spec
 from engine.store.reader import RunReader
 
@@ -76,7 +76,11 @@ class Library:
             config=config,
             toml=toml,
             problems=problems + (_file_problems(path, config) if config else []),
-            splits=[info for s in _splits() if config and (info := split_info(path, config, s))],
+            splits=[
+                info
+                for split in _splits()
+                if config and not is_outside(config) and (info := split_info(path, config, split))
+            ],
             runs=self.runs(path),
         )
 
@@ -135,7 +139,7 @@ def summarise(folder: Path) -> RunSummary:
     finally:
         reader.close()
     steps: dict[int, float | None] = {}
-    planned = spec.config.train.steps
+    planned = planned_steps(spec)
     validations, problem, device = [], None, ""
     state: RunState = "starting"
     changed = spec.started_at
@@ -161,11 +165,11 @@ def summarise(folder: Path) -> RunSummary:
         problem = Problem(
             code="run.interrupted",
             message="The engine ended while this run was going on.",
-            hint="Resume goes on from the last checkpoint; everything stored is kept.",
+            hint="Start its script again: it goes on by itself."
+            if spec.kind == "outside"
+            else "Resume goes on from the last checkpoint; everything stored is kept.",
         )
     plan = spec.evaluation
-    if plan:
-        planned = 0
     validations.sort(key=lambda event: event.step)
     return RunSummary(
         id=spec.id,
@@ -182,6 +186,7 @@ def summarise(folder: Path) -> RunSummary:
         changed_at=changed,
         device=device,
         model=spec.config.model.name,
+        source=spec.source,
         parent=spec.parent,
         rewards=[steps[number] for number in sorted(steps)],
         validation=validations[-1].reward if validations else None,
@@ -201,7 +206,7 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
         packages_name(path, agent)
     except ConfigError as error:
         found.append(error.problem)
-    if agent.command or (path / agent.file).is_file():
+    if is_outside(config) or agent.command or (path / agent.file).is_file():
         return found
     missing = ConfigError.of(
         "agent.missing",

@@ -9,7 +9,7 @@ from engine.environments.agent import packages_python
 from engine.evaluation.stored import keep_scenarios
 from engine.identity import run_name, ulid
 from engine.models import find_model
-from engine.project import load_config, load_scenarios
+from engine.project import load_config, load_scenarios, refuse_outside
 from engine.protocol.config import ProjectConfig
 from engine.protocol.records import RunSpec, Scenario
 from engine.protocol.requests import StartRun
@@ -21,6 +21,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     """Raises ConfigError, ModelError, Refused; what it raises leaves nothing behind."""
     origin = find_origin(project, request) if request.origin else None
     config = origin.config if origin else load_config(project, request.overrides)
+    refuse_outside(config)
     load_scenarios(project, config, "train")
     load_scenarios(project, config, "validation")
     await packages_python(project, config.agent)

@@ -12,10 +12,11 @@ from engine.judge.access import Access
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.machine.hardware import devices_of
+from engine.outside.desk import Desk
 from engine.protocol.checkpoint_events import CheckpointBranched
 from engine.protocol.events import RubricChanged, RunExtended, RunQueued, RunStarted, RunStopped
-from engine.protocol.problems import AtelierError, Refused
-from engine.protocol.records import LIVING, RunSpec, RunSummary
+from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.protocol.records import LIVING, RunSpec, RunSummary, planned_steps
 from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.gateway import Gateway
 from engine.run import Run, locked, read_spec
@@ -42,7 +43,7 @@ class Supervisor:
         self._living: dict[str, Living] = {}
         self._queue: list[Path] = []
         self._advancing: asyncio.Task[None] | None = None
-        self._beginning = asyncio.Lock()
+        self.beginning = asyncio.Lock()
         self._leaving = False
         self._keys: dict[str, str] = {}
         self.judge_keys: dict[str, str] = {}
@@ -81,7 +82,7 @@ class Supervisor:
     async def start(self, request: StartRun) -> RunSummary:
         """Check what can be checked, then begin, or wait in the queue where that is asked. Raises
         ConfigError, ModelError, Refused."""
-        async with self._beginning:
+        async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
             project = Path(request.project).expanduser().resolve()
@@ -90,9 +91,35 @@ class Supervisor:
             self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
 
+    async def admit(self) -> None:
+        """Raises Refused where the device is busy."""
+        await self._settle()
+        self._refuse_second()
+
+    async def begin_outside(self, folder: Path, desk: Desk, resumed: bool) -> None:
+        """Work for the script at this desk; what is to be asked of it was asked."""
+        spec = read_spec(folder)
+        self.house.desks[spec.id] = desk
+        self.house.gateway.open_door(desk.script.key, desk.door)
+        try:
+            await self._begin(folder, resumed)
+        except BaseException:
+            self._close_desk(spec.id, None)
+            raise
+
+    async def ended(self, run_id: str) -> None:
+        """Returns when nothing of this run goes on any more."""
+        if living := self._living.get(run_id):
+            await asyncio.wait([living.task])
+
+    def _close_desk(self, run_id: str, problem: Problem | None) -> None:
+        if desk := self.house.desks.pop(run_id, None):
+            self.house.gateway.close(desk.script.key)
+            desk.close(problem)
+
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
         """Likewise. Raises ConfigError, ModelError, Refused."""
-        async with self._beginning:
+        async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
             project = Path(request.project).expanduser().resolve()
@@ -208,6 +235,10 @@ class Supervisor:
         living = self._living.get(run_id)
         if command.action == "extend" and self.summary(run_id).kind == "evaluation":
             raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
+        if command.action == "extend" and self.summary(run_id).kind == "outside":
+            raise Refused.of(
+                "run.no_steps", "How many steps there are is for the script to say.", "Change it."
+            )
         if living and command.action == "extend" and command.steps:
             living.run.orders.steps = max(command.steps, self.summary(run_id).step)
             await living.run.say(RunExtended(steps=living.run.orders.steps))
@@ -217,6 +248,12 @@ class Supervisor:
             return self.summary(run_id)
         folder = self._library.folder(run_id)
         summary = self._library.summary(folder)
+        if summary.kind == "outside":
+            raise Refused.of(
+                "run.outside",
+                f"A script trains {summary.name}: only it can make attempts.",
+                f"Start it again; it goes on behind step {summary.step}.",
+            )
         if summary.kind in ("imported", "arena", "writing"):
             raise Refused.of(
                 "run.imported",
@@ -233,7 +270,7 @@ class Supervisor:
                 f"This run has finished its {summary.steps} steps.",
                 "Train more by asking for more steps.",
             )
-        async with self._beginning:
+        async with self.beginning:
             self._refuse_second()
             self._queue = [waiting for waiting in self._queue if waiting != folder]
             return await self._begin(folder, resumed=True, steps=command.steps or summary.steps)
@@ -244,7 +281,7 @@ class Supervisor:
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
-        planned = 0 if spec.kind == "evaluation" else spec.config.train.steps
+        planned = planned_steps(spec)
         run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
         device = await asyncio.to_thread(devices_of, spec.config.backend)
@@ -261,6 +298,7 @@ class Supervisor:
             await work(run, self.house)
         finally:
             del self._living[run.spec.id]
+            self._close_desk(run.spec.id, self._library.summary(run.folder).problem)
             self._lent.pop(run.spec.id, None)
             self._broadcast.announce(run.spec.id, None)
             self.tracking.ended(run.spec.id)
@@ -281,7 +319,7 @@ class Supervisor:
     async def _advance(self) -> None:
         known = await asyncio.to_thread(self._library.all_runs)
         waiting = [Path(run.path) for run in reversed(known) if run.state == "queued"]
-        async with self._beginning:
+        async with self.beginning:
             self._queue += [folder for folder in waiting if folder not in self._queue]
             while self._queue and not self._living and not self._leaving:
                 folder = self._queue.pop(0)

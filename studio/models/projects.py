@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QObject, Qt
 
-from engine.protocol.records import ProjectView, RunSummary
+from engine.protocol.records import TRAINED, ProjectView, RunSummary
 from studio import figures
 from studio.models.paged import ROOT, Index
 from studio.models.rows import RowsModel
@@ -43,7 +43,7 @@ def project_rows(
     """Newest change first; recent projects the engine does not know are shown as missing."""
     newest: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.started_at):
-        if run.kind == "train" or run.project_path not in newest:
+        if run.kind in TRAINED or run.project_path not in newest:
             newest[run.project_path] = run
     rows = [_row(view, newest.get(view.path)) for view in views]
     known = {row.path for row in rows}

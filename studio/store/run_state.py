@@ -25,6 +25,7 @@ from engine.protocol.records import (
     Phase,
     RunSpec,
     TrajectorySummary,
+    planned_steps,
 )
 from engine.protocol.records import RunState as Life
 from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
@@ -195,6 +196,9 @@ class RunState:
                 self.flight |= _planned(event.groups)
             case e.StepFinished():
                 self._finish_step(event)
+            case e.MetricsLogged():
+                for name, value in event.values.items():
+                    self.series.setdefault(f"script/{name}", Series()).append(event.step, value)
             case e.ValidationFinished():
                 self._validate(event)
             case e.EvaluationFinished():
@@ -216,7 +220,7 @@ class RunState:
                 self.findings = list(event.findings)
             case e.RunQueued():
                 self.spec, self.life = event.spec, "queued"
-                self.planned = event.spec.config.train.steps
+                self.planned = planned_steps(event.spec)
             case e.RunStarted():
                 self._start(event)
             case e.PolicyLoaded():
@@ -251,7 +255,7 @@ class RunState:
 
     def _start(self, event: e.RunStarted) -> None:
         self.spec, self.device = event.spec, event.device or self.device
-        updates = 0 if event.spec.kind == "evaluation" else event.spec.config.train.steps
+        updates = planned_steps(event.spec)
         self.planned = self.planned or updates
         self.rubric = self.rubric or event.spec.rubric
         self.life, self.problem, self.reason = "running", None, ""

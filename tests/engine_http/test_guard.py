@@ -11,11 +11,14 @@ import pytest
 
 from engine.launch.local import discovery_file, find
 from engine.server.app import Application
+from engine.server.authoring import AuthoringRoutes
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
 from engine.server.far import FarRoutes
 from engine.server.hosts import HostRoutes
+from engine.server.mcp import McpRoutes
 from engine.server.moving import MovingRoutes
+from engine.server.outside import OutsideRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.tracking import TrackRoutes
@@ -36,6 +39,7 @@ PATHS = (
     "/drafts", "/project/servers", "/engine/use", "/backends", "/docs", "/nope",
     "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
     "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",
+    "/outside", "/runs/x/outside/train", "/runs/x/outside/log", "/runs/x/outside/close",
     "/runs/x/hand_over", "/runs/x/bring_home", "/runs/x/send", "/runs/x/checkpoints/1/fetch",
     "/runs/x/trackers", "/runs/x/track",
 )  # fmt: skip
@@ -97,7 +101,8 @@ def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
     modules = (
         Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes,
-        FarRoutes, HostRoutes, MovingRoutes, TrackRoutes,
+        FarRoutes, HostRoutes, MovingRoutes, TrackRoutes, OutsideRoutes, AuthoringRoutes,
+        McpRoutes,
     )  # fmt: skip
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)

@@ -34,6 +34,7 @@ def golden() -> dict[str, list[e.Event]]:
         "extended": _extended(),
         "evaluation": _evaluation(),
         "served": _served(),
+        "outside": _outside(),
     }
 
 
@@ -61,6 +62,20 @@ def _served() -> list[e.Event]:
         run.step(step)
         run.revive(step)
     run.end(2)
+    return run.made.events
+
+
+def _outside() -> list[e.Event]:
+    """A script makes the attempts, and logs figures of its own."""
+    run = Simulation(name="agent-001", train=SMALL, kind="outside", seed=12)
+    run.made.spec = run.made.spec.model_copy(update={"source": "openpipe-art 0.5.18"})
+    run.begin()
+    for step in (1, 2, 3):
+        run.step(step)
+        values = {"train/max_value": 16.0 + 8 * step, "val/max_value": 14.0 + 6 * step}
+        values |= {"train/moves": 30.0 + step, "data/step_num_groups_submitted": 4.0}
+        run.made.say(e.MetricsLogged(step=step, split="train", values=values))
+    run.made.say(e.RunStopped(step=3, reason="Its script has ended."))
     return run.made.events
 
 

@@ -12,7 +12,7 @@ from studio.pages.away_bar import AwayBar
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.run.branch import BranchSheet
-from studio.pages.run.chart_spec import BoundChart
+from studio.pages.run.chart_spec import BoundChart, is_judged
 from studio.pages.run.charts import CHARTS
 from studio.pages.run.diagnostics import SECTIONS
 from studio.pages.run.failure import failure_card, onwards, ways
@@ -23,10 +23,10 @@ from studio.pages.run.side import SideColumn
 from studio.pages.run.strip import StripBlock
 from studio.pages.run.trackers import TrackersCard
 from studio.session import Session
-from studio.store.run_state import RunState
 from studio.widgets.buttons import Button
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.empty_page import EmptyPage, Preparation
+from studio.words import OUTSIDE
 
 
 class RunPage(Page):
@@ -42,7 +42,7 @@ class RunPage(Page):
         self._bound: dict[str, BoundChart] = {}
         self._filling = Filling(self._fill, self)
         self._drawn: tuple[object, ...] = ()
-        self._judged = False
+        self._judged = self._scripted = False
         self._failure: QWidget | None = None
         self._strip, self._grid = StripBlock(self.charts), ChartGrid()
         self._side, self._log = SideColumn(), LogDrawer(session.run)
@@ -135,8 +135,9 @@ class RunPage(Page):
         if empty:
             self._show_empty()
             return
-        if (judged := _is_judged(state)) != self._judged:
-            self._judged = judged
+        made = (is_judged(state), summary is not None and summary.kind == "outside")
+        if made != (self._judged, self._scripted):
+            self._judged, self._scripted = made
             self._show_charts()
         self._side.show_run(state)
         self._strip.show_facts(run)
@@ -246,6 +247,10 @@ class RunPage(Page):
             self._empty.set_words("The project cannot be read", "Setup says what is wrong with it.")
             self._empty.set_actions("Train")
             return
+        if project.outside:
+            self._empty.set_words(*OUTSIDE)
+            self._empty.set_actions("Read how", icon="book-open")
+            return self._empty.set_preparations([])
         train = config.train
         self._empty.set_words(
             "No run yet",
@@ -276,7 +281,9 @@ class RunPage(Page):
         return [read, Preparation("baseline", "Baseline", words, button="Measure")]
 
     def _begin(self) -> None:
-        if living := self.session.runs.living():
+        if self.session.project.outside:
+            self._actions.trigger("app.help")
+        elif living := self.session.runs.living():
             self.session.open_run(living[0])
         else:
             self._actions.trigger("run.train")
@@ -296,7 +303,7 @@ class RunPage(Page):
         placed = {
             spec.key: "" if spec.key in extra else spec.section
             for spec in CHARTS
-            if self._judged or not spec.of_judge
+            if (self._judged or not spec.of_judge) and (self._scripted or not spec.of_script)
         }
         titles = {"": "", **SECTIONS}
         cards = {
@@ -382,10 +389,6 @@ class RunPage(Page):
 
 ONE_STEP = {"train.steps": 1}
 """Overrides of "Just one step"."""
-
-
-def _is_judged(state: RunState) -> bool:
-    return state.spec is not None and state.spec.config.judge.enabled
 
 
 def _read_well(counts: dict[Split, int]) -> Preparation:

@@ -22,7 +22,7 @@ from studio.widgets.meter import MeterRow
 from studio.widgets.phase_bars import Phase, PhaseBars
 from studio.widgets.phrase import Phrase, Span
 from studio.widgets.text import Text
-from studio.words import PHASES, largest_gap
+from studio.words import PHASES, largest_gap, steps_of
 
 WIDTH = 308
 MOST_GROUPS = 16
@@ -84,7 +84,7 @@ def _phase_words(state: RunState) -> str:
     if state.life == "paused":
         return f"{state.done} done, paused"
     if not state.living or state.phase is None:
-        return f"{state.done} of {state.planned}"
+        return steps_of(state.done, state.planned)
     tick = state.progress
     words = PHASES.get(state.phase, state.phase)
     if tick is not None and tick.phase == state.phase and tick.words:

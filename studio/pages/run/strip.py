@@ -18,6 +18,7 @@ from studio.widgets.segmented import Segmented
 from studio.widgets.step_strip import StepStrip
 from studio.widgets.strip_layout import StepCell
 from studio.widgets.strip_legend import StripLegend
+from studio.words import steps_of
 
 AXES = ("step", "time", "tokens")
 
@@ -153,7 +154,7 @@ def _own_start(run: RunModel) -> list[int]:
 
 
 def _facts(state: RunState) -> list[Span]:
-    spans = [Span(f"Step {state.done} of {state.planned}", "text", 600), Span("   ")]
+    spans = [Span(f"Step {steps_of(state.done, state.planned)}", "text", 600), Span("   ")]
     reward = state.series.get("reward/mean")
     facts: list[list[Span]] = []
     if reward is not None and reward.last is not None:

@@ -30,6 +30,7 @@ from studio.theme import theme
 from studio.widgets.paint import painting
 from studio.widgets.segmented import Segmented
 from studio.widgets.text import Text
+from studio.words import no_train_words
 
 TABS = ("Form", "project.toml", "Scenarios")
 TITLES = ("Five choices, the rest follows", "The project as a file", "Scenarios")
@@ -288,19 +289,22 @@ class SetupPage(Page):
         project, view = self.session.project, self.session.project.view
         if view is None:
             return
-        checks = _checks(project.problems, view.config is not None, self._packages.lacking)
+        lacking = self._packages.lacking
+        checks = _checks(project.problems, view.config is not None, lacking, project.outside)
+        self._preflight.allow_measuring(not project.outside)
         self._preflight.show_checks(
             checks + backend_checks(self._form.notes()) + _disk(self._forecast)
         )
         living = self.session.runs.living()
-        lacking = self._packages.lacking
         ready = project.trainable and self.session.connected and not lacking
         why = (
             f"This machine trains one at a time: it starts after {living[0].name}."
             if living
             else ""
         )
-        if not project.trainable:
+        if project.outside:
+            why = no_train_words(None)
+        elif not project.trainable:
             why = "Mend what is marked first."
         elif lacking:
             why = f"{lacking}."
@@ -309,7 +313,7 @@ class SetupPage(Page):
 
     def _price(self) -> str:
         view = self.session.project.view
-        if view is None or view.config is None:
+        if view is None or view.config is None or self.session.project.outside:
             return ""
         words = figures.plural(view.config.train.steps, "step")
         if self._forecast is None:
@@ -325,7 +329,11 @@ class SetupPage(Page):
             painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
 
 
-def _checks(problems: list[Problem], readable: bool, lacking: str) -> list[tuple[str, str]]:
+def _checks(
+    problems: list[Problem], readable: bool, lacking: str, outside: bool = False
+) -> list[tuple[str, str]]:
+    if outside and not problems:
+        return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios read well")] if readable else []
