@@ -228,6 +228,19 @@ class ValidationFinished(BaseEvent):
     seconds: float
 
 
+class LossMeasured(BaseEvent):
+    """What an SFT run's weights make of the held-out demonstrations."""
+
+    kind: Literal["loss.measured"] = "loss.measured"
+    step: int
+    loss: float
+    """Mean negative log-probability of a trained token, in nats."""
+    tokens: int
+    """How many those were."""
+    examples: int
+    seconds: float
+
+
 class EvaluationFinished(BaseEvent):
     """All attempts of an evaluation are stored; labels may still change what came out."""
 
@@ -295,6 +308,12 @@ class RunFinished(BaseEvent):
     validation: Interval | None = None
     baseline: Interval | None = None
     checkpoint: str = ""
+    loss_first: float | None = None
+    """Of an SFT run: on the held-out demonstrations before the first update."""
+    loss_best: float | None = None
+    """The lowest one."""
+    loss_step: int = 0
+    """The step that had it."""
 
 
 class ProgressTicked(BaseEvent):
@@ -335,6 +354,7 @@ Event = (
     | BatchClosed
     | StepFinished
     | ValidationFinished
+    | LossMeasured
     | EvaluationFinished
     | DiagnosisChanged
     | CheckpointSaved

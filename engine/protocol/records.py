@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import SupervisedPlan
 from engine.protocol.evaluation import EvaluationPlan
 from engine.protocol.machine import VramPlan
 from engine.protocol.problems import Problem
@@ -21,13 +22,15 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "baseline", "imported", "evaluation", "arena"]
-TrainingKind = Literal["train", "baseline"]
+RunKind = Literal["train", "sft", "baseline", "imported", "evaluation", "arena"]
+TrainingKind = Literal["train", "sft", "baseline"]
 """What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]
 
+LEARNING: frozenset[str] = frozenset({"train", "sft"})
+"""Kinds of runs that have weights of their own."""
 LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused", "stopping"})
 """Run states with a process behind them."""
 
@@ -191,6 +194,8 @@ class KeptCheckpoint(Record):
     branches: tuple[str, ...] = ()
     """Names of the runs that began here."""
     validation: Interval | None = None
+    loss: float | None = None
+    """On the held-out demonstrations, where the run is SFT."""
 
 
 class Parent(Record):
@@ -205,6 +210,13 @@ class Parent(Record):
     """The parent's stored attempts are trained on again; none is sampled."""
     adapter: str = ""
     """SHA-256 of the adapter's weights; empty where there were none yet."""
+    weights_only: bool = False
+    """Nothing but the weights came along: steps count from 0."""
+
+    @property
+    def begins(self) -> int:
+        """The step of the run itself that its first weights have."""
+        return 0 if self.weights_only else self.step
 
 
 class RunSpec(Record):
@@ -226,8 +238,17 @@ class RunSpec(Record):
     parent: Parent | None = None
     evaluation: EvaluationPlan | None = None
     """What is compared, where the run is an evaluation."""
+    supervised: SupervisedPlan | None = None
+    """What is learned from, where the run is SFT."""
     keys_at_home: bool = False
     """Judges are asked by the machine that the person sits at; they wait while it is away."""
+
+    @property
+    def updates(self) -> int:
+        """Steps that it plans when it starts."""
+        if self.supervised:
+            return self.supervised.updates
+        return 0 if self.kind == "evaluation" else self.config.train.steps
 
 
 class RunSummary(Record):
@@ -253,6 +274,8 @@ class RunSummary(Record):
     parent: Parent | None = None
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
+    losses: list[float] = Field(default_factory=list)
+    """Of an SFT run: the loss on the held-out demonstrations, each time it was measured."""
     validation: Interval | None = None
     """The last one."""
     baseline: Interval | None = None

@@ -6,6 +6,7 @@ from engine.hosts.record import read_record
 from engine.project import FILE, check_text, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
+    LossMeasured,
     RunExtended,
     RunFailed,
     RunFinished,
@@ -32,6 +33,7 @@ SUMMARY_KINDS = (
     "review.closed",
     "step.finished",
     "validation.finished",
+    "loss.measured",
 )
 
 STATES: dict[str, RunState] = {
@@ -134,7 +136,8 @@ def summarise(folder: Path) -> RunSummary:
     finally:
         reader.close()
     steps: dict[int, float | None] = {}
-    planned = spec.config.train.steps
+    planned = spec.updates
+    losses: dict[int, float] = {}
     validations, problem, device = [], None, ""
     state: RunState = "starting"
     changed = spec.started_at
@@ -146,6 +149,8 @@ def summarise(folder: Path) -> RunSummary:
                 steps[event.step] = event.metrics.get("reward/mean")
             case ValidationFinished():
                 validations.append(event)
+            case LossMeasured():
+                losses[event.step] = event.loss
             case RunExtended():
                 planned = event.steps
             case RunStarted():
@@ -163,8 +168,6 @@ def summarise(folder: Path) -> RunSummary:
             hint="Resume goes on from the last checkpoint; everything stored is kept.",
         )
     plan = spec.evaluation
-    if plan:
-        planned = 0
     validations.sort(key=lambda event: event.step)
     return RunSummary(
         id=spec.id,
@@ -182,7 +185,8 @@ def summarise(folder: Path) -> RunSummary:
         device=device,
         model=spec.config.model.name,
         parent=spec.parent,
-        rewards=[steps[number] for number in sorted(steps)],
+        rewards=[steps[number] for number in sorted(steps)] if spec.kind != "sft" else [],
+        losses=[losses[number] for number in sorted(losses)],
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         trajectories=trajectories,

@@ -202,6 +202,12 @@ class Supervisor:
         living = self._living.get(run_id)
         if command.action == "extend" and self.summary(run_id).kind == "evaluation":
             raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
+        if command.action == "extend" and self.summary(run_id).kind == "sft":
+            raise Refused.of(
+                "run.no_steps",
+                "The updates of an SFT run are those of its epochs.",
+                "Start another one from it, with other sft.epochs.",
+            )
         if living and command.action == "extend" and command.steps:
             living.run.orders.steps = max(command.steps, self.summary(run_id).step)
             await living.run.say(RunExtended(steps=living.run.orders.steps))
@@ -217,10 +223,9 @@ class Supervisor:
                 "This run has no weights of its own to train further.",
                 "Start a run of the project instead.",
             )
-        if summary.state == "finished" and summary.kind == "evaluation":
-            raise Refused.of(
-                "run.finished", "This evaluation has finished.", "Start another one instead."
-            )
+        if summary.state == "finished" and summary.kind in ("evaluation", "sft"):
+            what = "evaluation" if summary.kind == "evaluation" else "SFT run"
+            raise Refused.of("run.finished", f"This {what} has finished.", "Start another one.")
         if summary.state == "finished" and not (command.steps and command.steps > summary.step):
             raise Refused.of(
                 "run.finished",
@@ -238,7 +243,7 @@ class Supervisor:
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
-        planned = 0 if spec.kind == "evaluation" else spec.config.train.steps
+        planned = spec.updates
         run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
         device = await asyncio.to_thread(devices_of, spec.config.backend)

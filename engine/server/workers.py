@@ -9,7 +9,7 @@ from engine.child import reap_orphans
 from engine.judge.access import Access
 from engine.models import model_of
 from engine.policy.base import Policy
-from engine.policy.start import start_policy
+from engine.policy.start import start_policy, without_sampler
 from engine.protocol.records import RunSpec
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
@@ -29,6 +29,21 @@ class House:
     spared: Callable[[], Collection[int]]
     """Children that are no run's."""
     base_url: str = ""
+
+
+@contextlib.asynccontextmanager
+async def learner(run: Run, house: House) -> AsyncIterator[tuple[Policy, ChatFormat]]:
+    """The trainer alone: nothing is sampled, so there is no server, no agent and no judge."""
+    model = await asyncio.to_thread(model_of, run.spec)
+    chat = await asyncio.to_thread(ChatFormat, model)
+    config = without_sampler(run.config)
+    policy = await start_policy(config, model, run.log_file, config.model.name)
+    policy.on_restart = run.sampler_restarted
+    try:
+        yield policy, chat
+    finally:
+        await asyncio.shield(policy.close())
+        await asyncio.to_thread(reap_orphans, house.spared())
 
 
 @contextlib.asynccontextmanager

@@ -32,6 +32,8 @@ from studio.store.series import Series
 
 Told = Event | UnknownEvent | History
 LOG_LINES = LINES_KEPT
+HELD_OUT = "validation/loss"
+"""The series of losses on held-out demonstrations, by step; the first is that of step 0."""
 
 
 class SequenceGap(ValueError):
@@ -197,6 +199,8 @@ class RunState:
                 self._finish_step(event)
             case e.ValidationFinished():
                 self._validate(event)
+            case e.LossMeasured():
+                self._measure(event)
             case e.EvaluationFinished():
                 self.evaluation = event.result
             case CheckpointSaved():
@@ -216,7 +220,7 @@ class RunState:
                 self.findings = list(event.findings)
             case e.RunQueued():
                 self.spec, self.life = event.spec, "queued"
-                self.planned = event.spec.config.train.steps
+                self.planned = event.spec.updates
             case e.RunStarted():
                 self._start(event)
             case e.PolicyLoaded():
@@ -251,8 +255,7 @@ class RunState:
 
     def _start(self, event: e.RunStarted) -> None:
         self.spec, self.device = event.spec, event.device or self.device
-        updates = 0 if event.spec.kind == "evaluation" else event.spec.config.train.steps
-        self.planned = self.planned or updates
+        self.planned = self.planned or event.spec.updates
         self.rubric = self.rubric or event.spec.rubric
         self.life, self.problem, self.reason = "running", None, ""
         self.phase, self.phase_at = None, event.at
@@ -347,6 +350,9 @@ class RunState:
             event.step, event.at, event.reward, event.scenarios, event.unscored, event.seconds
         )
         self.validations = [*kept, record]
+
+    def _measure(self, event: e.LossMeasured) -> None:
+        self.series.setdefault(HELD_OUT, Series()).append(event.step, event.loss)
 
     def _end(self, life: Life, reason: str) -> None:
         self.life, self.reason, self.review = life, reason, None
