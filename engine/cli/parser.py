@@ -9,6 +9,7 @@ from engine.cli.export_options import export_options, serve_model_options
 from engine.cli.gpu_options import gpu_options
 from engine.cli.host_options import HOST_COMMANDS, HOST_OPTIONS, train_there
 from engine.cli.options import as_json, positive, workspace
+from engine.cli.sft_options import COMMANDS as SFT_COMMANDS
 
 COMMANDS = {
     "serve": "run an engine for a workspace (studio and CLI start one by themselves)",
@@ -44,9 +45,11 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = Parser(prog="python -m engine", description="Atelier's engine.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    for name, words in (COMMANDS | HOST_COMMANDS).items():
+    others = {name: words for name, (words, _) in SFT_COMMANDS.items()}
+    for name, words in (COMMANDS | others | HOST_COMMANDS).items():
         command = commands.add_parser(name, help=words, description=words.capitalize() + ".")
-        (OPTIONS | HOST_OPTIONS)[name](command)
+        options = {name: options for name, (_, options) in SFT_COMMANDS.items()}
+        (OPTIONS | options | HOST_OPTIONS)[name](command)
         command.set_defaults(command=_late(name))
     return parser.parse_args(argv)
 

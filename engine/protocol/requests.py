@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.evaluation import SystemPrompt
 from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
@@ -163,6 +164,11 @@ class StartEvaluation(Request):
     """`train.seed` when left out."""
     judge: bool | None = None
     """Whether the project's judge has part in the rewards; as the project says when left out."""
+    demonstrate: SelectDemonstrations | None = None
+    """Its good attempts become demonstrations. There is one model then, a teacher, and scenarios
+    that an earlier such evaluation has paid for are not asked again."""
+    again: bool = False
+    """With `demonstrate`: ask them all the same."""
     overrides: dict[str, Any] = Field(default_factory=dict)
     """As in `StartRun`, like all that follow."""
     queue: bool = False

@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 from jinja2 import nodes
@@ -38,7 +38,7 @@ class Generation(Extension):
     """`{% generation %} … {% endgeneration %}`: how templates of Hugging Face mark what the
     assistant says (transformers, `apply_chat_template(return_assistant_tokens_mask=True)`)."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 - Jinja declares it so
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         line = next(parser.stream).lineno

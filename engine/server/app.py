@@ -72,6 +72,7 @@ from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_list, json_of
 from engine.store.reader import RunReader
+from engine.supervised.view import view
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -132,6 +133,7 @@ class Application:
             ("PUT", "/scenarios", self.write_scenarios),
             ("POST", "/import", self.import_run),
             ("GET", "/forecast", self.forecast),
+            ("GET", "/demonstrations", self.demonstrations),
             ("GET", "/rubric", self.rubric),
             ("PUT", "/rubric", self.save_rubric),
             ("GET", "/judges", self.judges),
@@ -258,6 +260,10 @@ class Application:
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
         return json_of(await asyncio.to_thread(preflight, config, model, times, path))
+
+    async def demonstrations(self, request: Request) -> Response:
+        path = _path(request)
+        return json_of(await asyncio.to_thread(view, path, load_config(path)))
 
     async def rubric(self, request: Request) -> Response:
         path = _path(request)

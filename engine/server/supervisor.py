@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from engine.rollout.gateway import Gateway
 from engine.run import Run, locked, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
+from engine.server.distilling import earlier
 from engine.server.errands import Errands
 from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
@@ -94,9 +95,19 @@ class Supervisor:
                 return known
             project = Path(request.project).expanduser().resolve()
             spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
+            if request.demonstrate and not request.again and spec.evaluation:
+                if cut := self._cut_off(earlier(project, spec.evaluation)):
+                    return await self._begin(cut, resumed=True)
+                if not scenarios:
+                    return self._library.summary(earlier(project, spec.evaluation)[0])
             folder = make_folder(project, spec, scenarios)
             self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
+
+    def _cut_off(self, folders: Sequence[Path]) -> Path | None:
+        """The first of these runs that did not come to its end."""
+        ended = ("stopped", "failed")
+        return next((one for one in folders if self._library.summary(one).state in ended), None)
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
         """What was started with this key already. Raises Refused where the device is busy, and

@@ -97,7 +97,7 @@ def test_answers_to_one_question_have_one_beginning() -> None:
     ],
 )
 def test_a_bad_line_says_why(content: bytes, reason: str) -> None:
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         read_line(content)
     assert reason in str(caught.value)
     assert str(caught.value).endswith(".")
