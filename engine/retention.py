@@ -11,10 +11,11 @@ from engine.protocol.checkpoint_events import (
     CheckpointExported,
     CheckpointPinned,
 )
-from engine.protocol.events import LossMeasured, ValidationFinished
+from engine.protocol.events import ValidationFinished
 from engine.protocol.problems import Refused
 from engine.protocol.records import Checkpoint, Interval, KeptBy, KeptCheckpoint, RunSpec
 from engine.protocol.requests import PinCheckpoint
+from engine.protocol.supervised_events import LossMeasured
 from engine.run import Run
 from engine.store.reader import RunReader
 

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu
 
-from engine.protocol.records import LIVING, RunSummary
+from engine.protocol.records import LEARNING, LIVING, RunSummary
 from studio import figures
 from studio.actions import Actions
 from studio.engine_menu import EngineSwitcher
@@ -130,7 +130,7 @@ class Frame(QObject):
             tick = session.hosts.bringing(session.starting_on)
             words = session.hosts.start_words(session.starting_on) if session.starting_on else ""
             train.set_state("starting", *(tick or (0, 0)), words)
-        elif run is None or run.kind != "train":
+        elif run is None or not _resumes_by_train(run):
             train.set_state("ready" if self._actions.holds("trainable") else "none")
         else:
             state = {
@@ -159,7 +159,7 @@ class Frame(QObject):
 
     def _show_facts(self, run: RunSummary | None) -> None:
         sidebar, state = self._window.sidebar, self._session.run.state
-        trained = run is not None and run.kind == "train"
+        trained = run is not None and run.kind in LEARNING
         sidebar.set_fact("run", f"{run.step}/{run.steps}" if run and trained else "")
         sidebar.set_fact("trajectories", figures.count(run.trajectories) if run else "")
         kept = len(state.checkpoints)
@@ -175,7 +175,7 @@ class Frame(QObject):
             return
         left = remaining_seconds(self._session.runs.state(shown.id), time.time())
         words = f"{figures.duration(left)} left" if left is not None else ""
-        values = [reward for reward in shown.rewards if reward is not None]
+        values = shown.losses or [reward for reward in shown.rewards if reward is not None]
         step = f"Step {shown.step} of {shown.steps}"
         if shown.kind == "evaluation":
             step = f"{shown.trajectories} of {shown.attempts} attempts"
@@ -257,3 +257,8 @@ class Frame(QObject):
             self._window.show_page("setup")
         elif key in ("train", "train_lending"):
             self._actions.trigger(f"run.{key}")
+
+
+def _resumes_by_train(run: RunSummary) -> bool:
+    """Whether the Train button speaks of this run; of an SFT run only until it has finished."""
+    return run.kind == "train" or (run.kind == "sft" and run.state != "finished")

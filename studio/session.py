@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from engine.client import EngineClient
 from engine.protocol.judging import keys_in, provider_of
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records import LIVING, ProjectView, RunSummary, Sample, TrainingKind
+from engine.protocol.records import LEARNING, LIVING, ProjectView, RunSummary, Sample, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
 from studio import keys
 from studio.hosts import Hosts
@@ -165,7 +165,7 @@ class Session(QObject):
         self._show(await self.client.project(path))
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in LIVING]
-        trained = [run for run in runs if run.kind == "train"]
+        trained = [run for run in runs if run.kind in LEARNING]
         imported = [run for run in runs if run.kind == "imported"]
         newest = next(iter([*living, *trained, *imported]), None)
         self.select_run(newest.id if newest else "")
@@ -389,10 +389,10 @@ class Session(QObject):
             "stoppable": run is not None and run.state in (*LIVING, "queued"),
             "branchable": self.connected
             and run is not None
-            and run.kind == "train"
+            and run.kind in LEARNING
             and bool(self.run.state.spec),
             "resumable": run is not None
             and (run.state in ("stopped", "failed", "paused"))
-            and run.kind in ("train", "evaluation"),
+            and run.kind in (*LEARNING, "evaluation"),
         }
         return {name for name, holds in facts.items() if holds}

@@ -14,7 +14,6 @@ from engine.project import load_config
 from engine.protocol.demonstrations import Demonstrations, Tally
 from engine.protocol.events import (
     Event,
-    LossMeasured,
     RunFinished,
     RunStarted,
     StepFinished,
@@ -23,6 +22,7 @@ from engine.protocol.events import (
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import StartRun
+from engine.protocol.supervised_events import LossMeasured
 from engine.supervised.view import view
 
 UNMEASURED_EVERY = 10

@@ -31,6 +31,7 @@ from engine.protocol.records import (
     Split,
     TrajectorySummary,
 )
+from engine.protocol.supervised_events import LossMeasured, WarmupFinished
 
 
 class RunQueued(BaseEvent):
@@ -63,14 +64,6 @@ class PhaseChanged(BaseEvent):
     kind: Literal["phase.changed"] = "phase.changed"
     step: int
     phase: Phase
-
-
-class WarmupFinished(BaseEvent):
-    kind: Literal["warmup.finished"] = "warmup.finished"
-    examples: int
-    losses: list[float]
-    """Mean token loss of each epoch."""
-    seconds: float
 
 
 class PlannedGroup(BaseModel):
@@ -225,19 +218,6 @@ class ValidationFinished(BaseEvent):
     scenarios: dict[str, float]
     """Mean reward by scenario id."""
     unscored: int
-    seconds: float
-
-
-class LossMeasured(BaseEvent):
-    """What an SFT run's weights make of the held-out demonstrations."""
-
-    kind: Literal["loss.measured"] = "loss.measured"
-    step: int
-    loss: float
-    """Mean negative log-probability of a trained token, in nats."""
-    tokens: int
-    """How many those were."""
-    examples: int
     seconds: float
 
 

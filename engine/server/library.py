@@ -6,7 +6,6 @@ from engine.hosts.record import read_record
 from engine.project import FILE, check_text, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
-    LossMeasured,
     RunExtended,
     RunFailed,
     RunFinished,
@@ -17,6 +16,7 @@ from engine.protocol.events import (
 )
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split
+from engine.protocol.supervised_events import LossMeasured
 from engine.run import DATABASE, SPEC, is_locked, read_spec
 from engine.store.reader import RunReader
 

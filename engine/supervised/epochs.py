@@ -8,8 +8,8 @@ from pathlib import Path
 from engine.gold import FILE as GOLD
 from engine.policy.base import Policy, ScoreBatch, TrainBatch, TrainItem
 from engine.protocol.config import WarmupConfig
-from engine.protocol.events import WarmupFinished
 from engine.protocol.problems import ConfigError
+from engine.protocol.supervised_events import WarmupFinished
 from engine.rollout.attempt import Stage
 from engine.rollout.chat import ChatFormat
 from engine.run import Run

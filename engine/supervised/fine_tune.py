@@ -11,7 +11,8 @@ import math
 import time
 
 from engine.policy.base import Policy
-from engine.protocol.events import LossMeasured, RunFinished, RunStopped, StepFinished
+from engine.protocol.events import RunFinished, RunStopped, StepFinished
+from engine.protocol.supervised_events import LossMeasured
 from engine.retention import prune
 from engine.rollout.chat import ChatFormat
 from engine.run import Run

@@ -27,6 +27,7 @@ from engine.protocol.records import (
     TrajectorySummary,
 )
 from engine.protocol.records import RunState as Life
+from engine.protocol.supervised_events import LossMeasured, WarmupFinished
 from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
 from studio.store.series import Series
 
@@ -76,7 +77,7 @@ class RunState:
     logged: int = 0
     restarts: list[e.WorkerRestarted] = field(default_factory=list)
     resumes: list[int] = field(default_factory=list)
-    warmup: e.WarmupFinished | None = None
+    warmup: WarmupFinished | None = None
     problem: Problem | None = None
     reason: str = ""
     trajectories: int = 0
@@ -199,7 +200,7 @@ class RunState:
                 self._finish_step(event)
             case e.ValidationFinished():
                 self._validate(event)
-            case e.LossMeasured():
+            case LossMeasured():
                 self._measure(event)
             case e.EvaluationFinished():
                 self.evaluation = event.result
@@ -226,7 +227,7 @@ class RunState:
             case e.PolicyLoaded():
                 self.parameters, self.trainable = event.parameters, event.trainable
                 self.dtype, self.sampler = event.dtype, event.sampler
-            case e.WarmupFinished():
+            case WarmupFinished():
                 self.warmup = event
             case e.WorkerRestarted():
                 self.restarts.append(event)
@@ -351,7 +352,7 @@ class RunState:
         )
         self.validations = [*kept, record]
 
-    def _measure(self, event: e.LossMeasured) -> None:
+    def _measure(self, event: LossMeasured) -> None:
         self.series.setdefault(HELD_OUT, Series()).append(event.step, event.loss)
 
     def _end(self, life: Life, reason: str) -> None:

@@ -12,7 +12,6 @@ import pytest
 from engine.checkpoint import folder_of
 from engine.protocol.events import (
     Event,
-    LossMeasured,
     RunFailed,
     RunFinished,
     RunStopped,
@@ -22,6 +21,7 @@ from engine.protocol.events import (
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun
+from engine.protocol.supervised_events import LossMeasured
 from engine.run import read_spec
 from tests.engine_http.conftest import Engine, start_engine, stop_engine, until
 

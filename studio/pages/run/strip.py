@@ -11,7 +11,8 @@ from studio import figures
 from studio.models.run import RunModel
 from studio.store.parts import StepRecord
 from studio.store.programs import programs
-from studio.store.run_state import RunState
+from studio.store.run_state import HELD_OUT, RunState
+from studio.store.series import Series
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.phrase import Phrase, Span
 from studio.widgets.segmented import Segmented
@@ -92,6 +93,7 @@ class StripBlock(QWidget):
         self._axis = Segmented(["Step", "Time", "Tokens"], "x axis of the charts")
         self.strip = StepStrip()
         self._cells = StepCells()
+        self._tells_rewards = True
         self._build()
         self._axis.chosen.connect(lambda index: self.axis_chosen.emit(AXES[index]))
         self._facts.link_activated.connect(lambda _: self.unscored_wanted.emit())
@@ -104,9 +106,14 @@ class StripBlock(QWidget):
     def show_run(self, run: RunModel) -> None:
         state = run.state
         low, high = ramp_ends(state)
+        supervised = state.spec is not None and state.spec.kind == "sft"
+        self._tells_rewards = not supervised
         self.strip.set_steps(self._cells.of(state), low, high)
         self.strip.set_marks(
-            validations=[record.step for record in state.validations],
+            validations=[
+                *(record.step for record in state.validations),
+                *(int(step) for step in state.series.get(HELD_OUT, Series()).xs),
+            ],
             checkpoints=[kept.step for kept in state.checkpoints],
             branches=[*state.branches, *_own_start(run)],
         )
@@ -130,7 +137,7 @@ class StripBlock(QWidget):
         items = [self._line.itemAt(place) for place in range(self._line.count())]
         widgets = [widget for item in items if item and (widget := item.widget())]
         needed = sum(widget.sizeHint().width() + self._line.spacing() for widget in widgets)
-        self._legend.setVisible(needed <= self.width())
+        self._legend.setVisible(self._tells_rewards and needed <= self.width())
 
     def _build(self) -> None:
         self._line = QHBoxLayout()
@@ -149,11 +156,15 @@ class StripBlock(QWidget):
 def _own_start(run: RunModel) -> list[int]:
     """Where a branch begins."""
     parent = run.summary.parent if run.summary else None
-    return [parent.step] if parent and parent.step else []
+    return [parent.begins] if parent and parent.begins else []
 
 
 def _facts(state: RunState) -> list[Span]:
-    spans = [Span(f"Step {state.done} of {state.planned}", "text", 600), Span("   ")]
+    supervised = state.spec is not None and state.spec.kind == "sft"
+    unit = "Update" if supervised else "Step"
+    spans = [Span(f"{unit} {state.done} of {state.planned}", "text", 600), Span("   ")]
+    if supervised:
+        return spans + _learned(state)
     reward = state.series.get("reward/mean")
     facts: list[list[Span]] = []
     if reward is not None and reward.last is not None:
@@ -171,4 +182,21 @@ def _facts(state: RunState) -> list[Span]:
         facts.append([Span(words, "warn")])
     for place, fact in enumerate(facts):
         spans += ([Span(" · ")] if place else []) + fact
+    return spans
+
+
+def _learned(state: RunState) -> list[Span]:
+    """The facts of an SFT run."""
+    loss, held_out = state.series.get("loss"), state.series.get(HELD_OUT)
+    plan = state.spec.supervised if state.spec else None
+    spans = []
+    if loss is not None and loss.last is not None:
+        spans += [Span("loss "), Span(figures.number(loss.last), "text", 600), Span(" · ")]
+    if held_out is not None and held_out.last is not None:
+        spans += [Span("held out "), Span(figures.number(held_out.last), "text", 600), Span(" · ")]
+    if plan is not None:
+        spans.append(Span(figures.plural(plan.train.examples, "demonstration")))
+        if plan.skipped:
+            left = f"{figures.plural(plan.skipped, 'bad line')} left out"
+            spans += [Span(" · "), Span(left, "warn")]
     return spans

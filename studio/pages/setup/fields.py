@@ -57,6 +57,7 @@ VARIANTS = {
         ("none", "none"),
     ),
 }
+SECTIONS = {"sft": "SFT"}
 LABELS = {"lr": "Learning rate", "kl": "KL weight", "kl_in": "KL counts in"}
 
 
@@ -110,7 +111,10 @@ def label_of(key: str) -> str:
 
 def section_of(key: str) -> str:
     """The heading a dotted key stands under."""
-    return "Algorithm" if key.startswith("train.algorithm.") else key.split(".")[0].capitalize()
+    if key.startswith("train.algorithm."):
+        return "Algorithm"
+    section = key.split(".")[0]
+    return SECTIONS.get(section, section.capitalize())
 
 
 def _plain(kind: Any) -> Any:
