@@ -161,7 +161,9 @@ class Frame(QObject):
         sidebar, state = self._window.sidebar, self._session.run.state
         trained = run is not None and run.kind in LEARNING
         sidebar.set_fact("run", f"{run.step}/{run.steps}" if run and trained else "")
-        sidebar.set_fact("trajectories", figures.count(run.trajectories) if run else "")
+        sidebar.set_fact(
+            "trajectories", figures.count(run.trajectories) if run and run.kind != "sft" else ""
+        )
         kept = len(state.checkpoints)
         sidebar.set_fact("checkpoints", str(kept) if kept else "")
 

@@ -54,8 +54,9 @@ def run_words(run: RunSummary) -> StateWords:
         case "failed":
             return StateWords(f"Stopped: {_cause(run)}, step {run.step}", "bad", "octagon-alert")
         case "finished":
-            what = "Taught" if run.kind == "sft" else "Finished"
-            return StateWords(f"{what}, {_steps(run.step)}", "good", "check")
+            if run.kind == "sft":
+                return StateWords(f"Taught, {run.step:,} updates", "good", "check")
+            return StateWords(f"Finished, {_steps(run.step)}", "good", "check")
 
 
 def _baseline(run: RunSummary) -> StateWords:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from engine.protocol.demonstrations import BadLine, DemonstrationFile, Demonstrations, Tally
 from studio import figures
 
-ROLES = {"train": "learned", "gold": "learned, pinned as gold", "validation": "only measured"}
+ROLES = {"train": "learned", "gold": "gold", "validation": "measured"}
 EMPTY = (
     "No demonstrations yet. Let a teacher do the scenarios, keep the good attempts of a run, or "
     'put chat messages into demonstrations.jsonl: {"messages": [{"role": "user", …}, …]}.'

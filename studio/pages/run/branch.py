@@ -78,7 +78,8 @@ class BranchSheet(Sheet):
             self._way.set_index(0)
         self.set_title(f"Train on from {run.name}" if self._supervised else f"Branch {run.name}")
         self._from.set_choices(_choices(state.checkpoints, state))
-        self._from.set_value(_nearest(state.checkpoints, step))
+        best = _best(state.checkpoints) if self._supervised and step is None else None
+        self._from.set_value(_nearest(state.checkpoints, step) if best is None else best)
         train = spec.config.train
         planned = train.steps if self._supervised else max(train.steps, state.planned)
         begins = 0 if self._supervised else self._from.value()
@@ -169,11 +170,17 @@ def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str
         elif (mean := one.metrics.get("reward/mean")) is not None:
             words += f" · reward {figures.number(mean)}"
         elif (loss := one.metrics.get("validation/loss")) is not None:
-            words += f" · held-out loss {figures.number(loss, 3)}"
+            words += f" · loss {figures.number(loss, 3)}"
         found.append((one.step, words))
     if not any(step == 0 for step, _ in found):
         found.append((0, "the start, before any step"))
     return found
+
+
+def _best(kept: Sequence[Checkpoint]) -> int | None:
+    """That with the lowest held-out loss, the earlier of equals; None where none was measured."""
+    losses = {one.step: loss for one in kept if (loss := one.metrics.get("validation/loss"))}
+    return min(losses, key=lambda step: (losses[step], step), default=None)
 
 
 def _nearest(kept: Sequence[Checkpoint], step: int | None) -> int:

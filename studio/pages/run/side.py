@@ -62,6 +62,7 @@ class StepCard(_Headed):
         now = time.time()
         supervised = is_supervised(state)
         self._bars.setVisible(not supervised)
+        self.head.title.set_words("Update" if supervised else "Step")
         if not supervised:
             self._bars.set_phases(_phases(state, now))
         self.head.set_words(_phase_words(state))
@@ -249,6 +250,7 @@ class MachineCard(_Headed):
 
     def _show_programs(self, state: RunState) -> None:
         found = programs(state)
+        found = None if is_supervised(state) else found
         self._programs.setVisible(found is not None)
         self._unlike.setVisible(found is not None and not found.alike)
         if found is not None:

@@ -41,7 +41,7 @@ class StepCells:
 
     def of(self, state: RunState) -> list[StepCell]:
         """As `cells_of`; a cell that says the same is the same object as before."""
-        self._follow(state.steps)
+        self._follow(state.steps, measure_of(state))
         last = state.steps[-1].step if state.steps else 0
         first_planned, between = last + 1, []
         if state.living and state.step > last:
@@ -54,22 +54,27 @@ class StepCells:
             self._planned.append(StepCell(step, "planned"))
         return [*self._cells, *between, *self._planned[first_planned - 1 : state.planned]]
 
-    def _follow(self, records: Sequence[StepRecord]) -> None:
+    def _follow(self, records: Sequence[StepRecord], measure: str) -> None:
         known = len(self._records)
         if known > len(records) or (known and self._records[-1] is not records[known - 1]):
             known = 0  # another run, or one that was rewound
         self._records[known:] = records[known:]
-        self._cells[known:] = [_cell(record) for record in records[known:]]
+        self._cells[known:] = [_cell(record, measure) for record in records[known:]]
 
 
-def _cell(record: StepRecord) -> StepCell:
+def _cell(record: StepRecord, measure: str) -> StepCell:
     life = "skipped" if record.skipped else "done"
-    return StepCell(record.step, life, record.metrics.get("reward/mean"), record.reason)
+    return StepCell(record.step, life, record.metrics.get(measure), record.reason)
+
+
+def measure_of(state: RunState) -> str:
+    """The metric that the cells show: an SFT run has no rewards."""
+    return "loss" if state.spec is not None and state.spec.kind == "sft" else "reward/mean"
 
 
 def ramp_ends(state: RunState) -> tuple[float, float]:
-    """The 2nd and 98th percentile of the run's rewards; 0 to 1 until there are enough of them."""
-    series = state.series.get("reward/mean")
+    """The 2nd and 98th percentile of what the cells show; 0 to 1 until there are enough of them."""
+    series = state.series.get(measure_of(state))
     if series is None or not len(series):
         return 0.0, 1.0
     if len(series) < ENOUGH_STEPS:
@@ -106,8 +111,8 @@ class StripBlock(QWidget):
     def show_run(self, run: RunModel) -> None:
         state = run.state
         low, high = ramp_ends(state)
-        supervised = state.spec is not None and state.spec.kind == "sft"
-        self._tells_rewards = not supervised
+        self._tells_rewards = measure_of(state) == "reward/mean"
+        self.strip.set_measure("reward" if self._tells_rewards else "loss", not self._tells_rewards)
         self.strip.set_steps(self._cells.of(state), low, high)
         self.strip.set_marks(
             validations=[
@@ -160,7 +165,7 @@ def _own_start(run: RunModel) -> list[int]:
 
 
 def _facts(state: RunState) -> list[Span]:
-    supervised = state.spec is not None and state.spec.kind == "sft"
+    supervised = measure_of(state) == "loss"
     unit = "Update" if supervised else "Step"
     spans = [Span(f"{unit} {state.done} of {state.planned}", "text", 600), Span("   ")]
     if supervised:

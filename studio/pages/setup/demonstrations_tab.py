@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import Demonstrations, SelectDemonstrations, Selection
 from engine.protocol.problems import Problem
+from engine.protocol.records import LIVING
 from engine.protocol.requests import StartEvaluation
 from studio import figures
 from studio.models.demonstrations import BadLineModel, FileTableModel
-from studio.pages.setup.fields import make_row, specs, value_at
+from studio.pages.setup.fields import make_field, specs, value_at
 from studio.pages.setup.teacher_sheet import TeacherSheet
 from studio.session import Session
 from studio.store import demonstrations as words
@@ -24,8 +25,8 @@ from studio.widgets.table import Table
 from studio.widgets.text import Text
 
 SETTINGS = ("sft.epochs", "sft.batch_size", "sft.lr", "sft.held_out", "sft.skip_bad_lines")
-FILE_WIDTHS = (None, 150, 150, 64, 56, 84, 84)
-ROW_PX, HEAD_PX = 32, 30
+FILE_WIDTHS = (None, 84, 280, 60, 52, 80, 80)
+ROW_PX, HEAD_PX, LABEL_PX, WIDEST_CARD = 32, 30, 104, 980
 
 
 class DemonstrationsTab(QWidget):
@@ -39,7 +40,8 @@ class DemonstrationsTab(QWidget):
     ) -> None:
         super().__init__(parent)
         self._session, self._tasks, self._sheet = session, tasks, sheet
-        self._found: Demonstrations | None = None
+        self._asked = ""
+        """The run in which a teacher works."""
         self.files, self.bad = FileTableModel(self), BadLineModel(self)
         self._file_table = Table("Files of demonstrations", row_px=ROW_PX)
         self._bad_table = Table("Bad lines", row_px=ROW_PX)
@@ -79,9 +81,9 @@ class DemonstrationsTab(QWidget):
         self._file_table.setModel(self.files)
         self._bad_table.setModel(self.bad)
         for column, width in enumerate(FILE_WIDTHS):
-            self._file_table.set_column(column, width, "text" if column < 3 else "number")
+            self._file_table.set_column(column, width, "text" if column < 3 else "figure")
         for column, width in enumerate((190, 72, None)):
-            self._bad_table.set_column(column, width, "number" if column == 1 else "text")
+            self._bad_table.set_column(column, width, "figure" if column == 1 else "text")
         line = QHBoxLayout()
         line.setSpacing(8)
         for button in (self._teacher, self._own, self._again):
@@ -97,10 +99,13 @@ class DemonstrationsTab(QWidget):
         whole.addWidget(self._bad_words)
         whole.addWidget(self._bad_table, 1)
         whole.addWidget(self._settings())
-        whole.addStretch(0)
+        self._room = QWidget()
+        whole.addWidget(self._room, 1)
 
     def _settings(self) -> Card:
-        card = Card("How they are learned", "everything else is under Advanced, SFT")
+        card = Card("How they are learned", "the rest is under Form, Advanced, SFT")
+        card.setMaximumWidth(WIDEST_CARD)
+        card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         card.body.addWidget(self._facts)
         known = {spec.key: spec for spec in specs() if spec.key in SETTINGS}
         columns = QHBoxLayout()
@@ -109,7 +114,10 @@ class DemonstrationsTab(QWidget):
             side = QVBoxLayout()
             side.setSpacing(8)
             for key in part:
-                row = self._rows[key] = make_row(known[key])
+                spec = known[key]
+                help, field = f"{spec.help}\n\n{key}", make_field(spec)
+                row = FormRow(key, spec.label, field, help=help, label_px=LABEL_PX)
+                self._rows[key] = row
                 row.edited.connect(self.edited)
                 side.addWidget(row)
             side.addStretch(1)
@@ -123,11 +131,11 @@ class DemonstrationsTab(QWidget):
         self._again.clicked.connect(self.load)
         self.train.clicked.connect(self.train_wanted)
         self._sheet.teacher_wanted.connect(self._ask_teacher)
+        self._session.runs_changed.connect(self.show_run)
 
     # What was read
 
     def _show(self, found: Demonstrations) -> None:
-        self._found = found
         view = self._session.project.view
         skips = bool(view and view.config and view.config.sft.skip_bad_lines)
         empty = words.is_empty(found)
@@ -142,14 +150,17 @@ class DemonstrationsTab(QWidget):
         self._words.setVisible(empty or bool(refused))
         for part in (self._bad_words, self._bad_table):
             part.setVisible(bool(self.bad.rows))
+        self._room.setVisible(not self.bad.rows)
         self._file_table.setVisible(not empty)
         self._file_table.setFixedHeight(HEAD_PX + ROW_PX * len(found.files))
         self.train.set_words("Train on them", figures.plural(found.updates, "update"))
         self.train.setEnabled(found.problem is None and self._session.connected)
         self.show_run()
 
+    @Slot()
     def show_run(self) -> None:
-        """Whether the selected run has attempts that could be kept."""
+        """Whether the selected run has attempts that could be kept, and how far a teacher is."""
+        self._follow_teacher()
         run = self._session.run.summary
         self._own.setVisible(bool(run and run.trajectories))
         if run is not None:
@@ -176,9 +187,25 @@ class DemonstrationsTab(QWidget):
                 session.said.emit("Everything was asked before: nothing is paid again.")
                 self.load()
             else:
-                session.said.emit(f"{run.name}: the teacher is asked. Demonstrations follow.")
+                self._asked = run.id
+                self.show_run()
 
         self._tasks.run("teacher", work(), begun, session.problem_raised.emit)
+
+    def _follow_teacher(self) -> None:
+        run = self._session.runs.summary(self._asked) if self._asked else None
+        if run is None:
+            return
+        if run.state in LIVING or run.state == "queued":
+            told = (
+                f"{run.name}: the teacher has made {run.trajectories} of {run.attempts} attempts."
+            )
+            self._words.set_tone("muted")
+            self._words.set_words(told)
+            self._words.show()
+        else:
+            self._asked = ""
+            self.load()
 
     def _take_own(self) -> None:
         """The best attempt of each scenario of the selected run."""

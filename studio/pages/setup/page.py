@@ -135,6 +135,8 @@ class SetupPage(Page):
         self._tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         self._title.set_words(TITLES[tab])
+        self._preflight.setVisible(tab != DEMONSTRATIONS)  # it speaks of RL
+        self.update()
         if tab == 2:
             self._scenarios.load()
         elif tab == DEMONSTRATIONS:
@@ -336,8 +338,9 @@ class SetupPage(Page):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with painting(self) as painter:
-            x = self.width() - WIDTH - 1
-            painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
+            if not self._preflight.isHidden():
+                x = self.width() - WIDTH - 1
+                painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
 
 
 def _checks(problems: list[Problem], readable: bool) -> list[tuple[str, str]]:

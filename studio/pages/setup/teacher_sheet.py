@@ -58,7 +58,7 @@ class TeacherSheet(Sheet):
             )
         }
         self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
-        self._go = Button("Ask the teacher", "primary", icon="sparkles", height=32)
+        self._go = Button("Ask", "primary", icon="sparkles", height=32)
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
@@ -119,7 +119,7 @@ class TeacherSheet(Sheet):
             wrong = wrong or said
         count = figures.plural(self._scenarios * self.attempts.value(), "attempt")
         most = f"at most ${budget or 0:.2f}"
-        self._go.set_words("Ask the teacher", f"{count} · {most}")
+        self._go.set_words("Ask", f"{count} · {most}")
         self._go.setEnabled(bool(name) and not wrong)
         self._command.set_words(command_of(self.request()))
 
