@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from engine import checkpoint
+from engine.digest import sha256_of
 from engine.machine.hardware import header
 from engine.project import changed_config, load_config
 from engine.protocol.config import ProjectConfig
@@ -154,7 +155,7 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
     if said.get("use_rslora"):
         alpha *= rank**0.5  # its scale is alpha / √r (2312.03732), ours alpha / r
     config = changed_config(config, {"model.rank": rank, "model.alpha": alpha})
-    parent = Parent(name=folder.name, adapter=checkpoint.sha256_of(folder / checkpoint.WEIGHTS))
+    parent = Parent(name=folder.name, adapter=sha256_of(folder / checkpoint.WEIGHTS))
     return Origin(parent, config, folder)
 
 

@@ -6,7 +6,6 @@ the parent, and only then the database row. What has no valid manifest is no che
 
 import asyncio
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from engine.digest import sha256_of
 from engine.policy.base import Policy
 from engine.protocol.problems import AtelierError, StoreError
 from engine.protocol.records import Checkpoint
@@ -152,9 +152,3 @@ def matches(file: Path, entry: dict[str, object]) -> bool:
     """Whether a file has the size and hash of its manifest entry. Raises OSError without it."""
     same_size = file.stat().st_size == entry["bytes"]
     return bool(same_size and sha256_of(file) == entry["sha256"])
-
-
-def sha256_of(path: Path) -> str:
-    """Of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

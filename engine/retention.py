@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from engine import checkpoint
 from engine.protocol.checkpoint_events import (
@@ -103,14 +104,16 @@ def kept_by(
     return reasons(steps, known.merits, marked, train.keep_last, train.keep_best)
 
 
-def view(folder: Path, reader: RunReader, spec: RunSpec) -> list[KeptCheckpoint]:
-    """All of a run's checkpoints, oldest first."""
+def view(
+    folder: Path, reader: RunReader, spec: RunSpec, replica: bool = False
+) -> list[KeptCheckpoint]:
+    """All of a run's checkpoints, oldest first; a `replica` need not have their files."""
     known, checkpoints = Known(reader), reader.checkpoints()
     why = kept_by(known, checkpoints, spec)
     return [
         KeptCheckpoint(
             checkpoint=one,
-            state="whole" if checkpoint.is_complete(folder / one.path) else "damaged",
+            state=_state(folder / one.path, replica),
             kept_by=why[one.step],
             note=known.pinned.get(one.step, ""),
             branches=tuple(known.branches.get(one.step, ())),
@@ -119,6 +122,12 @@ def view(folder: Path, reader: RunReader, spec: RunSpec) -> list[KeptCheckpoint]
         )
         for one in checkpoints
     ]
+
+
+def _state(path: Path, replica: bool) -> Literal["whole", "damaged", "elsewhere"]:
+    if replica and not path.exists():
+        return "elsewhere"
+    return "whole" if checkpoint.is_complete(path) else "damaged"
 
 
 async def prune(run: Run) -> None:

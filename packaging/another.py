@@ -40,6 +40,7 @@ class Another(Turnstile):
         self.options = (*platforms(machine, libc), "--python-version", python, "--only-binary")
         self.options = (*self.options, ":all:", "--implementation", "cp")
         super().__init__(name, self.kept.with_suffix(".lock"))
+        self.words = name
 
     def requirements(self) -> list[Requirement]:
         """What the machine needs, markers decided; torch's build decides about the rest."""

@@ -16,12 +16,18 @@ import place
 from another import SETS, Another, bring_wheels
 from base import LOCKS, VENV, Failed, ensure_environment, ensure_packages, ensure_pip, say
 
+AGENT = "agent"
+"""The packages that the agent of a project asks for."""
+
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     environment = commands.add_parser(
         "environment", help="install an environment of its own; the last line is its Python"
     )
-    environment.add_argument("name", choices=[*sorted(place.KINDS), "all"])
+    environment.add_argument("name", choices=[*sorted(place.KINDS), AGENT, "all"])
+    environment.add_argument(
+        "--file", type=Path, help="with agent: the requirements file that it is made of"
+    )
     environment.add_argument(
         "action",
         nargs="?",
@@ -45,9 +51,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def command_environment(arguments: argparse.Namespace) -> int:
-    return told(
-        arguments, lambda tell: act(arguments.name, arguments.action, arguments.spare, tell)
-    )
+    def work(tell: Teller) -> None:
+        ensure_environment()
+        if arguments.name == "all":
+            tell_all(arguments.action, tell)
+        else:
+            act(place_of(arguments.name, arguments.file), arguments.action, arguments.spare, tell)
+
+    return told(arguments, work)
 
 
 def command_wheels(arguments: argparse.Namespace) -> int:
@@ -82,18 +93,18 @@ def told(arguments: argparse.Namespace, work: Callable[["Teller"], None]) -> int
     return 0
 
 
-def act(name: str, action: str, spared: list[Path], tell: "Teller") -> None:
-    """Raises Refusal, or Failed where .venv itself could not be made."""
-    ensure_environment()
-    if action == "status":
-        names = sorted(place.KINDS) if name == "all" else [name]
-        for one in names:
-            tell.answer(environments.status(place_of(one)))
-        return
-    if name == "all":
+def tell_all(action: str, tell: "Teller") -> None:
+    if action != "status":
         raise place.Refusal("environment.unknown", "all has only a status.")
-    here = place_of(name)
-    if action in ("install", "repair"):
+    for name in sorted(place.KINDS):
+        tell.answer(environments.status(place_of(name)))
+
+
+def act(here: place.Place, action: str, spared: list[Path], tell: "Teller") -> None:
+    """Raises Refusal, or Failed where .venv itself could not be made."""
+    if action == "status":
+        tell.answer(environments.status(here))
+    elif action in ("install", "repair"):
         ensure_pip()
         if here.kind.below and not here.home():
             ensure_packages([here.kind.below])
@@ -104,7 +115,7 @@ def act(name: str, action: str, spared: list[Path], tell: "Teller") -> None:
         if wrong := environments.verify(here, tell):
             raise place.Refusal(
                 "environment.damaged",
-                f"The {name} environment is damaged: {wrong[0]}",
+                f"The {here.name} environment is damaged: {wrong[0]}",
                 "Repair it: a new one is made beside it.",
                 "\n".join(wrong),
             )
@@ -117,8 +128,18 @@ def act(name: str, action: str, spared: list[Path], tell: "Teller") -> None:
         environments.sweep(here, spared, tell)
 
 
-def place_of(name: str) -> place.Place:
-    return place.Place(name, LOCKS, VENV)
+def place_of(name: str, asked: "Path | None" = None) -> place.Place:
+    """Raises Refusal where an agent's requirements cannot be read."""
+    if name != AGENT:
+        return place.Place(name, LOCKS, VENV)
+    try:
+        return place.AgentPlace(Path(asked or ""), VENV)
+    except (OSError, UnicodeDecodeError) as error:
+        raise place.Refusal(
+            "agent.requirements_unreadable",
+            f"The agent's requirements cannot be read: {error}.",
+            "Check agent.requirements.",
+        ) from error
 
 
 class Teller:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from place import (
     READY,
+    AgentPlace,
     Place,
     Refusal,
     Tell,
@@ -32,7 +33,16 @@ from place import (
     version_of,
     write_whole,
 )
-from wheels import BATCH, Requirement, download, full_or_other, lay_down, read_lock, run_or_refuse
+from wheels import (
+    BATCH,
+    Requirement,
+    download,
+    full_or_other,
+    lay_down,
+    read_lock,
+    resolve,
+    run_or_refuse,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 DAMAGED = "damaged.json"
@@ -58,6 +68,8 @@ def install(place: Place, tell: Tell, anew: bool = False) -> Path:
         clear_unfinished(place)
         check_disk(place)
         try:
+            if isinstance(place, AgentPlace) and not place.locked:
+                resolve(place, tell, held)
             files = download(place, tell, held)
             home = put_together(place, files, tell, held)
         except OSError as error:
@@ -272,7 +284,7 @@ def status(place: Place) -> dict[str, object]:
         "python": str(python_of(home)) if home else "",
         "wrong": wrong,
         "arrived": len(files),
-        "packages": note.get("packages", len(read_lock(place.lock))),
+        "packages": note.get("packages", asked_packages(place)),
         "bytes": note.get("bytes", place.installed_bytes),
         "download_bytes": place.download_bytes,
         "engine": place.kind.engine,
@@ -280,6 +292,15 @@ def status(place: Place) -> dict[str, object]:
         "unfit": unfit(place),
         "busy": is_busy(place.turnstile),
     }
+
+
+def asked_packages(place: Place) -> int:
+    """How many a lock names; of a plain requirements file, how many it asks for."""
+    if place.lock.exists():
+        return len(read_lock(place.lock))
+    assert isinstance(place, AgentPlace)
+    lines = place.asked.read_text(encoding="utf-8").splitlines()
+    return sum(bool(line.strip()) and line.lstrip()[0] not in "#-" for line in lines)
 
 
 def unfit(place: Place) -> str:

@@ -56,6 +56,8 @@ newest version there is."""
 GPU = ["engine", "policy", "gpu"]
 """The extras of engine-gpu: a whole engine for NVIDIA cards on Linux, torch's CUDA build and the
 NVIDIA libraries included. It shares nothing with .venv: unsloth brings a package named studio."""
+ASKED = ("resources/samples/*", "tests/agents")
+"""Folders of agents: what requirements.in names there is locked in requirements.txt beside it."""
 LINUX = "[tool.uv]\nenvironments = [\"sys_platform == 'linux' and platform_machine == 'x86_64'\"]\n"
 LEFT_OUT = ("nvidia-", "cuda-", "triton==", "torch==")
 KEPT = "nvidia-ml-py"
@@ -82,6 +84,10 @@ def main() -> None:
     for name in LAYERED:
         lock_layered(name, wheels)
     lock_gpu()
+    for asked in sorted(
+        file for folder in ASKED for file in ROOT.glob(f"{folder}/requirements.in")
+    ):
+        compile_lock([str(asked.relative_to(ROOT))], asked.with_suffix(".txt"))
 
 
 def lock_one_environment(torch_hashes: list[str]) -> None:

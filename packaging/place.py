@@ -14,6 +14,8 @@ READY = "ready"
 """The mark of a whole environment, in its folder: JSON."""
 BIN = "Scripts" if os.name == "nt" else "bin"
 PYTHON = "python.exe" if os.name == "nt" else "python"
+AGENT_BYTES = 0.5e9
+"""That an agent's packages may take on the disk; nobody knows before."""
 
 Tell = Callable[[str, int, int, str], None]
 """stage, done, total, words."""
@@ -99,6 +101,10 @@ class Place(Turnstile):
         self.key = self._key(locks)
         sizes = json.loads((locks / "sizes.json").read_text())[name]
         self.download_bytes, self.installed_bytes = (int(size * 1e6) for size in sizes)
+        self._lay_out(name)
+
+    def _lay_out(self, name: str, words: str = "") -> None:
+        self.words = words or name
         self.all = cache_folder() / "environments"
         self.kept = cache_folder() / "downloads" / f"{name}-{self.key}"
         self.wheels, self.arriving = self.kept / "whole", self.kept / "arriving"
@@ -138,6 +144,27 @@ class Place(Turnstile):
     def fresh(self) -> Path:
         numbers = [generation(one) for one in self.homes()]
         return self.all / f"{self.name}-{self.key}.{max(numbers, default=0) + 1}"
+
+
+class AgentPlace(Place):
+    """Where the packages that a project's agent asks for live: of a lock with hashes, or of what
+    pip makes of a plain requirements file on the day it is installed."""
+
+    def __init__(self, asked: Path, venv: Path) -> None:
+        self.kind, self.venv, self.asked = Kind(""), venv, asked
+        parts = [sha256(asked), ".".join(version_of(venv)[:2]), sys.platform, platform.machine()]
+        self.key = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
+        self.download_bytes, self.installed_bytes = 0, int(AGENT_BYTES)
+        self._lay_out("agent", "the agent")
+        self.locked = is_locked(asked)
+        self.lock = asked if self.locked else self.kept / "lock.txt"
+
+
+def is_locked(asked: Path) -> bool:
+    """Whether every package of a requirements file is pinned by hash."""
+    lines = asked.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    wanted = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return bool(wanted) and all("==" in line and "--hash=sha256:" in line for line in wanted)
 
 
 def cache_folder() -> Path:

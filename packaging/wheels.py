@@ -14,7 +14,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from place import Place, Refusal, Tell, cache_folder, packages_of, python_of, sha256, write_whole
+from place import (
+    AgentPlace,
+    Place,
+    Refusal,
+    Tell,
+    cache_folder,
+    packages_of,
+    python_of,
+    sha256,
+    write_whole,
+)
 
 BATCH = 8
 HEAVY = {
@@ -87,6 +97,29 @@ def download(
     return [(one, files[one.start]) for one in wanted if one.start in files]
 
 
+def resolve(place: AgentPlace, tell: Tell, held: int) -> None:
+    """What a plain requirements file comes to today, as a lock; its files are kept.
+
+    pip chooses the versions; they are the same until the environment is removed.
+    """
+    if place.lock.exists():
+        return
+    shutil.rmtree(place.arriving, ignore_errors=True)
+    came = place.arriving / "files"
+    came.mkdir(parents=True)
+    (place.arriving / "tmp").mkdir()
+    tell("resolving", 0, 1, f"what {place.asked.name} comes to")
+    asked = ["download", "--no-cache-dir", "--prefer-binary", "--dest", str(came)]
+    pip(place, python_of(place.venv), [*asked, "-r", str(place.asked)], held, lambda _: None)
+    place.wheels.mkdir(parents=True, exist_ok=True)
+    pins = []
+    for file in sorted(came.iterdir()):
+        name, version = name_and_version(file)
+        pins.append(Requirement(f"{name}=={version}", (sha256(file),)))
+        keep(file, place.wheels)
+    write_whole(place.lock, "".join(one.line() for one in pins))
+
+
 def drop_damaged(place: Place, wanted: list[Requirement], tell: Tell) -> None:
     """Of what was kept, files that are not the locked ones go."""
     files = sorted(place.wheels.iterdir())
@@ -106,10 +139,15 @@ def kept_files(place: Place) -> dict[str, Path]:
     """What has arrived, by name and version: NAME-VERSION-….whl or NAME-VERSION.tar.gz."""
     found = {}
     for file in place.wheels.iterdir():
-        name = file.name.removesuffix(".tar.gz").removesuffix(".zip")
-        parts = name.split("-")[:2] if name.endswith(".whl") else name.rsplit("-", 1)
-        found[_plain("-".join(parts))] = file
+        found[_plain("-".join(name_and_version(file)))] = file
     return found
+
+
+def name_and_version(file: Path) -> tuple[str, str]:
+    """Of a wheel or a source archive, as its file is called."""
+    name = file.name.removesuffix(".tar.gz").removesuffix(".zip")
+    parts = name.split("-")[:2] if name.endswith(".whl") else name.rsplit("-", 1)
+    return parts[0], parts[1]
 
 
 def batches(wanted: list[Requirement]) -> Iterator[list[Requirement]]:
@@ -208,7 +246,7 @@ def pip(
                 said.append(line)
             hear(line)
     if process.wait():
-        raise pip_refusal(place.name, "".join(said))
+        raise pip_refusal(place.words, "".join(said))
 
 
 def pip_refusal(name: str, said: str) -> Refusal:

@@ -7,14 +7,18 @@ failed, or what was verified is damaged.
 import argparse
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 
 from engine.cli.terminal import Progress, complain, say, say_json, table
+from engine.environments.agent import packages_name
 from engine.environments.catalogue import environments
-from engine.environments.engines import roll_back, status_of, use_engine
+from engine.environments.door import OF_AGENT, status_of
+from engine.environments.engines import roll_back, use_engine
 from engine.environments.job import carry_out
 from engine.launch.interpreter import title_of
 from engine.machine.cards import look
 from engine.machine.graphics import card_lacks
+from engine.project import FILE, load_config
 from engine.protocol.environments import (
     ChosenEngine,
     EngineChoice,
@@ -23,7 +27,7 @@ from engine.protocol.environments import (
     EnvironmentView,
     UseEngine,
 )
-from engine.protocol.problems import AtelierError
+from engine.protocol.problems import AtelierError, Refused
 
 BAR = 24
 
@@ -73,6 +77,7 @@ def _state(one: EnvironmentView, found: EnvironmentList) -> str:
 
 
 def _carry_out(arguments: argparse.Namespace) -> int:
+    arguments.name = _named(arguments.name)
     status_of(arguments.name)
     asyncio.run(_work(arguments.name, arguments.action, arguments.json))
     if arguments.action == "install" and arguments.use:
@@ -81,8 +86,20 @@ def _carry_out(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say_json(status)
     else:
-        say(f"{arguments.name}: {WHOLE.get(arguments.action, 'not installed')} {status.home}")
+        what = "agent" if status.name.startswith(OF_AGENT) else status.name
+        say(f"{what}: {WHOLE.get(arguments.action, 'not installed')} {status.home}")
     return 0
+
+
+def _named(name: str) -> str:
+    """A project's folder stands for the packages that its agent asks for."""
+    folder = Path(name).expanduser()
+    if not (folder / FILE).is_file():
+        return name
+    agent = load_config(folder.resolve()).agent
+    if agent.requirements is None:
+        raise Refused.of("agent.no_requirements", f"The agent of {name} asks for no packages.")
+    return packages_name(folder.resolve(), agent)
 
 
 async def _work(name: str, action: EnvironmentAction, as_json: bool) -> None:

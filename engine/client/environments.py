@@ -6,6 +6,7 @@ from engine.protocol.environments import (
     EngineChoice,
     EnvironmentAction,
     EnvironmentList,
+    EnvironmentView,
     UseEngine,
 )
 
@@ -20,6 +21,16 @@ class EnvironmentCalls(Transport):
         """Begin a job, or cancel the one under way. Raises Refused with what stands against it."""
         body = ActOnEnvironment(action=action)
         return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
+
+    async def packages(self, project: str) -> EnvironmentView | None:
+        """What the agent of a project asks for; None where that is nothing."""
+        said = await self._send("GET", "/project/packages", params={"path": project})
+        return EnvironmentView.model_validate_json(said.content) if said.content else None
+
+    async def act_on_packages(self, project: str, action: EnvironmentAction) -> EnvironmentView:
+        """As `act_on_environment`."""
+        body, params = ActOnEnvironment(action=action), {"path": project}
+        return await self._ask("POST", "/project/packages", EnvironmentView, body, params)
 
     async def use_engine(self, name: str, home: str = "") -> EngineChoice:
         """Which engine is started from now on. Raises Refused while a run lives here."""

@@ -1,5 +1,6 @@
 """Calls of a home machine to an engine that works for it: folders, contents, files of runs."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class SyncCalls(Transport):
         async def blocks() -> AsyncIterator[bytes]:
             with file.open("rb") as source:
                 source.seek(begun)
-                while block := source.read(BLOCK):
+                while block := await asyncio.to_thread(source.read, BLOCK):
                     yield block
                     sent(len(block))
 
@@ -84,7 +85,7 @@ class SyncCalls(Transport):
                     raise refusal(response)
                 with target.open("ab") as kept:
                     async for block in response.aiter_bytes():
-                        kept.write(block)
+                        await asyncio.to_thread(kept.write, block)
                         came(len(block))
         except httpx.TransportError as error:
             raise unreachable(error) from error

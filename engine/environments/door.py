@@ -13,8 +13,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from engine.protocol.environments import EnvironmentState
-from engine.protocol.problems import AtelierError, Problem
+from engine.protocol.problems import AtelierError, Problem, Refused
 
+OF_AGENT = "agent:"
+"""Begins the name of an environment that is made of a requirements file, whose path follows."""
 BOOTSTRAP = Path(__file__).parents[2] / "packaging" / "bootstrap.py"
 
 
@@ -62,6 +64,21 @@ def statuses() -> list[Status]:
     return [Status.model_validate(values) for values in answers(done.stdout)]
 
 
+def status_of(name: str) -> Status:
+    """Raises Refused where there is no such environment, EnvironmentMissing where its file cannot
+    be read."""
+    if not name.startswith(OF_AGENT):
+        for status in statuses():
+            if status.name == name:
+                return status
+        raise Refused.of("environment.unknown", f"There is no environment {name}.")
+    done = run_door(command(name, "status"))
+    said = answers(done.stdout)
+    if done.returncode:
+        raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, "agent"))
+    return Status.model_validate(said[-1]).model_copy(update={"name": name})
+
+
 def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
     """To its end, and not beyond ours. A run that ends here takes along every process that it does
     not know: then once more, from what has arrived."""
@@ -81,6 +98,8 @@ def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 def command(name: str, action: str) -> list[str]:
     """Raises EnvironmentMissing where there is no bootstrap.py."""
+    if name.startswith(OF_AGENT):
+        return [*bootstrap("environment", "agent", action), "--file", name.removeprefix(OF_AGENT)]
     return bootstrap("environment", name, action)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.environments.door import EnvironmentMissing, Status, command, run_door, statuses
+from engine.environments.door import EnvironmentMissing, command, run_door, status_of
 from engine.launch.choice import choose, read_choice, write_choice
 from engine.launch.interpreter import engine_home, title_of
 from engine.protocol.environments import BUILT_IN, ChosenEngine, EngineChoice, UseEngine
@@ -43,14 +43,6 @@ def _whole(wanted: UseEngine) -> ChosenEngine:
             "engine.broken", f"The {title} is damaged: {status.wrong[0]}", "Repair it first."
         )
     return ChosenEngine(name=wanted.name, home=home, python=str(python))
-
-
-def status_of(name: str) -> Status:
-    """Raises Refused where there is no such environment."""
-    for status in statuses():
-        if status.name == name:
-            return status
-    raise Refused.of("environment.unknown", f"There is no environment {name}.")
 
 
 def refuse_removal(name: str) -> None:

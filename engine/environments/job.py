@@ -23,6 +23,7 @@ LINE_LIMIT = 2**22
 
 SHARES = {
     "waiting": (0.0, 0.0),
+    "resolving": (0.0, 0.0),
     "checking": (0.0, 0.02),
     "downloading": (0.02, 0.6),
     "installing": (0.6, 0.95),

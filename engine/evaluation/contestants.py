@@ -4,13 +4,13 @@ Comes in: the names as they were typed. Goes out: what an evaluation keeps of th
 Raises ConfigError for what is not there.
 """
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from engine.checkpoint import ADAPTER, WEIGHTS
+from engine.digest import sha256_of
 from engine.models import find_model, model_of
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import BASE, Contestant
@@ -39,7 +39,7 @@ def check_adapter(project: Path, contestant: Contestant) -> Path:
     """Its folder. Raises ConfigError where other weights stand there now, or none."""
     folder = project / contestant.adapter
     try:
-        same = sha256_of(folder) == contestant.sha256
+        same = sha256_of(folder / WEIGHTS) == contestant.sha256
     except OSError:
         same = False
     if not same:
@@ -50,11 +50,6 @@ def check_adapter(project: Path, contestant: Contestant) -> Path:
             where=str(folder),
         )
     return folder
-
-
-def sha256_of(adapter: Path) -> str:
-    with (adapter / WEIGHTS).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
@@ -119,6 +114,6 @@ def _checkpoint(project: Path, config: ProjectConfig, found: Found) -> Contestan
             "Fetch the checkpoint from the server first, on the Checkpoints page.",
             where=str(adapter),
         )
-    weights = {"adapter": os.path.relpath(adapter, project), "sha256": sha256_of(adapter)}
+    weights = {"adapter": os.path.relpath(adapter, project), "sha256": sha256_of(adapter / WEIGHTS)}
     whose = {"kind": "checkpoint", "run_id": found.spec.id, "step": found.step}
     return one.model_copy(update=weights | whose)

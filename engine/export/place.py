@@ -15,7 +15,8 @@ from typing import Any
 
 import psutil
 
-from engine.checkpoint import MANIFEST, fsync, matches, sha256_of
+from engine.checkpoint import MANIFEST, fsync, matches
+from engine.digest import sha256_of
 from engine.protocol.exports import FilesCheck
 from engine.protocol.problems import ConfigError, Problem, Refused
 

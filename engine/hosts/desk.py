@@ -9,9 +9,10 @@ from typing import Any
 
 import platformdirs
 
-from engine.child import Child
+from engine.child import Child, ChildDied
 from engine.hosts.book import home_id, read_book, write_book
-from engine.hosts.host import Home, Host
+from engine.hosts.home import Home
+from engine.hosts.host import Host
 from engine.hosts.record import read_record
 from engine.hosts.tunnel import Connect
 from engine.judge.access import start_worker
@@ -54,11 +55,7 @@ class HostDesk:
     @property
     def busy(self) -> bool:
         """Whether somebody elsewhere counts on us: runs go on there that we watch, or judge for."""
-        return any(
-            host.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
-            and any(run.state in LIVING for run in host.view().runs)
-            for host in self._hosts.values()
-        )
+        return any(host.living for host in self._hosts.values())
 
     @property
     def pids(self) -> list[int]:
@@ -193,10 +190,19 @@ class HostDesk:
         """By a judge's process of ours, with our keys. Raises Refused for what is no question."""
         if errand.op not in OPS:
             raise Refused.of("errand.unknown", f"{host} asks for {errand.op}, which is not done.")
+        try:
+            return await (await self._speaker()).ask(errand.op, **errand.fields)
+        except ChildDied:  # another one is asked once more
+            return await (await self._speaker()).ask(errand.op, **errand.fields)
+
+    async def _speaker(self) -> Child:
+        """The living process, with the keys as they are now."""
         async with self._starting:
             if self._judge is None or not self._judge.alive:
+                if self._judge:
+                    await self._judge.close()
                 log = Path(platformdirs.user_log_dir("atelier")) / "errands.log"
                 log.parent.mkdir(parents=True, exist_ok=True)
                 self._judge = await start_worker("errands", log)
             await self._judge.ask("keys", keys=dict(self._keys))
-        return await self._judge.ask(errand.op, **errand.fields)
+            return self._judge

@@ -1,7 +1,6 @@
 """Files that a server is given: resumed where they stopped, whole or not there at all."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -69,8 +68,3 @@ async def _blocks(file: Path, begin: int, sent: Callable[[int], None]) -> AsyncI
         while block := await asyncio.to_thread(source.read, BLOCK):
             yield block
             sent(len(block))
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as source:
-        return hashlib.file_digest(source, "sha256").hexdigest()

@@ -4,46 +4,27 @@ the errands that come home from it.
 
 import asyncio
 import contextlib
-import hashlib
-import string
-import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from engine.client import EngineClient
+from engine.hosts.home import Home
+from engine.hosts.mirrors import Mirrors
 from engine.hosts.models import ensure_model
-from engine.hosts.record import Replicated, read_record, write_record
 from engine.hosts.tunnel import Connect, Tunnel
 from engine.launch.source import build
 from engine.project import load_config
 from engine.protocol.errands import Errand, ErrandDone, Lease
-from engine.protocol.event import BaseEvent
 from engine.protocol.hosts import HostSpec, HostTick, HostView, Question
-from engine.protocol.problems import AtelierError, LaunchError, Refused
-from engine.protocol.records import LIVING, RunSummary
+from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.records import LIVING
 from engine.protocol.requests import StartEvaluation, StartRun
 from engine.protocol.sync import SyncFolder
-from engine.replica.mirror import Mirror
-from engine.replica.replica import Replica
-from engine.run import LOG, SPEC
-from engine.sync.fetch import fetch
 from engine.sync.manifest import project_manifest
 from engine.sync.push import Progress, push
 
-Announce = Callable[[str, BaseEvent | None], None]
-RunErrand = Callable[[str, Errand], Awaitable[Any]]
-
-FIT = set(string.ascii_letters + string.digits + "-_")
-"""For a folder's name on any machine."""
 ERRAND_WAIT_S = 15.0
-LINGER_S = 60.0
-"""A run that has ended is followed so long after it was told something."""
-LOOK_S = 10.0
-"""From one look at the list of runs there to the next."""
-BEGUN_S = 10.0
 
 
 @dataclass
@@ -54,42 +35,16 @@ class Asked:
     answer: "asyncio.Future[str | None]"
 
 
-@dataclass
-class Home:
-    """What every host needs to know of this side."""
-
-    id: str
-    name: str
-    projects: Callable[[], list[Path]]
-    announce: Announce
-    keys: Mapping[str, str]
-    """Of judges, by provider."""
-    run_errand: RunErrand
-    """(host, errand): its answer, by a judge's process of ours."""
-    changed: Callable[[], None]
-
-
-@dataclass
-class Followed:
-    folder: Path
-    replica: Replica
-    task: "asyncio.Task[None]"
-    mirror: Mirror = field(repr=False)
-
-
 class Host:
     """Make it, `connect` it, `close` it. Everything of a run that was heard stays here."""
 
     def __init__(self, spec: HostSpec, home: Home, connect: Connect) -> None:
-        self.spec, self._home = spec, home
+        self.spec, self.home = spec, home
         lease = Lease(home=home.id, name=home.name)
         self.tunnel = Tunnel(spec, lease, self, connect, home.changed, self._serve)
         self._questions: dict[str, Asked] = {}
-        self._followed: dict[str, Followed] = {}
-        self._away: list[RunSummary] = []
-        self._touched: dict[str, float] = {}
-        self._news = asyncio.Event()
-        self._syncing, self._following = asyncio.Lock(), asyncio.Lock()
+        self.mirrors = Mirrors(spec.name, home)
+        self._syncing = asyncio.Lock()
         self.moving = asyncio.Lock()
         """Held while files of runs change machines: one thing after the other."""
 
@@ -111,20 +66,26 @@ class Host:
             failures=tunnel.failures,
             retry_at=tunnel.retry_at,
             outdated=bool(tunnel.reached and tunnel.reached.build != build()),
-            behind=sum(one.mirror.behind for one in self._followed.values()),
-            runs=self._away,
+            behind=self.mirrors.behind,
+            runs=self.mirrors.runs,
         )
 
     async def ask(self, question: Question) -> str | None:
         """The connection asks a person; answered by `answer`."""
         asked = Asked(question, asyncio.get_running_loop().create_future())
         self._questions[question.id] = asked
-        self._home.changed()
+        self.home.changed()
         try:
             return await asked.answer
         finally:
             del self._questions[question.id]
-            self._home.changed()
+            self.home.changed()
+
+    @property
+    def living(self) -> bool:
+        """Whether runs go on there that we watch, or judge for."""
+        there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
+        return there and any(run.state in LIVING for run in self.mirrors.runs)
 
     @property
     def connected(self) -> bool:
@@ -139,14 +100,14 @@ class Host:
 
     async def close(self) -> None:
         await self.tunnel.disconnect()
-        await self._stop_following(list(self._followed))
+        await self.mirrors.stop_all()
 
     # While it is connected
 
     async def _serve(self, client: EngineClient) -> None:
         """Until the way is lost (LaunchError)."""
         tasks = [
-            asyncio.create_task(self._follow_all(client), name=f"runs of {self.spec.name}"),
+            asyncio.create_task(self.mirrors.keep_up(client), name=f"runs of {self.spec.name}"),
             asyncio.create_task(self._run_errands(client), name=f"errands of {self.spec.name}"),
         ]
         try:
@@ -155,107 +116,7 @@ class Host:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._stop_following(list(self._followed))
-
-    async def _follow_all(self, client: EngineClient) -> None:
-        """Every run of ours there that goes on, or has more to tell than is here."""
-        seen: dict[str, float] = {}
-        while True:
-            self._news.clear()
-            self._away = await client.runs()
-            self._home.changed()
-            for run in self._away:
-                folder = await asyncio.to_thread(self._folder_of, run)
-                if folder is None:
-                    continue
-                changed = seen.get(run.id) != run.changed_at
-                if run.state in LIVING or changed or self._is_wanted(run.id):
-                    await self._follow(client, run.id, folder)
-                    seen[run.id] = run.changed_at
-            await self._let_go()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), LOOK_S)
-
-    def _folder_of(self, run: RunSummary) -> Path | None:
-        """Where its replica is, or shall be; None for a run of nobody here."""
-        name = Path(run.project_path).name
-        for project in self._home.projects():
-            folder = project / "runs" / run.id
-            known = read_record(folder)
-            if known and known.host == self.spec.name:
-                return folder
-            if self.folder_name(project) == name and not (folder / SPEC).exists():
-                return folder
-        return None
-
-    async def _follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """Raises LaunchError where the way is lost."""
-        async with self._following:
-            await self._follow_one(client, run_id, folder)
-
-    async def _follow_one(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        known = self._followed.get(run_id)
-        if known and not known.task.done():
-            return
-        if known:
-            known.task.result()
-            known.replica.close()
-        await self._make_folder(client, run_id, folder)
-        replica = await asyncio.to_thread(Replica, folder, run_id)
-        mirror = Mirror(client, run_id, replica, lambda tick: self._home.announce(run_id, tick))
-        task = asyncio.create_task(mirror.run(), name=f"mirror {run_id}")
-        task.add_done_callback(lambda _: self._news.set())
-        self._followed[run_id] = Followed(folder, replica, task, mirror)
-
-    async def catch_up(self, run: Path) -> None:
-        """Every event of it is here when this returns. Raises LaunchError where the way is lost."""
-        client = self.tunnel.client
-        self._touched[run.name] = time.monotonic()
-        await self._follow(client, run.name, run)
-        followed = self._followed[run.name]
-        while (await client.changes(run.name, followed.replica.seq)).page:
-            if followed.task.done() and not followed.task.cancelled():
-                followed.task.result()
-            await asyncio.sleep(0.05)
-
-    async def stop_following(self, run_id: str) -> None:
-        """Nothing more of it comes here."""
-        await self._stop_following([run_id] if run_id in self._followed else [])
-
-    async def _make_folder(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """What a run folder has besides its database; the record first, so that nobody takes it for
-        a run of this machine."""
-        if not (folder / SPEC).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            record = Replicated(host=self.spec.name, folder=self.folder_name(folder.parents[1]))
-            write_record(folder, record)
-            await fetch(client, run_id, folder, "scenarios.jsonl", _unheard)
-            await fetch(client, run_id, folder, SPEC, _unheard)
-
-    async def _let_go(self) -> None:
-        """Of runs that have ended and are all here."""
-        ended = {run.id for run in self._away if run.state not in LIVING}
-        caught_up = [
-            run_id
-            for run_id, one in self._followed.items()
-            if run_id in ended and one.mirror.known and not one.mirror.behind
-            if not self._is_wanted(run_id)
-        ]
-        for run_id in caught_up:
-            with contextlib.suppress(Refused):  # it has gone from there meanwhile
-                folder = self._followed[run_id].folder
-                await fetch(self.tunnel.client, run_id, folder, LOG, _unheard)
-        await self._stop_following(caught_up)
-
-    def _is_wanted(self, run_id: str) -> bool:
-        return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
-
-    async def _stop_following(self, run_ids: list[str]) -> None:
-        for run_id in run_ids:
-            followed = self._followed.pop(run_id)
-            followed.task.cancel()
-            await asyncio.gather(followed.task, return_exceptions=True)
-            await asyncio.to_thread(followed.replica.close)
+            await self.mirrors.stop_all()
 
     async def _run_errands(self, client: EngineClient) -> None:
         """Each in a task of its own; answers that nobody waits for any more are dropped."""
@@ -273,7 +134,7 @@ class Host:
 
     async def _run_errand(self, client: EngineClient, errand: Errand) -> None:
         try:
-            answer = ErrandDone(answer=await self._home.run_errand(self.spec.name, errand))
+            answer = ErrandDone(answer=await self.home.run_errand(self.spec.name, errand))
         except AtelierError as error:
             answer = ErrandDone(problem=error.problem)
         with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
@@ -291,16 +152,15 @@ class Host:
             if isinstance(request, StartEvaluation):
                 request = _inside(request, project)
             ours = {"project": there, "host": "", "key": key, "lend_keys": False}
-            keys = {"lent": dict(self._home.keys)} if request.lend_keys else {"keys_at_home": True}
+            keys = {"lent": dict(self.home.keys)} if request.lend_keys else {"keys_at_home": True}
             asked = request.model_copy(update=ours | keys)
             if isinstance(asked, StartRun):
                 run = await client.start_run(asked)
             else:
                 run = await client.start_evaluation(asked)
         folder = project / "runs" / run.id
-        await self._follow(client, run.id, folder)
-        self._news.set()
-        await self.until_here(run.id, 1)
+        await self.mirrors.follow(client, run.id, folder)
+        await self.mirrors.until_here(run.id, 1)
         return folder
 
     async def _prepare(
@@ -309,48 +169,21 @@ class Host:
         """Model and project are there, the same as here; the project's folder there."""
         config = await asyncio.to_thread(load_config, project, request.overrides)
         wanted = await asyncio.to_thread(project_manifest, project)
-        asked = SyncFolder(folder=self.folder_name(project), manifest=wanted)
+        asked = SyncFolder(folder=self.home.folder_name(project), manifest=wanted)
         try:
             shell, name = self.tunnel.shell, config.model.name
             await ensure_model(client, shell, name, self._progress(name))
             return (await push(client, project, asked, self._progress(project.name))).path
         finally:
             self.tunnel.tick = None
-            self._home.changed()
+            self.home.changed()
 
     def _progress(self, words: str) -> Progress:
         def progress(done: int, total: int) -> None:
             self.tunnel.tick = HostTick(stage="syncing", words=words, done=done, total=total)
-            self._home.changed()
+            self.home.changed()
 
         return progress
-
-    async def until_here(self, run_id: str, seq: int) -> None:
-        """Until the replica has that event, or the way there is lost."""
-        try:
-            async with asyncio.timeout(BEGUN_S):
-                while followed := self._followed.get(run_id):
-                    if followed.replica.seq >= seq:
-                        return
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            return
-        raise LaunchError.of(
-            "host.away",
-            f"{self.spec.name} was lost just now; what you asked for was done there.",
-            "It shows here as soon as the server is back.",
-        )
-
-    def touch(self, run_id: str) -> None:
-        """Something was asked of a run there: what becomes of it is wanted here at once."""
-        self._touched[run_id] = time.monotonic()
-        self._news.set()
-
-    def folder_name(self, project: Path) -> str:
-        """Of a project in the workspace there: the same for as long as it lies here."""
-        mark = hashlib.sha256(f"{self._home.id} {project}".encode()).hexdigest()[:8]
-        kept = "".join(c if c in FIT else "-" for c in project.name)
-        return f"{kept.strip('-_') or 'project'}-{mark}"
 
 
 def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:
@@ -366,7 +199,3 @@ def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:
             where=str(file),
         )
     return request.model_copy(update={"scenarios": file.relative_to(project).as_posix()})
-
-
-def _unheard(done: int, total: int) -> None:
-    """Progress of something small."""

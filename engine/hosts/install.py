@@ -15,8 +15,9 @@ import zipfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from engine.digest import sha256_of
 from engine.environments.another import Wheel, bring_wheels
-from engine.hosts.files import bring, sha256_of
+from engine.hosts.files import bring
 from engine.hosts.payload import payload
 from engine.hosts.shell import Shell
 from engine.hosts.survey import refuse_unfit
@@ -29,7 +30,6 @@ Tell = Callable[[HostTick], None]
 
 LOCKS = {"engine-cpu": ("pip", "engine-cpu"), "engine-gpu": ("pip", "engine-gpu")}
 PROBE = "import torch, transformers, peft, engine.server.serve"
-BUSY = 75
 LOOK_S = 2.0
 MARK = ".atelier-engine"
 """In the folder of ours, so that nobody else's is ever removed."""
@@ -54,8 +54,10 @@ fi
 SWEEP = """
 for old in "$base"/engines/*; do
     name="engines/$(basename "$old")"
-    if [ "$name" != "$(readlink "$base/current")" ] && [ "$name" != "$(readlink "$base/previous")" ]
-    then rm -rf "$old"; fi
+    [ "$name" = "$(readlink "$base/current")" ] && continue
+    [ "$name" = "$(readlink "$base/previous")" ] && continue
+    ls -l /proc/[0-9]*/cwd 2>/dev/null | grep -qF -- "-> $old" && continue  # a run goes on in it
+    rm -rf "$old"
 done
 rm -rf "$base/wheels" "$base/source" "$base/cache/uv"
 """

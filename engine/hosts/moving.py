@@ -41,11 +41,9 @@ async def bring_home(host: Host, run: Path, progress: Progress) -> None:
         raise Refused.of(
             "run.lives", f"{there.name} goes on on {host.spec.name}.", "Stop it first, or wait."
         )
-    await host.catch_up(run)
     await fetch(client, run.name, run, "", progress)
-    await host.catch_up(run)
-    await host.stop_following(run.name)
-    (run / FILE).unlink()
+    await host.mirrors.catch_up(client, run)
+    await host.mirrors.release(run)
     shutil.rmtree(run / PARTS, ignore_errors=True)
     await client.hand_over(run.name)
 
@@ -60,7 +58,7 @@ async def send(host: Host, run: Path, progress: Progress) -> None:
     if record := read_record(run):
         raise Refused.of("run.elsewhere", f"This run is on {record.host}.", "Bring it home first.")
     client, project = host.tunnel.client, run.parents[1]
-    name = host.folder_name(project)
+    name = host.home.folder_name(project)
     await asyncio.to_thread(lambda: open_writer(run / DATABASE).close())  # its log goes into it
     wanted = await asyncio.to_thread(project_manifest, project)
     asked = SyncFolder(folder=name, manifest=wanted)
@@ -69,4 +67,4 @@ async def send(host: Host, run: Path, progress: Progress) -> None:
     asked = SyncFolder(folder=name, run=run.name, manifest=everything)
     await push(client, run, asked, progress)
     write_record(run, Replicated(host=host.spec.name, folder=name))
-    host.touch(run.name)
+    host.mirrors.touch(run.name)

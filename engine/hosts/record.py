@@ -28,5 +28,10 @@ def read_record(run: Path) -> Replicated | None:
         return None
 
 
+def forget_record(run: Path) -> None:
+    """It lives here from now on."""
+    (run / FILE).unlink(missing_ok=True)
+
+
 def write_record(run: Path, record: Replicated) -> None:
     write_atomically(run / FILE, record.model_dump_json(indent=1) + "\n")

@@ -78,7 +78,7 @@ class Shell:
         if "Permission denied" in last or "Read-only file system" in last:
             return Problem(
                 code="host.not_writable",
-                message=f"{server} lets us not write: {last}.",
+                message=f"{server} does not let us write: {last}.",
                 hint="Give the host a folder that belongs to you.",
                 detail=said[-4000:],
             )

@@ -321,11 +321,8 @@ class Tunnel:
                     f"The engine on {self.spec.name} does not answer.",
                     "It is tried again by itself.",
                 ) from None
-            latency_s = time.monotonic() - begun
-            if info != self.info or self.latency_s is None:
-                self.info = info
-                self.latency_s = latency_s / 2
-                self._changed()
+            self.info, self.latency_s = info, (time.monotonic() - begun) / 2
+            self._changed()
             await asyncio.sleep(PING_S)
 
     async def _stop_engine(self, shell: Shell) -> None:

@@ -71,6 +71,9 @@ class AgentConfig(Section):
     ATELIER_SCENARIO (JSON) in its environment; its last line of output is the result as JSON."""
     python: str | None = None
     """Interpreter for the file; the engine's own when empty."""
+    requirements: str | None = None
+    """Packages that the agent imports: a requirements file of pip's, relative to the project. They
+    go into an environment of their own, when you say so; its Python runs the agent."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Agent processes; each runs many attempts at once."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
@@ -81,6 +84,15 @@ class AgentConfig(Section):
     """Model calls one attempt may make."""
     max_output_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
     """Most that one attempt may print or return."""
+
+    @model_validator(mode="after")
+    def _one_interpreter(self) -> "AgentConfig":
+        if self.python and self.requirements:
+            raise ValueError(
+                "has both python and requirements: the packages have an interpreter of their own, "
+                "so empty one of the two"
+            )
+        return self
 
 
 class ScenariosConfig(Section):

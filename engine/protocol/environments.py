@@ -13,7 +13,14 @@ BUILT_IN = "built-in"
 EnvironmentState = Literal["absent", "partial", "ready", "broken"]
 """`partial`: an installation was cut off, and goes on from what has arrived."""
 EnvironmentStage = Literal[
-    "waiting", "checking", "downloading", "installing", "trying", "verifying", "removing"
+    "waiting",
+    "resolving",
+    "checking",
+    "downloading",
+    "installing",
+    "trying",
+    "verifying",
+    "removing",
 ]
 EnvironmentAction = Literal["install", "verify", "repair", "remove", "cancel"]
 

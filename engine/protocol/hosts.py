@@ -147,7 +147,7 @@ class HostView(Value):
     behind: int = 0
     """Events that are known of there and not here yet."""
     runs: list[RunSummary] = Field(default_factory=list)
-    """All that its engine knows of."""
+    """All that its engine knows of; their rewards are left out."""
 
 
 class HostList(Value):

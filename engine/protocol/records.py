@@ -185,8 +185,9 @@ class KeptCheckpoint(Record):
     """A checkpoint as its list shows it."""
 
     checkpoint: Checkpoint
-    state: Literal["whole", "damaged"]
-    """`damaged`: files are missing or of another size; hashes are compared before it is used."""
+    state: Literal["whole", "damaged", "elsewhere"]
+    """`damaged`: files are missing or of another size; hashes are compared before it is used.
+    `elsewhere`: the server that the run lives on has them, and this machine has not."""
     kept_by: tuple[KeptBy, ...] = ()
     """Why it is not cleared away; nothing where it soon is."""
     note: str = ""

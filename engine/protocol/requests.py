@@ -121,16 +121,12 @@ class WriteScenarios(Request):
     items: list[dict[str, Any]]
 
 
-class StartRun(Request):
+class StartWork(Request):
+    """What every run begins with."""
+
     project: str
-    kind: TrainingKind = "train"
     overrides: dict[str, Any] = Field(default_factory=dict)
     """Dotted keys of project.toml: {"train.lr": 2e-4}."""
-    origin: str = ""
-    """Start from a checkpoint of this project, `RUN@STEP`, with that run's settings; or from a LoRA
-    adapter made elsewhere, a folder on the engine's machine."""
-    replay: bool = False
-    """With a checkpoint: train again on the attempts that are stored behind it."""
     queue: bool = False
     """Wait where the device is busy; without, that is refused."""
     host: str = ""
@@ -146,10 +142,20 @@ class StartRun(Request):
     """Idempotency key: the same key starts one run however often it is sent."""
 
 
-class StartEvaluation(Request):
+class StartRun(StartWork):
+    """Train, or measure what is there to learn."""
+
+    kind: TrainingKind = "train"
+    origin: str = ""
+    """Start from a checkpoint of this project, `RUN@STEP`, with that run's settings; or from a LoRA
+    adapter made elsewhere, a folder on the engine's machine."""
+    replay: bool = False
+    """With a checkpoint: train again on the attempts that are stored behind it."""
+
+
+class StartEvaluation(StartWork):
     """Compare models on the scenarios of a project."""
 
-    project: str
     models: list[str] = Field(default_factory=list)
     """`base`, `RUN@STEP`, `RUN@best`, `RUN` (its newest checkpoint) or a model as litellm names it
     (`openai/gpt-5.4`). The first is the one that the others are compared with. None: the base
@@ -169,14 +175,6 @@ class StartEvaluation(Request):
     that an earlier such evaluation has paid for are not asked again."""
     again: bool = False
     """With `demonstrate`: ask them all the same."""
-    overrides: dict[str, Any] = Field(default_factory=dict)
-    """As in `StartRun`, like all that follow."""
-    queue: bool = False
-    host: str = ""
-    lend_keys: bool = False
-    keys_at_home: bool = False
-    lent: dict[str, str] = Field(default_factory=dict, repr=False)
-    key: str = ""
 
 
 class Command(Request):

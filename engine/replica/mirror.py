@@ -66,6 +66,12 @@ class Mirror:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
 
+    async def catch_up(self) -> None:
+        """Until nothing more is known there; without ticks. Raises as `run` does."""
+        while (changes := await self._ask(self._replica.seq, 0.0)).page:
+            await asyncio.to_thread(self._replica.apply, changes.page)
+            self._announce(None)
+
     async def _pull(self) -> None:
         """The next page is on its way while one is stored."""
         coming = asyncio.create_task(self._ask(self._replica.seq))
@@ -80,9 +86,9 @@ class Mirror:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
 
-    async def _ask(self, after: int) -> Changes:
+    async def _ask(self, after: int, wait_s: float = WAIT_S) -> Changes:
         asked = time.monotonic()
-        changes = await self._far.changes(self._run_id, after, WAIT_S, self._most)
+        changes = await self._far.changes(self._run_id, after, wait_s, self._most)
         self.known = max(self.known, changes.known)
         if changes.last < changes.known:
             slow = time.monotonic() - asked > PAGE_S

@@ -5,12 +5,14 @@ in a process of its own, so the one that kills is the one that is blamed.
 """
 
 import asyncio
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from engine.child import Child, ChildDied
+from engine.environments.agent import packages_python
 from engine.patience import Away, never, within
 from engine.protocol.config import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, RolloutError
@@ -60,6 +62,7 @@ class AgentPool:
     project: Path
     config: AgentConfig
     log: Path
+    _python: str = ""
     _workers: list[Worker] = field(default_factory=list)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -72,7 +75,9 @@ class AgentPool:
         return [worker.child.pid for worker in self._workers]
 
     async def start(self) -> None:
-        """Raises ConfigError where the agent is missing or does not import."""
+        """Raises ConfigError where the agent, or a package of it, is missing, or it does not
+        import."""
+        self._python = await packages_python(self.project, self.config)
         for _ in range(self.config.workers):
             self._workers.append(await self._spawn())
 
@@ -157,14 +162,21 @@ class AgentPool:
     async def _spawn(self) -> Worker:
         config = self.config
         argv = [
-            config.python or sys.executable,
+            config.python or self._python or sys.executable,
             str(HOST),
             str(self.project),
             "-" if config.command else config.file,
             config.command or "-",
             str(config.max_output_bytes),
         ]
-        environment = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",  # it would send attempts to OpenAI
+        }
+        if self._python:  # the `python` of a command, too
+            path = os.environ.get("PATH", os.defpath)
+            environment["PATH"] = f"{Path(self._python).parent}{os.pathsep}{path}"
         child = await Child.spawn(
             "agent", argv, cwd=self.project, log=self.log, environment=environment
         )

@@ -154,8 +154,16 @@ class Conversation:
 def _normal(message: dict[str, Any]) -> str:
     """What makes two messages the same, whatever a client library adds to them."""
     calls = [
-        (call.get("function", {}).get("name"), call.get("function", {}).get("arguments"))
+        (call.get("function", {}).get("name"), _meaning(call.get("function", {}).get("arguments")))
         for call in message.get("tool_calls") or []
     ]
     content = text_of(message.get("content"))
     return json.dumps([message.get("role"), content, calls, message.get("tool_call_id")])
+
+
+def _meaning(arguments: Any) -> Any:
+    """Of a call's arguments: client libraries write the same JSON in other ways."""
+    try:
+        return json.loads(arguments)
+    except (TypeError, ValueError):
+        return arguments

@@ -1,4 +1,5 @@
-"""The OpenAI-compatible endpoint that agents talk to: /v1/chat/completions and /v1/models.
+"""The OpenAI-compatible endpoint that agents talk to: /v1/chat/completions, /v1/responses and
+/v1/models.
 
 Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
 training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
@@ -10,7 +11,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from engine.policy.base import Policy, SampledToken, SampleRequest
 from engine.protocol.problems import AtelierError, RolloutError
 from engine.rollout.chat import ChatFormat, read_completion
 from engine.rollout.conversation import Conversation, Prompt
-from engine.rollout.remote import RemoteSession
+from engine.rollout.remote import RemoteSession, chunks, completion_of
 from engine.rollout.request import (
     MODEL_NAME,
     ChatRequest,
@@ -33,7 +34,17 @@ from engine.rollout.request import (
     too_many_turns,
     with_system,
 )
+from engine.rollout.responses import (
+    Message,
+    ResponsesRequest,
+    chat_request,
+    events_of,
+    input_messages,
+    response_of,
+)
 from engine.seeds import derive
+
+STREAM = "text/event-stream"
 
 
 @dataclass
@@ -80,6 +91,8 @@ class Gateway:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session | RemoteSession] = {}
+        self._told: dict[str, dict[str, list[Message]]] = {}
+        """By key and id of a response: all messages up to its end."""
 
     def open(self, session: Session | RemoteSession) -> str:
         """A fresh key for a rollout."""
@@ -89,17 +102,19 @@ class Gateway:
 
     def close(self, key: str) -> None:
         del self._sessions[key]
+        self._told.pop(key, None)
 
     def knows(self, key: str) -> bool:
         return key in self._sessions
 
     def session_of(self, request: Request) -> Session | RemoteSession:
         """Whose request it is; the guard has let it pass."""
-        return self._sessions[request.headers["authorization"].removeprefix("Bearer ")]
+        return self._sessions[_key(request)]
 
     def routes(self) -> list[Route]:
         return [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/v1/responses", self._respond, methods=["POST"]),
             Route("/v1/models", self._models, methods=["GET"]),
         ]
 
@@ -110,19 +125,44 @@ class Gateway:
 
     async def _complete(self, request: Request) -> Response:
         session = self.session_of(request)
-        try:
+
+        async def answer() -> Response:
             asked = ChatRequest.model_validate_json(await request.body())
             asked = with_system(asked, session.system)
-            if isinstance(session, RemoteSession):
-                return await session.answer(asked)
-            prompt = _admit(session, asked)
+            if asked.stream and isinstance(session, Session):
+                events = _stream(session, asked, _admit(session, asked))
+                return StreamingResponse(events, media_type=STREAM)
+            if asked.stream and isinstance(session, RemoteSession):
+                events = chunks(await session.answer(asked))
+                return StreamingResponse(events, media_type=STREAM)
+            return JSONResponse(await _completion(session, asked))
+
+        return await self._answered(session, answer)
+
+    async def _respond(self, request: Request) -> Response:
+        """The same in the form of the Responses API; a stream of it comes item by item."""
+        session, told = self.session_of(request), self._told.setdefault(_key(request), {})
+
+        async def answer() -> Response:
+            asked = ResponsesRequest.model_validate_json(await request.body())
+            before = _before(told, asked.previous_response_id)
+            chat = with_system(chat_request(asked, before), session.system)
+            completion = await _completion(session, chat)
+            response = response_of(asked, completion)
+            said = completion["choices"][0]["message"]
+            told[response["id"]] = [*before, *input_messages(asked), said]
             if asked.stream:
-                events = _stream(session, asked, prompt)
-                return StreamingResponse(events, media_type="text/event-stream")
-            choices = await asyncio.gather(
-                *(_sample(session, asked, prompt, index) for index in range(asked.n))
-            )
-            return JSONResponse(_answer(session.name, asked, prompt, choices))
+                return StreamingResponse(events_of(response), media_type=STREAM)
+            return JSONResponse(response)
+
+        return await self._answered(session, answer)
+
+    async def _answered(
+        self, session: Session | RemoteSession, answer: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        """What goes wrong on the way is said as OpenAI says it; what is ours ends the attempt."""
+        try:
+            return await answer()
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "body"
@@ -132,6 +172,33 @@ class Gateway:
         except AtelierError as error:
             session.failure = session.failure or error
             return error_answer(500, error.problem.code, str(error))
+
+
+def _key(request: Request) -> str:
+    return request.headers["authorization"].removeprefix("Bearer ")
+
+
+def _before(told: dict[str, list[Message]], previous: str | None) -> list[Message]:
+    if previous is None:
+        return []
+    if previous not in told:
+        raise RolloutError.of(
+            "gateway.no_such_response",
+            f"There is no response {previous} in this attempt.",
+            "Send the whole exchange as input, or a response of this attempt.",
+        )
+    return told[previous]
+
+
+async def _completion(session: Session | RemoteSession, asked: ChatRequest) -> dict[str, Any]:
+    """A chat completion, whole."""
+    if isinstance(session, RemoteSession):
+        return completion_of(await session.answer(asked))
+    prompt = _admit(session, asked)
+    choices = await asyncio.gather(
+        *(_sample(session, asked, prompt, index) for index in range(asked.n))
+    )
+    return _answer(session.name, asked, prompt, choices)
 
 
 def _admit(session: Session, asked: ChatRequest) -> Prompt:

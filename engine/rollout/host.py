@@ -359,6 +359,7 @@ def watch_life(life, host):
 
 def main():
     project, file, command, limit, line, life = sys.argv[1:7]
+    sys.path.pop(0)  # our own folder: its names (agents, chat …) are not for the agent's imports
     os.chdir(project)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # sub-reaper: what the agent daemonises stays ours

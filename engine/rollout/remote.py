@@ -11,13 +11,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
-
 from engine.protocol.judging import Usage
 from engine.protocol.problems import AtelierError, Problem, RolloutError
 from engine.protocol.records import Branch
 from engine.rollout.chat import text_of
-from engine.rollout.request import MODEL_NAME, ChatRequest, chunk, error_answer, too_many_turns
+from engine.rollout.request import MODEL_NAME, ChatRequest, chunk, too_many_turns
 
 PASSED_ON = ("tool_choice", "temperature", "top_p", "stop")
 
@@ -84,8 +82,9 @@ class RemoteSession:
     failure: AtelierError | None = None
     """The first failure that is ours: the attempt does not count."""
 
-    async def answer(self, asked: ChatRequest) -> Response:
-        """Raises RolloutError for what the agent has to know, and nothing else has to."""
+    async def answer(self, asked: ChatRequest) -> list[Said]:
+        """Each choice. Raises Unanswered, which makes the attempt unscored, and RolloutError for
+        what the agent has to know, and nothing else has to."""
         self.calls += 1
         if self.calls > self.max_turns:
             raise too_many_turns(self.max_turns)
@@ -98,10 +97,8 @@ class RemoteSession:
         except Unanswered as error:
             self.lost_usd += error.usd
             self.trouble = self.trouble or error.problem
-            return error_answer(400, error.problem.code, str(error))
-        if asked.stream:
-            return StreamingResponse(_chunks(choices), media_type="text/event-stream")
-        return JSONResponse(_completion(choices))
+            raise
+        return choices
 
     def _request(self, asked: ChatRequest) -> dict[str, Any]:
         """What is passed on, as far as the agent has said it."""
@@ -127,7 +124,7 @@ class RemoteSession:
         return said
 
 
-def _completion(choices: list[Said]) -> dict[str, Any]:
+def completion_of(choices: list[Said]) -> dict[str, Any]:
     prompt = sum(said.usage.prompt_tokens for said in choices)
     completion = sum(said.usage.completion_tokens for said in choices)
     return {
@@ -147,7 +144,7 @@ def _completion(choices: list[Said]) -> dict[str, Any]:
     }
 
 
-async def _chunks(choices: list[Said]) -> AsyncIterator[str]:
+async def chunks(choices: list[Said]) -> AsyncIterator[str]:
     """The whole answer at once: whoever asked for a stream gets the form of one."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
     for index, said in enumerate(choices):

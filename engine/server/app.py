@@ -70,7 +70,7 @@ from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_list, json_of
+from engine.server.wire import body_of, json_list, json_of, project_of
 from engine.store.reader import RunReader
 from engine.supervised.view import view
 
@@ -220,17 +220,17 @@ class Application:
         return json_of(await self._view(folder))
 
     async def project(self, request: Request) -> Response:
-        return json_of(await self._view(_path(request)))
+        return json_of(await self._view(project_of(request)))
 
     async def edit_project(self, request: Request) -> Response:
-        asked, path = await body_of(request, EditProject), _path(request)
+        asked, path = await body_of(request, EditProject), project_of(request)
         text = asked.toml if asked.toml is not None else read_toml(path)
         text = edit_text(text, asked.values or {})
         await asyncio.to_thread(write_toml, path, text)
         return json_of(await self._view(path))
 
     async def scenarios(self, request: Request) -> Response:
-        path, split = _path(request), request.query_params["split"]
+        path, split = project_of(request), request.query_params["split"]
         offset, limit = (
             int(request.query_params.get(n, d)) for n, d in (("offset", 0), ("limit", 200))
         )
@@ -239,7 +239,7 @@ class Application:
         return json_of(ScenarioPage(total=len(found), items=found[offset : offset + limit]))
 
     async def write_scenarios(self, request: Request) -> Response:
-        asked, path = await body_of(request, WriteScenarios), _path(request)
+        asked, path = await body_of(request, WriteScenarios), project_of(request)
         file = scenario_file(path, load_config(path), request.query_params["split"])  # type: ignore[arg-type]
         if file is None:
             raise ConfigError.of(
@@ -249,28 +249,28 @@ class Application:
         return json_of(await self._view(path))
 
     async def import_run(self, request: Request) -> Response:
-        asked, path = await body_of(request, ImportRun), _path(request)
+        asked, path = await body_of(request, ImportRun), project_of(request)
         folder = await import_run(path, Path(asked.source).expanduser(), asked.model)
         return json_of(await asyncio.to_thread(self.library.summary, folder))
 
     async def forecast(self, request: Request) -> Response:
         """Of the project as it stands, or with dotted `values` (JSON) that are not saved yet."""
-        path = _path(request)
+        path = project_of(request)
         config = load_config(path, _values(request.query_params.get("values")))
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
         return json_of(await asyncio.to_thread(preflight, config, model, times, path))
 
     async def demonstrations(self, request: Request) -> Response:
-        path = _path(request)
+        path = project_of(request)
         return json_of(await asyncio.to_thread(view, path, load_config(path)))
 
     async def rubric(self, request: Request) -> Response:
-        path = _path(request)
+        path = project_of(request)
         return json_of(await asyncio.to_thread(view_rubric, _rubric_file(path)))
 
     async def save_rubric(self, request: Request) -> Response:
-        asked, path = await body_of(request, SaveRubric), _path(request)
+        asked, path = await body_of(request, SaveRubric), project_of(request)
         file = _rubric_file(path)
         return json_of(await asyncio.to_thread(save_rubric, file, asked.source, asked.who))
 
@@ -326,13 +326,6 @@ class Application:
 
 def _rubric_file(project: Path) -> Path:
     return project / load_config(project).judge.rubric
-
-
-def _path(request: Request) -> Path:
-    value = request.query_params.get("path")
-    if not value:
-        raise ConfigError.of("request.no_path", "The request names no project.")
-    return Path(value).expanduser().resolve()
 
 
 def _values(text: str | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from engine.protocol.problems import AtelierError
 from engine.run import read_spec
 from engine.server.library import Library
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_of
+from engine.server.wire import body_of, json_of, project_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -33,8 +33,7 @@ class ArenaRoutes:
         return [("POST", "/arena", self.ask), ("GET", "/arena", self.tally)]
 
     async def tally(self, request: Request) -> Response:
-        project = Path(request.query_params["path"])
-        return json_of(await asyncio.to_thread(read_tally, project))
+        return json_of(await asyncio.to_thread(read_tally, project_of(request)))
 
     async def ask(self, request: Request) -> Response:
         """A line of JSON for each word and attempt; hanging up cancels the rest."""

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine import retention
+from engine.hosts.record import read_record
 from engine.protocol.records import KeptCheckpoint
 from engine.protocol.requests import PinCheckpoint
 from engine.run import DATABASE, read_spec
@@ -50,6 +51,7 @@ class CheckpointRoutes:
         folder = self.library.folder(run_id)
         reader = RunReader(folder / DATABASE)
         try:
-            return retention.view(folder, reader, read_spec(folder))
+            replica = read_record(folder) is not None
+            return retention.view(folder, reader, read_spec(folder), replica)
         finally:
             reader.close()

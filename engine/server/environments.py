@@ -8,20 +8,23 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.environments.agent import TITLE, packages_name, packages_view
 from engine.environments.catalogue import WORDS, environments
 from engine.environments.engines import use_engine
 from engine.environments.job import carry_out
 from engine.machine.cards import look
 from engine.machine.graphics import card_lacks
+from engine.project import load_config
 from engine.protocol.environments import (
     ActOnEnvironment,
     EnvironmentAction,
     EnvironmentList,
     EnvironmentTicked,
+    EnvironmentView,
     UseEngine,
 )
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.server.wire import body_of, json_of
+from engine.server.wire import body_of, json_of, project_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -40,6 +43,8 @@ class EnvironmentRoutes:
             ("GET", "/environments", self.view),
             ("POST", "/environments/{name}", self.act),
             ("POST", "/engine/use", self.use),
+            ("GET", "/project/packages", self.packages),
+            ("POST", "/project/packages", self.act_on_packages),
         ]
 
     @property
@@ -60,15 +65,35 @@ class EnvironmentRoutes:
         asked = await body_of(request, ActOnEnvironment)
         if name not in WORDS:
             raise Refused.of("environment.unknown", f"There is no environment {name}.")
+        await self._do(name, asked.action)
+        return json_of(await self._now())
+
+    async def packages(self, request: Request) -> Response:
+        """Of a project's agent; nothing where it asks for none."""
+        name = await asyncio.to_thread(_packages_of, request)
+        return json_of(await self._packages_now(name)) if name else Response(status_code=204)
+
+    async def act_on_packages(self, request: Request) -> Response:
+        asked = await body_of(request, ActOnEnvironment)
+        if not (name := await asyncio.to_thread(_packages_of, request)):
+            raise Refused.of("agent.no_requirements", "The agent asks for no packages.")
+        await self._do(name, asked.action)
+        return json_of(await self._packages_now(name))
+
+    async def _do(self, name: str, action: EnvironmentAction) -> None:
         job = self._jobs.get(name)
-        if asked.action == "cancel":
+        if action == "cancel":
             if job:
                 await job.cancel()
         elif job and job.busy:
-            _refuse_other(name, job, asked.action)
+            _refuse_other(name, job, action)
         elif not self._leaving:
-            self._jobs[name] = _Job(name, asked.action, self._pids)
-        return json_of(await self._now())
+            self._jobs[name] = _Job(name, action, self._pids)
+
+    async def _packages_now(self, name: str) -> EnvironmentView:
+        found = await asyncio.to_thread(packages_view, name)
+        job = self._jobs.get(name)
+        return found.model_copy(update=job.view()) if job else found
 
     async def use(self, request: Request) -> Response:
         asked = await body_of(request, UseEngine)
@@ -89,12 +114,17 @@ class EnvironmentRoutes:
         return found.model_copy(update={"environments": views})
 
 
+def _packages_of(request: Request) -> str:
+    project = project_of(request)
+    return packages_name(project, load_config(project).agent)
+
+
 def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
     """Asked for the same again, it is under way."""
     if job.action != action:
         raise Refused.of(
             "environment.busy",
-            f"{WORDS[name].title}: another job is under way.",
+            f"{WORDS[name].title if name in WORDS else TITLE}: another job is under way.",
             "Wait for it, or cancel it.",
         )
 

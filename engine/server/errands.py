@@ -15,6 +15,12 @@ class Errands:
         self._open: dict[str, tuple[Errand, asyncio.Future[Any]]] = {}
         self._taken: set[str] = set()
         self._news = asyncio.Event()
+        self._leaving = False
+
+    def close(self) -> None:
+        """Whoever waits for errands goes; those that are open are asked again by a resumed run."""
+        self._leaving = True
+        self._news.set()
 
     async def ask(self, run_id: str, op: str, fields: dict[str, Any]) -> Any:
         """The answer, however long a home is away. Raises Refused where home cannot ask either."""
@@ -30,7 +36,7 @@ class Errands:
 
     async def waiting(self, wait_s: float) -> list[Errand]:
         """Those that nobody has taken yet; they count as taken now."""
-        if not self._untaken():
+        if not self._untaken() and not self._leaving:
             self._news.clear()
             try:
                 await asyncio.wait_for(self._news.wait(), wait_s)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -138,13 +137,14 @@ async def _pass_on(request: Request, host: Host, run_id: str) -> Response:
     except httpx.TransportError as error:
         raise unreachable(error) from error
     if request.method != "GET":
-        host.touch(run_id)
+        host.mirrors.touch(run_id)
 
     async def blocks() -> AsyncIterator[bytes]:
-        async for block in answer.aiter_raw():
-            yield block
+        try:
+            async for block in answer.aiter_raw():
+                yield block
+        finally:  # whoever hangs up here hangs up there
+            await answer.aclose()
 
     kind = answer.headers.get("content-type")
-    return StreamingResponse(
-        blocks(), answer.status_code, media_type=kind, background=BackgroundTask(answer.aclose)
-    )
+    return StreamingResponse(blocks(), answer.status_code, media_type=kind)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from engine.environments.agent import packages_name
 from engine.hosts.record import read_record
 from engine.project import FILE, check_text, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
@@ -199,15 +200,20 @@ def summarise(folder: Path) -> RunSummary:
 
 def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
     agent = config.agent
+    found = []
+    try:
+        packages_name(path, agent)
+    except ConfigError as error:
+        found.append(error.problem)
     if agent.command or (path / agent.file).is_file():
-        return []
+        return found
     missing = ConfigError.of(
         "agent.missing",
         f"There is no {agent.file} in the project.",
         "Write one with `rollout(scenario, model)`, or set agent.file.",
         where=str(path / agent.file),
     )
-    return [missing.problem]
+    return [*found, missing.problem]
 
 
 def _splits() -> tuple[Split, Split]:

@@ -57,6 +57,7 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
             await _until_stopped(application, serving)
         finally:
             discovery.unlink(missing_ok=True)  # whoever comes now starts another one
+            application.supervisor.errands.close()
             await application.hosts.close()
             await application.environments.close()
             await application.supervisor.close()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.branch import Origin, find_origin, plant
+from engine.environments.agent import packages_python
 from engine.evaluation.stored import keep_scenarios
 from engine.identity import run_name, ulid
 from engine.models import find_model
@@ -30,6 +31,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     else:
         load_scenarios(project, config, "train")
         load_scenarios(project, config, "validation")
+        await packages_python(project, config.agent)
     spec = RunSpec(
         id=ulid(),
         name=run_name(),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from engine.environments.agent import packages_python
 from engine.judge.access import Access
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
@@ -100,6 +101,7 @@ class Supervisor:
                     return await self._begin(cut, resumed=True)
                 if not scenarios:
                     return self._library.summary(earlier(project, spec.evaluation)[0])
+            await packages_python(project, spec.config.agent)
             folder = make_folder(project, spec, scenarios)
             self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)

@@ -15,6 +15,7 @@ Verb = Literal["install", "cancel", "repair", "remove", "use"]
 
 STAGES: dict[EnvironmentStage, str] = {
     "waiting": "Waiting",
+    "resolving": "Choosing versions",
     "checking": "Checking what is here",
     "downloading": "Downloading",
     "installing": "Installing",
@@ -84,6 +85,24 @@ def row_of(view: EnvironmentView, found: EnvironmentList) -> Row:
     )
 
 
+def packages_row(view: EnvironmentView, file: str) -> Row:
+    """What a project's agent asks for in `file`."""
+    busy = view.action is not None
+    count = figures.plural(view.packages, "package")
+    size = f" · {figures.size(view.bytes)} on disk" if view.state == "ready" else ""
+    return Row(
+        view.name,
+        "Packages",
+        "",
+        _chip(view, False, False),
+        f"{file} · {count}{size}",
+        warning=_elsewhere(view),
+        problem=_problem(view),
+        progress=_progress(view) if busy else None,
+        offers=(_CANCEL,) if busy else _offers(view, False, False),
+    )
+
+
 def _engine_chip(current: bool, running: bool) -> tuple[str, str, str]:
     if current and running:
         return "in use", "accent", "check"
@@ -126,14 +145,19 @@ def _facts(view: EnvironmentView) -> str:
 def _warning(view: EnvironmentView, current: bool, running: bool, found: EnvironmentList) -> str:
     if view.unfit and view.state not in ("ready", "broken"):
         return view.unfit
-    if view.elsewhere and view.action is None:
-        return "Another program of yours is at work on it."
+    if busy := _elsewhere(view):
+        return busy
     if view.engine and current and not running:
         other = "built-in engine" if found.running.built_in else found.running.name
         if view.state == "broken":
             return f"It is chosen, but the {other} runs in its place."
         return f"It is chosen, but the {other} is running: it takes over when that one restarts."
     return view.lacks
+
+
+def _elsewhere(view: EnvironmentView) -> str:
+    other = view.elsewhere and view.action is None
+    return "Another program of yours is at work on it." if other else ""
 
 
 def _problem(view: EnvironmentView) -> str:
@@ -166,7 +190,7 @@ def _offers(view: EnvironmentView, current: bool, running: bool) -> tuple[Offer,
     if view.elsewhere or (view.unfit and view.state == "absent"):
         return ()
     if view.state == "absent":
-        price = figures.size(view.download_bytes)
+        price = figures.size(view.download_bytes) if view.download_bytes else ""
         words = "Bring it onto this machine; it can be cancelled and goes on from there"
         return (Offer("install", "Install", "download", words, price),)
     if view.state == "partial":

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import is_complete, newest, save, sha256_of, sweep, verify
+from engine.checkpoint import is_complete, newest, save, sweep, verify
+from engine.digest import sha256_of
 from engine.protocol.problems import StoreError
 from engine.protocol.records import Checkpoint
 

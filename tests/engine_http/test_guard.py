@@ -32,7 +32,7 @@ PATHS = (
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
-    "/runs/x/checkpoints/1/export", "/environments", "/environments/x",
+    "/runs/x/checkpoints/1/export", "/environments", "/environments/x", "/project/packages",
     "/engine/use", "/backends", "/docs", "/nope",
     "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
     "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",

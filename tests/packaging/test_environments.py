@@ -177,3 +177,51 @@ def test_locks_are_read_as_pip_reads_them() -> None:
         [sys.executable, "-c", code],
         cwd=ROOT / "packaging", check=True,
     )  # fmt: skip
+
+
+def make_agent(folder: Path, requirements: str) -> Path:
+    """A project whose agent asks for these packages."""
+    folder.mkdir()
+    (folder / "project.toml").write_text('[agent]\nrequirements = "requirements.txt"\n')
+    (folder / "requirements.txt").write_text(requirements)
+    return folder
+
+
+def test_what_an_agent_asks_for_is_resolved_once(checkout: Checkout, tmp_path: Path) -> None:
+    """A plain requirements file: pip chooses; asked again, nothing is fetched."""
+    project = make_agent(tmp_path / "plain", "# what it imports\npyarrow\nthrift>=0.5\n")
+    *ticks, status = map(
+        json.loads,
+        checkout.run("environments", "install", str(project), "--json").stdout.splitlines(),
+    )
+    assert [t["share"] for t in ticks] == sorted(t["share"] for t in ticks)
+    assert (status["state"], status["packages"]) == ("ready", 2)
+    subprocess.run([status["python"], "-I", "-c", "import pyarrow, thrift"], check=True)
+    assert checkout.index.fetched == {"pyarrow": 1, "thrift": 1}
+    checkout.run("environments", "install", str(project))
+    assert checkout.index.fetched.total() == 2
+    said = checkout.run("environments", "verify", str(project))
+    assert said.returncode == 0, said.stderr
+    said = checkout.run("environments", "remove", str(project))
+    assert said.returncode == 0, said.stderr
+    assert not Path(status["home"]).exists()
+
+
+def test_an_agent_s_lock_is_kept_to(checkout: Checkout, tmp_path: Path) -> None:
+    """With hashes, another file is refused."""
+    lock = (checkout.folder / "packaging" / "locks" / "parquet.txt").read_text()
+    project = make_agent(tmp_path / "locked", lock)
+    checkout.index.tampered = "thrift"
+    said = checkout.run("environments", "install", str(project))
+    assert said.returncode == 1
+    assert "hash differs" in said.stderr
+    checkout.index.tampered = ""
+    assert checkout.run("environments", "install", str(project)).returncode == 0
+    checkout.run("environments", "remove", str(project))
+
+
+def test_what_no_index_has_is_said(checkout: Checkout, tmp_path: Path) -> None:
+    project = make_agent(tmp_path / "unknown", "no-such-package\n")
+    said = checkout.run("environments", "install", str(project))
+    assert said.returncode == 1
+    assert "no-such-package" in said.stderr

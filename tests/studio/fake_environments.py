@@ -17,6 +17,7 @@ from engine.protocol.environments import (
 )
 from engine.protocol.problems import Problem
 
+AGENT = "agent:requirements.txt"
 HOME = "/cache/environments/{}-0123456789ab.1"
 NO_CARD = "No NVIDIA card is found here: it can be installed, but is of use only with a card."
 
@@ -56,6 +57,7 @@ class FakeEnvironments:
                      175_000_000, 55_000_000, packages=1),
             )
         }  # fmt: skip
+        self.views[AGENT] = view(AGENT, "Packages of the agent", "", 500_000_000, 0, packages=28)
         self.choice, self.running = EngineChoice(), ChosenEngine()
         self.asked: list[tuple[str, str]] = []
         self.steps = 4
@@ -66,6 +68,8 @@ class FakeEnvironments:
             ("/environments", self._list),
             ("/environments/{name}", self._act, "POST"),
             ("/engine/use", self._use, "POST"),
+            ("/project/packages", self._packages, "GET"),
+            ("/project/packages", self._act_on_packages, "POST"),
         ]
 
     def change(self, name: str, **values: Any) -> None:
@@ -94,6 +98,17 @@ class FakeEnvironments:
         else:
             self.change(name, action=action, problem=None)
         return self._now()
+
+    async def _packages(self, request: Request) -> EnvironmentView:
+        one = self.views[AGENT]
+        if one.action is not None:
+            self._move(AGENT, one)
+        return self.views[AGENT]
+
+    async def _act_on_packages(self, request: Request) -> EnvironmentView:
+        request.path_params["name"] = AGENT
+        await self._act(request)
+        return self.views[AGENT]
 
     async def _use(self, request: Request) -> Any:
         from tests.studio.fake_projects import refusal
@@ -124,7 +139,9 @@ class FakeEnvironments:
 
     def _now(self) -> EnvironmentList:
         return EnvironmentList(
-            environments=list(self.views.values()), choice=self.choice, running=self.running
+            environments=[one for name, one in self.views.items() if name != AGENT],
+            choice=self.choice,
+            running=self.running,
         )
 
 

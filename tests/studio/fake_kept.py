@@ -85,7 +85,7 @@ class FakeKept:
         return [
             KeptCheckpoint(
                 checkpoint=one,
-                state="damaged" if one.step in self.elsewhere else "whole",
+                state="elsewhere" if one.step in self.elsewhere else "whole",
                 kept_by=self._why(one.step, place, len(kept)),
                 note=self.pinned.get(one.step, ""),
                 validation=tests.get(one.step),

@@ -71,7 +71,7 @@ class ListCard(Card):
                 validation=one.validation,
                 kl=metric_at(state, "kl", one.checkpoint.step),
                 marks=marks_of(kept, one.checkpoint.step, bool(summary.host)),
-                elsewhere=summary.host if one.state == "damaged" else "",
+                elsewhere=summary.host if one.state == "elsewhere" else "",
             )
             for one in reversed(kept)
         ]

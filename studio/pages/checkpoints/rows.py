@@ -44,7 +44,7 @@ class Contender:
 
     @property
     def damaged(self) -> bool:
-        return self.kept is not None and self.kept.state == "damaged" and not self.elsewhere
+        return self.kept is not None and self.kept.state == "damaged"
 
     @property
     def is_base(self) -> bool:

@@ -196,6 +196,10 @@ class ChoicesForm(QWidget):
 
     # What it shows
 
+    def add_packages(self, packages: QWidget) -> None:
+        """Below the agent's file."""
+        self._second.controls.insertWidget(1, packages)
+
     def set_models(self, models: Sequence[ModelInfo]) -> None:
         self._models = list(models)
         self._show_model()

@@ -21,6 +21,7 @@ from studio.pages.setup.choices import ChoicesForm
 from studio.pages.setup.demonstrations_tab import DemonstrationsTab
 from studio.pages.setup.fields import value_at
 from studio.pages.setup.method import KEY
+from studio.pages.setup.packages import AgentPackages
 from studio.pages.setup.preflight import WIDTH, Preflight
 from studio.pages.setup.scenarios_tab import ScenariosTab
 from studio.pages.setup.teacher_sheet import TeacherSheet
@@ -60,6 +61,8 @@ class SetupPage(Page):
         self._title = Text(TITLES[0], "title")
         self._tabs = Segmented(TABS, "Setup as")
         self._form, self._toml = ChoicesForm(), TomlTab()
+        self._packages = AgentPackages(session, self.tasks)
+        self._form.add_packages(self._packages)
         self._scenarios = ScenariosTab(session, self.tasks)
         self._teacher = TeacherSheet(self)
         self._demonstrations = DemonstrationsTab(session, self.tasks, self._teacher)
@@ -73,6 +76,7 @@ class SetupPage(Page):
             self._ask_forecast()
             self.tasks.run("models", self._models(), self._form.set_models)
             self._ask_backends()
+            self._packages.look()
 
     def save(self) -> None:
         """Ctrl S: whatever tab is in view."""
@@ -124,6 +128,7 @@ class SetupPage(Page):
         self._scenarios.changed.connect(session.show_project)
         self._demonstrations.edited.connect(self._edit)
         self._demonstrations.train_wanted.connect(lambda: self._actions.trigger("sft.train"))
+        self._packages.changed.connect(self._show_readiness)
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
         self._preflight.train_wanted.connect(lambda: self._actions.trigger("run.train"))
         self._preflight.again_wanted.connect(self._ask_forecast)
@@ -149,6 +154,7 @@ class SetupPage(Page):
         if self.isVisible():
             self._show_project()
             self._soon.start()
+            self._packages.look()
 
     def _show_project(self) -> None:
         project = self.session.project
@@ -308,12 +314,13 @@ class SetupPage(Page):
         project, view = self.session.project, self.session.project.view
         if view is None:
             return
-        checks = _checks(project.problems, view.config is not None)
+        checks = _checks(project.problems, view.config is not None, self._packages.lacking)
         self._preflight.show_checks(
             checks + backend_checks(self._form.notes()) + _disk(self._forecast)
         )
         living = self.session.runs.living()
-        ready = project.trainable and self.session.connected
+        lacking = self._packages.lacking
+        ready = project.trainable and self.session.connected and not lacking
         why = (
             f"This machine trains one at a time: it starts after {living[0].name}."
             if living
@@ -321,6 +328,8 @@ class SetupPage(Page):
         )
         if not project.trainable:
             why = "Mend what is marked first."
+        elif lacking:
+            why = f"{lacking}."
         self._form.set_locked("A change starts with the next run." if living else "")
         self._preflight.set_train("Queue" if living else "Train", self._price(), ready, why)
 
@@ -343,10 +352,12 @@ class SetupPage(Page):
                 painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
 
 
-def _checks(problems: list[Problem], readable: bool) -> list[tuple[str, str]]:
+def _checks(problems: list[Problem], readable: bool, lacking: str) -> list[tuple[str, str]]:
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios read well")] if readable else []
+    if lacking:
+        return [*lines, ("bad", lacking)]
     return [*lines, ("open", "The agent is tried with the first attempt")]
 
 

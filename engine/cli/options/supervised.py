@@ -2,8 +2,8 @@
 
 import argparse
 
-from engine.cli.host_options import train_there
-from engine.cli.options import as_json, positive, workspace
+from engine.cli.options.general import as_json, positive, workspace
+from engine.cli.options.hosts import train_there
 
 
 def _settings(parser: argparse.ArgumentParser, example: str) -> None:

@@ -2,10 +2,6 @@
 
 import argparse
 
-HOST_COMMANDS = {
-    "hosts": "servers that train for us, over SSH: add, check, install, remove",
-    "attach": "find or start an engine here, and say where it listens (asked over SSH)",
-}
 ACTIONS = {
     "list": "all that are written down",
     "known": "aliases of your SSH configuration that are not",
@@ -82,4 +78,8 @@ def _attach(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", action="store_true", help="end it instead, if nothing goes on")
 
 
-HOST_OPTIONS = {"hosts": _hosts, "attach": _attach}
+COMMANDS = {
+    "hosts": ("servers that train for us, over SSH: add, check, install, remove", _hosts),
+    "attach": ("find or start an engine here, and say where it listens (asked over SSH)", _attach),
+}
+"""Name: (what it does, its options)."""

@@ -1,6 +1,12 @@
-"""Options that many commands have."""
+"""What commands have in common: a parser that says one sentence, and options of many."""
 
 import argparse
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}. See `{self.prog} --help`.\n")
 
 
 def workspace(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,1 @@
+"""What can be typed behind each command, by kind of command."""

@@ -1,0 +1,111 @@
+"""Options of the commands that make and train projects."""
+
+import argparse
+
+from engine.cli.options.general import as_json, positive, workspace
+from engine.cli.options.hosts import train_there
+
+
+def _new(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="where the project is made")
+    parser.add_argument("--sample", help="copy this sample (hello, …)")
+
+
+def _train(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument("--steps", type=positive, help="train.steps")
+    parser.add_argument("--seed", type=int, help="train.seed")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="values",
+        help="any setting of project.toml, as train.lr=2e-4; repeatable",
+    )
+    parser.add_argument(
+        "--resume", metavar="RUN", help="go on with this run (id or name) instead of starting one"
+    )
+    parser.add_argument(
+        "--from",
+        dest="origin",
+        default="",
+        metavar="RUN@STEP",
+        help="begin with this checkpoint of another run (also RUN@best, RUN@newest), with that "
+        "run's settings; or with a LoRA adapter made elsewhere: its folder",
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="with --from: learn again from the attempts stored behind it, and compare the weights",
+    )
+    parser.add_argument(
+        "--queue", action="store_true", help="where another run is going on: start after it"
+    )
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        help="only measure the untrained model on the training scenarios",
+    )
+    train_there(parser)
+    workspace(parser)
+    as_json(parser)
+
+
+def _eval(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        help="base, RUN@STEP, RUN@best, RUN (its newest checkpoint) or a model as litellm names it "
+        "(openai/gpt-5.4); repeatable, the others are compared with the first (default: base, and "
+        "the best checkpoint of the newest run)",
+    )
+    parser.add_argument(
+        "--attempts", type=positive, help="of each model at each scenario (evaluate.attempts)"
+    )
+    parser.add_argument(
+        "--scenarios",
+        default="validation",
+        metavar="FILE",
+        help="validation (default), train, or a JSON Lines file",
+    )
+    parser.add_argument(
+        "--system",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a system message in place of the agent's; repeatable, each model runs under each",
+    )
+    parser.add_argument("--seed", type=int, help="of the attempts (train.seed)")
+    parser.add_argument(
+        "--judge",
+        action=argparse.BooleanOptionalAction,
+        help="whether the project's judge scores too (as the project says)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="values",
+        help="any setting of project.toml, as evaluate.budget_usd=1; repeatable",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with this evaluation (id or name)")
+    train_there(parser)
+    workspace(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="the result as one JSON object on stdout"
+    )
+
+
+COMMANDS = {
+    "new": ("make a project, from a sample or empty", _new),
+    "train": ("train a project, and watch it here", _train),
+    "eval": (
+        "compare models on the scenarios of a project: base, checkpoints, providers' models",
+        _eval,
+    ),
+}
+"""Name: (what it does, its options)."""

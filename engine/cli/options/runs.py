@@ -1,0 +1,51 @@
+"""Options of the commands that read runs, and make runs of what comes from elsewhere."""
+
+import argparse
+
+from engine.cli.options.general import as_json, positive, workspace
+
+
+def _runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    as_json(parser)
+
+
+def _checkpoints(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    wish = parser.add_mutually_exclusive_group()
+    wish.add_argument("--pin", type=int, metavar="STEP", help="keep it whatever the rules say")
+    wish.add_argument("--unpin", type=int, metavar="STEP", help="leave it to the rules again")
+    wish.add_argument("--delete", type=int, metavar="STEP", help="clear it away now")
+    parser.add_argument("--note", default="", help="why it is pinned")
+    workspace(parser)
+    as_json(parser)
+
+
+def _trajectories(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument("--step", type=int, help="only this step")
+    parser.add_argument("--split", choices=["train", "validation"], help="only this split")
+    parser.add_argument("--unscored", action="store_true", help="only unscored ones")
+    parser.add_argument("--search", default="", help="words that must occur")
+    parser.add_argument(
+        "--limit", type=positive, default=50, help="at most so many rows (default 50)"
+    )
+    as_json(parser)
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument(
+        "source", help="JSONL file of chat messages, or an .art folder, or that of one model in it"
+    )
+    parser.add_argument("--model", default="", help="which one, where the folder holds several")
+    as_json(parser)
+
+
+COMMANDS = {
+    "runs": ("list the runs of a project", _runs),
+    "checkpoints": ("what a run keeps and why; pin, unpin, delete", _checkpoints),
+    "trajectories": ("list the trajectories of a run", _trajectories),
+    "import": ("make a run of attempts from elsewhere: an .art folder, or a JSONL file", _import),
+}
+"""Name: (what it does, its options)."""

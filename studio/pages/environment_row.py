@@ -1,0 +1,110 @@
+"""One environment, as Settings and Setup show it."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio import figures
+from studio.store.environments import Offer, Row
+from studio.theme import theme
+from studio.widgets import paint
+from studio.widgets.buttons import Button
+from studio.widgets.chip import Chip
+from studio.widgets.meter import Meter
+from studio.widgets.text import Text
+
+
+class EnvironmentRow(QWidget):
+    """Title and state, what it brings, what it takes; buttons at the right, progress below."""
+
+    pressed = Signal(str)
+
+    def __init__(self, first: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._first = first
+        self._offers: tuple[Offer, ...] = ()
+        self._title, self._chip = Text("", "body", 600), Chip()
+        self._purpose = Text("", "label", 400, "muted", wrap=True)
+        self._facts = Text("", "caption", 400, "faint", wrap=True)
+        self._warning = Text("", "caption", 400, "warn", wrap=True)
+        self._problem = Text("", "caption", 400, "bad", wrap=True, selectable=True)
+        self._progress = Text("", "caption", 400, "muted", elide=True)
+        self._share = Text("", "mono-small", 400, "muted")
+        self._meter = Meter("Progress", "accent", 4)
+        self._buttons = QHBoxLayout()
+        self._buttons.setSpacing(6)
+        self._build()
+
+    def paintEvent(self, event: object) -> None:
+        if not self._first:
+            with paint.painting(self) as painter:
+                painter.fillRect(0, 0, self.width(), 1, theme().color("border"))
+
+    def show_row(self, row: Row) -> None:
+        self.setAccessibleName(f"{row.title}, {row.chip[0]}")
+        self._title.set_words(row.title)
+        self._chip.set_state(*row.chip)
+        for text, words in (
+            (self._purpose, row.purpose),
+            (self._facts, row.facts),
+            (self._warning, row.warning),
+            (self._problem, row.problem),
+            (self._progress, row.progress[0] if row.progress else ""),
+            (self._share, figures.percent(row.progress[1]) if row.progress else ""),
+        ):
+            text.set_words(words)
+            text.setVisible(bool(words))
+        self._meter.setVisible(row.progress is not None)
+        if row.progress is not None:
+            self._meter.set_share(row.progress[1])
+        self._show_offers(row)
+
+    def _build(self) -> None:
+        line = QWidget()
+        line.setFixedHeight(28)  # with and without buttons
+        head = QHBoxLayout(line)
+        head.setContentsMargins(0, 0, 0, 0)
+        head.setSpacing(8)
+        head.addWidget(self._title)
+        head.addWidget(self._chip)
+        head.addStretch(1)
+        head.addLayout(self._buttons)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0 if self._first else 8, 0, 10)
+        column.setSpacing(4)
+        column.addWidget(line)
+        for part in (self._purpose, self._facts, self._warning, self._problem):
+            column.addWidget(part)
+        far = QHBoxLayout()
+        far.setContentsMargins(0, 4, 0, 0)
+        far.addWidget(self._progress, 1)
+        far.addWidget(self._share)
+        column.addLayout(far)
+        column.addWidget(self._meter)
+
+    def _show_offers(self, row: Row) -> None:
+        """Anew only where they change, so that the focus stays while progress moves."""
+        if row.offers == self._offers:
+            return
+        self._offers = row.offers
+        had_focus = self._clear()
+        for offer in row.offers:
+            kind = "quiet" if offer.quiet else "outlined"
+            button = Button(offer.words, kind, icon=offer.icon, price=offer.price, height=28)
+            button.setToolTip(offer.refused or offer.tip)
+            button.setEnabled(not offer.refused)
+            button.setAccessibleDescription(f"{row.title}: {offer.refused or offer.tip}")
+            button.clicked.connect(lambda _=False, verb=offer.verb: self.pressed.emit(verb))
+            self._buttons.addWidget(button)
+            if had_focus and button.isEnabled():
+                button.setFocus()
+                had_focus = False
+
+    def _clear(self) -> bool:
+        """True where one of them had the focus."""
+        had_focus = False
+        while (item := self._buttons.takeAt(0)) is not None:
+            if (button := item.widget()) is not None:
+                had_focus = had_focus or button.hasFocus()
+                button.hide()
+                button.deleteLater()
+        return had_focus

@@ -1,0 +1,84 @@
+"""What the agent imports: whether it is installed, and the button that installs it."""
+
+import asyncio
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.environments import EnvironmentAction, EnvironmentView
+from engine.protocol.problems import Problem
+from studio.pages.environment_row import EnvironmentRow
+from studio.session import Session
+from studio.store.environments import packages_row
+from studio.tasks import TaskScope
+from studio.widgets.card import Card
+
+POLL_S = 0.5
+
+
+class AgentPackages(QWidget):
+    """Shown where `agent.requirements` names a file. `changed` when `lacking` may have changed."""
+
+    changed = Signal()
+
+    def __init__(self, session: Session, tasks: TaskScope) -> None:
+        super().__init__()
+        self._session, self._tasks = session, tasks
+        self._view: EnvironmentView | None = None
+        self._row = EnvironmentRow(first=True)
+        self._row.pressed.connect(self._press)
+        card = Card(padding=10)
+        card.body.addWidget(self._row)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(card)
+        self.setVisible(False)
+
+    @property
+    def lacking(self) -> str:
+        """Why an attempt could not be made; empty where nothing is in its way."""
+        if self._view is None or self._view.state == "ready":
+            return ""
+        if self._view.action == "install":
+            return "The agent's packages are being installed"
+        return "The agent's packages are not installed"
+
+    def look(self) -> None:
+        """Ask the engine, and go on asking while they are being installed."""
+        if not self._file():
+            self._tasks.cancel("packages")
+            self._show(None)
+        elif self._session.connected:
+            self._tasks.run("packages", self._watch(), failed=self._failed)
+
+    def _file(self) -> str:
+        view = self._session.project.view
+        return (view.config.agent.requirements or "") if view and view.config else ""
+
+    async def _watch(self) -> None:
+        project = self._session.project.path
+        while True:
+            found = await self._session.client.packages(project)
+            self._show(found)
+            if found is None or (found.action is None and not found.elsewhere):
+                return
+            await asyncio.sleep(POLL_S)
+
+    def _press(self, verb: str) -> None:
+        self._tasks.run("act on packages", self._act(verb), failed=self._failed)  # type: ignore[arg-type]
+
+    async def _act(self, action: EnvironmentAction) -> None:
+        self._show(await self._session.client.act_on_packages(self._session.project.path, action))
+        self.look()
+
+    def _show(self, view: EnvironmentView | None) -> None:
+        self._view = view
+        if view is not None:
+            self._row.show_row(packages_row(view, self._file()))
+        self.setVisible(view is not None)
+        self.changed.emit()
+
+    def _failed(self, problem: Problem) -> None:
+        """Of what could not be asked for: beside what was known."""
+        if self._view is not None:
+            self._show(self._view.model_copy(update={"problem": problem}))

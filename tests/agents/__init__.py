@@ -1,0 +1,24 @@
+"""Agents of the field, as the help page shows them, and a Python that has what they import."""
+
+import re
+from pathlib import Path
+
+from engine.environments import python_of
+from engine.environments.door import OF_AGENT
+
+REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+PAGE = Path(__file__).parents[2] / "resources" / "help" / "13-agents.md"
+FRAMEWORKS = ("OpenAI SDK", "LangGraph", "OpenAI Agents SDK", "pydantic-ai")
+COMMAND = "Any program"
+
+
+def agents_python() -> str:
+    """Installed on the first call, into the user's cache; a minute then."""
+    return str(python_of(f"{OF_AGENT}{REQUIREMENTS}"))
+
+
+def example(title: str) -> str:
+    """The code under a heading of the page."""
+    section = PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
+    return str(code)

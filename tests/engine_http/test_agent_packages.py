@@ -1,0 +1,108 @@
+"""What an agent imports: refused before it is installed, installed when asked, used by the run."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.environments import EnvironmentView
+from engine.protocol.problems import Refused
+from engine.protocol.requests import TrajectoryQuery
+from tests.engine_http.conftest import Engine, make_project, until
+from tests.tiny_environments import make_wheel
+
+AGENT = """
+import json, sys, urllib.request
+import tiny_tools
+
+def rollout(scenario, model):
+    body = {"model": model.name, "messages": [{"role": "user", "content": scenario["q"]}]}
+    request = urllib.request.Request(
+        model.base_url + "/chat/completions", json.dumps(body).encode(),
+        {"Authorization": "Bearer " + model.api_key, "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        said = json.load(answer)["choices"][0]["message"]["content"]
+    print(sys.prefix)
+    return {"reward": len(said) / 8, "metrics": {"tools": tiny_tools.COUNT}}
+"""
+COMMAND = 'command = "python agent.py"\n'
+BY_COMMAND = """
+import json, sys, tiny_tools
+print(sys.prefix)
+print(json.dumps({"reward": 1.0, "metrics": {"tools": tiny_tools.COUNT}}))
+"""
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    make_wheel(folder, "tiny-tools", {"tiny_tools.py": "COUNT = 3\n"})
+    return folder
+
+
+def asking(project: Path, requirements: str, more: str = "") -> Path:
+    (project / "requirements.txt").write_text(requirements)
+    toml = (project / "project.toml").read_text()
+    asked = f'[agent]\nrequirements = "requirements.txt"\n{more}'
+    (project / "project.toml").write_text(toml.replace("[agent]\n", asked))
+    return project
+
+
+def packages(engine: Engine, project: Path) -> EnvironmentView:
+    found = engine.call(lambda client: client.packages(str(project)))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("command", [False, True])
+def test_nothing_is_installed_unasked(
+    engine: Engine, workspace: Path, tiny_model: Path, wheels: Path, command: bool
+) -> None:
+    made = make_project(workspace / "asks", tiny_model, BY_COMMAND if command else AGENT)
+    lines = f"--no-index\n--find-links {wheels}\n# {command}\ntiny-tools\n"
+    project = asking(made, lines, COMMAND if command else "")
+    assert (packages(engine, project).state, packages(engine, project).packages) == ("absent", 1)
+    with pytest.raises(Refused, match=r"not installed \(requirements.txt\)") as refused:
+        engine.train(project)
+    assert f"environments install {project}" in refused.value.problem.hint
+    assert not list(project.glob("runs/*"))
+
+    engine.call(lambda client: client.act_on_packages(str(project), "install"))
+    until(lambda: packages(engine, project).action is None)
+    ready = packages(engine, project)
+    assert (ready.state, ready.problem, ready.packages) == ("ready", None, 1)
+
+    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(run)
+    found = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery(split="train")))
+    one = engine.call(lambda client: client.trajectory(run.id, found.items[0].id))
+    assert one.metrics["tools"] == 3
+    assert one.output.strip().startswith(ready.home)
+
+
+def test_what_cannot_be_installed_is_said(
+    engine: Engine, workspace: Path, tiny_model: Path, wheels: Path
+) -> None:
+    project = asking(
+        make_project(workspace / "asks", tiny_model),
+        f"--no-index\n--find-links {wheels}\nlang-graf\n",
+    )
+    engine.call(lambda client: client.act_on_packages(str(project), "install"))
+    until(lambda: packages(engine, project).action is None)
+    problem = packages(engine, project).problem
+    assert problem is not None
+    assert "lang-graf" in problem.message
+
+
+def test_a_missing_file_is_a_problem_of_the_project(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
+    project = asking(make_project(workspace / "asks", tiny_model), "tiny-tools\n")
+    (project / "requirements.txt").unlink()
+    view = engine.call(lambda client: client.project(str(project)))
+    assert [problem.code for problem in view.problems] == ["agent.requirements_missing"]
+
+
+def test_an_agent_that_asks_for_nothing_has_none(engine: Engine, project: Path) -> None:
+    assert engine.call(lambda client: client.packages(str(project))) is None

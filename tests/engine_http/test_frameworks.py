@@ -1,0 +1,56 @@
+"""Agents of the field train: each as the help page shows it, two steps of a real model, with the
+sampler's tokens and log-probs in the trainer."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.events import RunFinished, StepFinished
+from engine.protocol.requests import TrajectoryQuery
+from tests.agents import COMMAND, FRAMEWORKS, REQUIREMENTS, agents_python, example
+from tests.engine_http.conftest import Engine, make_project
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(real_cache: None) -> None:
+    agents_python()
+
+
+def prepared(project: Path, title: str) -> Path:
+    scenarios = [{"id": f"s{n}", "question": f"Where is {n}?", "answer": "Z"} for n in range(4)]
+    lines = "".join(json.dumps(one) + "\n" for one in scenarios)
+    (project / "scenarios" / "train.jsonl").write_text(lines)
+    toml = (project / "project.toml").read_text()
+    if title == COMMAND:
+        (project / "agent.sh").write_text(example(title))
+        line = 'command = "sh agent.sh"'
+    else:
+        (project / "agent.py").write_text(example(title))
+        (project / "requirements.txt").write_bytes(REQUIREMENTS.read_bytes())
+        line = 'requirements = "requirements.txt"'
+    toml = toml.replace("[agent]\n", f'[scenarios]\nvalidation = ""\n\n[agent]\n{line}\n')
+    toml = toml.replace("max_context = 200", "max_context = 400").replace("steps = 3", "steps = 2")
+    toml = toml.replace("max_tokens = 8", "max_tokens = 120")
+    (project / "project.toml").write_text(toml)
+    return project
+
+
+@pytest.mark.parametrize("title", [*FRAMEWORKS, COMMAND])
+def test_it_trains_as_it_is(engine: Engine, workspace: Path, tiny_model: Path, title: str) -> None:
+    project = prepared(make_project(workspace / "field", tiny_model), title)
+    run = engine.train(project)
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    assert len(steps) == 2
+    assert max(step.metrics["logprob_gap/max"] for step in steps) <= 1e-4
+    found = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
+    assert found.total == 16
+    whole = [
+        engine.call(lambda client, name=row.id: client.trajectory(run.id, name))
+        for row in found.items
+    ]
+    cut = title == "OpenAI Agents SDK"  # which raises where an answer is cut at train.max_tokens
+    assert [one.problem for one in whole if one.problem and not (cut and one.truncated)] == []
+    assert all(len(one.branches) == 1 and one.branches[0].sampled > 0 for one in whole)
