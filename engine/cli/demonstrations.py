@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
         return tell(demonstrate(folder, asked), arguments.json)
     except AtelierError as error:
         complain(error.problem, arguments.json)
-        return 2 if error.problem.code == "demonstrations.bad_rule" else 1
+        return 2 if error.problem.code == "config.bad_keep" else 1
 
 
 def tell(found: Selection, as_json: bool) -> int:

@@ -18,6 +18,7 @@ from engine.cli.train import FINISHED, lend_keys, with_overrides
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.problems import ConfigError
 from engine.protocol.requests import StartEvaluation
+from engine.supervised.select import read_rule
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,7 +43,7 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
 def request_of(
     arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
 ) -> StartEvaluation:
-    """Raises ConfigError where the teacher is no model of a provider."""
+    """Raises ConfigError where the teacher is no model of a provider, or the rule says nothing."""
     if "/" not in arguments.teacher:
         raise ConfigError.of(
             "config.no_teacher",
@@ -50,6 +51,7 @@ def request_of(
             "Write PROVIDER/MODEL, as openai/gpt-5.4. Of your own runs, `demonstrations RUN` takes "
             "what is stored.",
         )
+    read_rule(arguments.keep)
     source = arguments.scenarios
     if source not in SPLITS:
         source = str(Path(source).expanduser().resolve())

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.evaluation import SystemPrompt
@@ -175,6 +175,12 @@ class StartEvaluation(StartWork):
     that an earlier such evaluation has paid for are not asked again."""
     again: bool = False
     """With `demonstrate`: ask them all the same."""
+
+    @model_validator(mode="after")
+    def _teachers_are_asked_from_here(self) -> "StartEvaluation":
+        if self.demonstrate and self.host:
+            raise ValueError("a teacher is asked from this machine: name no server")
+        return self
 
 
 class Command(Request):

@@ -1,6 +1,7 @@
 """A request → the folder of a run that can begin: everything that can be wrong is said before."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +49,11 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     )
     folder = await plant(origin, project, spec) if origin else make_folder(project, spec)
     if data:
-        await asyncio.to_thread(keep_lines, folder, data)
+        try:
+            await asyncio.to_thread(keep_lines, folder, data)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     return folder, spec
 
 

@@ -34,7 +34,7 @@ def read_rule(text: str) -> Rule:
     which, least = (found[1], found[2]) if found else ("", None)
     if not which or (which == "above") != (least is not None and which != "best"):
         raise ConfigError.of(
-            "demonstrations.bad_rule",
+            "config.bad_keep",
             f"{text!r} does not say what to keep.",
             "Write best, best:0.5 (the best of each scenario, if its reward is at least that), "
             "all, or above:0.8.",

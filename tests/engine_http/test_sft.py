@@ -4,6 +4,8 @@ and RL goes on with the same adapter."""
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun
 from engine.protocol.supervised_events import LossMeasured
 from engine.run import read_spec
-from tests.engine_http.conftest import Engine, start_engine, stop_engine, until
+from tests.engine_http.conftest import ROOT, Engine, start_engine, stop_engine, until
 
 FAST = {"sft.lr": 1e-2, "sft.epochs": 3, "sft.batch_size": 4, "sft.validate_every": 4}
 
@@ -158,6 +160,34 @@ def test_patience_ends_a_run_early(engine: Engine, project: Path) -> None:
     found = losses(events)
     best = min(found, key=lambda step: (found[step], step))
     assert events[-1].step == best + 2 < run.steps
+
+
+def test_from_the_terminal(engine: Engine, project: Path) -> None:
+    demonstrate(project, 12, "mine.jsonl")
+    command = [sys.executable, "-m", "engine", "sft", str(project), "--data", "mine.jsonl"]
+    for key, value in FAST.items():
+        command += ["--set", f"{key}={value}"]
+    command += ["--workspace", str(engine.workspace)]
+    checked = typed([*command, "--check"])
+    assert checked.returncode == 0, checked.stderr
+    assert "mine.jsonl (train): 12 demonstrations" in checked.stdout
+    done = typed(command)
+    assert done.returncode == 0, done.stderr
+    assert "learns 11 demonstrations" in done.stdout
+    assert "Finished 9 updates" in done.stdout
+    assert "held-out loss" in done.stdout
+    assert f"train {project} --from " in done.stdout
+    with (project / "mine.jsonl").open("a") as more:
+        more.write("nonsense\n")
+    refused = typed(command)
+    assert refused.returncode == 1
+    assert "line 13: It is no JSON" in refused.stderr
+
+
+def typed(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_a_kill_changes_no_byte(own_engine: Engine, project: Path, workspace: Path) -> None:

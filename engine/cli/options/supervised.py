@@ -2,26 +2,15 @@
 
 import argparse
 
-from engine.cli.options.general import as_json, positive, workspace
+from engine.cli.options.general import as_json, money, positive, queue, settings, workspace
 from engine.cli.options.hosts import train_there
-
-
-def _settings(parser: argparse.ArgumentParser, example: str) -> None:
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="values",
-        help=f"any setting of project.toml, as {example}; repeatable",
-    )
 
 
 def _sft(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument("--data", metavar="FILE", help="demonstrations, JSON Lines (sft.data)")
     parser.add_argument("--seed", type=int, help="train.seed")
-    _settings(parser, "sft.epochs=2")
+    settings(parser, "sft.epochs=2")
     parser.add_argument(
         "--from",
         dest="origin",
@@ -30,9 +19,7 @@ def _sft(parser: argparse.ArgumentParser) -> None:
         help="begin with the weights of another run (also RUN@best), or of an adapter: its folder",
     )
     parser.add_argument("--resume", metavar="RUN", help="go on with this run (id or name)")
-    parser.add_argument(
-        "--queue", action="store_true", help="where another run is going on: start after it"
-    )
+    queue(parser)
     parser.add_argument(
         "--check",
         action="store_true",
@@ -79,19 +66,12 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--attempts", type=positive, default=1, help="at each scenario (default 1)")
     _keep(parser)
-    parser.add_argument("--budget", type=float, metavar="USD", help="spend at most this")
-    parser.add_argument(
-        "--price",
-        type=float,
-        nargs=2,
-        metavar=("IN", "OUT"),
-        help="dollars for a million tokens, where the price list lacks the model",
-    )
+    money(parser)
     parser.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… models")
     parser.add_argument(
         "--again", action="store_true", help="ask also what an earlier call has paid already"
     )
-    _settings(parser, "evaluate.concurrency=2")
+    settings(parser, "evaluate.concurrency=2")
     workspace(parser)
     as_json(parser)
 
