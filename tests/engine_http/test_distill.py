@@ -175,7 +175,7 @@ def test_attempts_of_any_run_become_demonstrations(
     folder = Path(run.path)
     best = demonstrate(folder, SelectDemonstrations())
     assert (best.kept, best.of, best.mean) == (4, 4, pytest.approx(0.4))
-    assert best.left_out == {"unscored: not judged yet": 1, "not the best of its scenario": 3}
+    assert best.left_out == {"unscored: judge.unrewarded": 1, "not the best of its scenario": 3}
     good = demonstrate(folder, SelectDemonstrations(keep="above:0.4"))
     assert (good.kept, good.left_out["reward below 0.4"]) == (4, 3)
     assert [one["messages"][1]["content"] for one in lines(project)] == [
