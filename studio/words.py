@@ -31,6 +31,8 @@ def run_words(run: RunSummary) -> StateWords:
         return _baseline(run)
     if run.kind == "arena":
         return StateWords("Side by side", "muted", "columns-3")
+    if run.kind == "writing":
+        return StateWords("Written", "muted", "pencil")
     if run.kind == "imported":
         return StateWords("Imported", "good", "import")
     if run.kind == "evaluation":

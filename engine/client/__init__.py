@@ -5,6 +5,7 @@ Raises `Refused` (the engine's own problem) for anything it declines, and `Launc
 """
 
 from engine.client.arena import ArenaCalls
+from engine.client.authoring import AuthoringCalls
 from engine.client.checkpoints import CheckpointCalls
 from engine.client.engine import EngineCalls
 from engine.client.environments import EnvironmentCalls
@@ -27,6 +28,7 @@ class EngineClient(
     JudgingCalls,
     CheckpointCalls,
     ArenaCalls,
+    AuthoringCalls,
     SyncCalls,
     HostCalls,
 ):

@@ -107,7 +107,7 @@ METRICS: tuple[Metric, ...] = (
         "Mean loss of a token of the held-out demonstrations; no update learns from them.",
         "rises while the loss falls: it learns them by heart",
     ),
-    Metric("epoch", "Learning", "epochs", "Passes over the demonstrations so far."),
+    Metric("epoch", "Learning", "", "Passes over the demonstrations so far."),
     Metric("tokens/trained", "Length", "tokens", "Tokens of demonstrations that the step learned."),
     Metric(
         "entropy",

@@ -22,7 +22,7 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "sft", "baseline", "imported", "evaluation", "arena"]
+RunKind = Literal["train", "sft", "baseline", "imported", "evaluation", "arena", "writing"]
 TrainingKind = Literal["train", "sft", "baseline"]
 """What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[

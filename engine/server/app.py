@@ -59,6 +59,7 @@ from engine.protocol.requests import (
 from engine.rollout.gateway import Gateway
 from engine.run import DATABASE
 from engine.server.arena_routes import ArenaRoutes
+from engine.server.authoring import AuthoringRoutes
 from engine.server.backends import backend_facts
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
@@ -98,6 +99,7 @@ class Application:
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
         self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
+        self.authoring = AuthoringRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
             lambda: self.supervisor.living, self.supervisor.environment_pids
@@ -141,6 +143,7 @@ class Application:
             *self.replicas.routes(),
             *self.checkpoints.routes(),
             *self.arena.routes(),
+            *self.authoring.routes(),
             *self.environments.routes(),
             *self.far.routes(),
             *self.host_routes.routes(),

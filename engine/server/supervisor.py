@@ -230,7 +230,7 @@ class Supervisor:
             return self.summary(run_id)
         folder = self._library.folder(run_id)
         summary = self._library.summary(folder)
-        if summary.kind in ("imported", "arena"):
+        if summary.kind in ("imported", "arena", "writing"):
             raise Refused.of(
                 "run.imported",
                 "This run has no weights of its own to train further.",

@@ -66,9 +66,9 @@ def demonstrations(bad: bool = False) -> Demonstrations:
     )
 
 
-def sft_run(done: int = UPDATES, name: str = "mellow-otter") -> Made:
+def sft_run(done: int = UPDATES, name: str = "mellow-otter", clock: float | None = None) -> Made:
     """One whose held-out loss falls, and at the end a little no more."""
-    dice = random.Random(3)
+    dice, begun = random.Random(3), time.time() - 400 if clock is None else clock
     config = ProjectConfig(
         name="inbox-scout", train=TrainConfig(steps=120), sft=SftConfig(validate_every=EVERY)
     )
@@ -80,12 +80,12 @@ def sft_run(done: int = UPDATES, name: str = "mellow-otter") -> Made:
         name=name,
         kind="sft",
         project="inbox-scout",
-        started_at=time.time() - 400,
+        started_at=begun,
         config=config,
         model_path="/models/smollm2-135m-instruct",
         supervised=plan,
     )
-    made = Made(spec, clock=time.time() - 400)
+    made = Made(spec, clock=begun)
     made.say(e.RunStarted(spec=spec, device="CPU · 2 cores"))
     made.say(
         e.PolicyLoaded(parameters=134_515_008, trainable=4_884_480, dtype="bfloat16", seconds=3.1)
@@ -130,6 +130,7 @@ def _metrics(step: int, dice: random.Random) -> dict[str, float]:
         "lr": rate,
         "epoch": step / 60,
         "tokens/trained": 360 + dice.gauss(0, 40),
+        "tokens/forwarded": 1480 + dice.gauss(0, 90),
         "tokens_per_s/train": 121 + dice.gauss(0, 6),
         "goodput/train": 0.31 + dice.gauss(0, 0.01),
         "hardware/train": 0.36 + dice.gauss(0, 0.01),

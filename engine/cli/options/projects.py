@@ -9,6 +9,31 @@ from engine.cli.options.hosts import train_there
 def _new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="where the project is made")
     parser.add_argument("--sample", help="copy this sample (hello, …)")
+    written = parser.add_argument_group("a project that an LLM writes")
+    written.add_argument(
+        "--describe",
+        metavar="TEXT",
+        help="what the task is, in a paragraph (@FILE reads it): the system prompt, the rubric and "
+        "the scenarios are written for it",
+    )
+    written.add_argument("--model", help="who writes, as litellm names it (openai/gpt-5.4)")
+    written.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… models")
+    written.add_argument(
+        "--count", type=positive, default=60, help="scenarios, a fifth for validation (60)"
+    )
+    written.add_argument(
+        "--budget", type=float, default=1.0, metavar="USD", help="all of it may cost this (1)"
+    )
+    written.add_argument(
+        "--price",
+        type=float,
+        nargs=2,
+        metavar=("IN", "OUT"),
+        help="dollars for a million tokens, where the price list lacks the model",
+    )
+    written.add_argument("--judge", help="who judges by the rubric (the model that writes)")
+    written.add_argument("--learner", default="", help="the model that learns (the starter)")
+    as_json(parser)
 
 
 def _train(parser: argparse.ArgumentParser) -> None:

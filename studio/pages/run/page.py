@@ -126,7 +126,7 @@ class RunPage(Page):
             return
         run, state = self._run, self._run.state
         summary = run.summary
-        empty = summary is None or summary.kind in ("baseline", "evaluation", "arena")
+        empty = summary is None or summary.kind in ("baseline", "evaluation", "arena", "writing")
         self._stack.setCurrentIndex(0 if empty else 1)
         if empty:
             self._show_empty()
