@@ -160,6 +160,8 @@ class DemonstrationsTab(QWidget):
     @Slot()
     def show_run(self) -> None:
         """Whether the selected run has attempts that could be kept, and how far a teacher is."""
+        if not self.isVisible():
+            return
         self._follow_teacher()
         run = self._session.run.summary
         self._own.setVisible(bool(run and run.trajectories))
