@@ -192,11 +192,11 @@ def typed(command: list[str]) -> "subprocess.CompletedProcess[str]":
 
 def test_a_kill_changes_no_byte(own_engine: Engine, project: Path, workspace: Path) -> None:
     demonstrate(project)
-    overrides = {"sft.validate_every": 5}
+    overrides = {"sft.validate_every": 5, "sft.epochs": 8}
     whole = begin(own_engine, project, **overrides)
     assert isinstance(own_engine.wait(whole)[-1], RunFinished)
     run = begin(own_engine, project, **overrides)
-    until(lambda: len(own_engine.call(lambda c: c.run(run.id)).losses) >= 2)
+    until(lambda: len(own_engine.call(lambda c: c.run(run.id)).losses) >= 2, 60)
     os.kill(own_engine.process.pid, signal.SIGKILL)
     own_engine.process.wait()
     (project / "demonstrations.jsonl").unlink()  # the run keeps what it learns from
@@ -210,7 +210,7 @@ def test_a_kill_changes_no_byte(own_engine: Engine, project: Path, workspace: Pa
         events = engine.wait(run)
         assert isinstance(events[-1], RunFinished), events[-1]
         assert adapter(run, run.steps) == adapter(whole, whole.steps)
-        assert [e.step for e in events if isinstance(e, StepFinished)] == list(range(1, 19))
+        assert [e.step for e in events if isinstance(e, StepFinished)] == list(range(1, 49))
         assert losses(events) == losses(engine.wait(whole))
     finally:
         stop_engine(engine)
