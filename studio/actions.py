@@ -54,8 +54,15 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
     ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
+    ActionSpec("sft.open", "Demonstrations", "book-open", "Ctrl+D", "project", "Project"),
+    ActionSpec(
+        "sft.teacher", "Demonstrations from a teacher…", "sparkles", "", "trainable", "Project"
+    ),
     ActionSpec("project.save", "Save", "save", "Ctrl+S", "project", "Project"),
     ActionSpec("run.train", "Train", "play", "Ctrl+Return", "trainable", "Run"),
+    ActionSpec(
+        "sft.train", "Train on demonstrations", "play", "Ctrl+Shift+Return", "trainable", "Run"
+    ),
     ActionSpec(
         "run.train_lending",
         "Train, and lend the server the judge's keys for this run",

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu
 
-from engine.protocol.records import LIVING, TRAINED, RunSummary
+from engine.protocol.records import LEARNING, LIVING, RunSummary
 from studio import figures
 from studio.actions import Actions
 from studio.engine_menu import EngineSwitcher
@@ -132,7 +132,7 @@ class Frame(QObject):
             train.set_state("starting", *(tick or (0, 0)), words)
         elif self._session.project.outside and not (run and run.state in LIVING):
             train.set_state("none", words=no_train_words(run))
-        elif run is None or run.kind not in TRAINED:
+        elif run is None or not _resumes_by_train(run):
             train.set_state("ready" if self._actions.holds("trainable") else "none")
         else:
             state = {
@@ -161,10 +161,12 @@ class Frame(QObject):
 
     def _show_facts(self, run: RunSummary | None) -> None:
         sidebar, state = self._window.sidebar, self._session.run.state
-        trained = run is not None and run.kind in TRAINED
+        trained = run is not None and run.kind in LEARNING
         count = f"{run.step}/{run.steps}" if run and run.steps else str(run.step if run else 0)
         sidebar.set_fact("run", count if trained else "")
-        sidebar.set_fact("trajectories", figures.count(run.trajectories) if run else "")
+        sidebar.set_fact(
+            "trajectories", figures.count(run.trajectories) if run and run.kind != "sft" else ""
+        )
         kept = len(state.checkpoints)
         sidebar.set_fact("checkpoints", str(kept) if kept else "")
 
@@ -178,7 +180,7 @@ class Frame(QObject):
             return
         left = remaining_seconds(self._session.runs.state(shown.id), time.time())
         words = f"{figures.duration(left)} left" if left is not None else ""
-        values = [reward for reward in shown.rewards if reward is not None]
+        values = shown.losses or [reward for reward in shown.rewards if reward is not None]
         step = f"Step {steps_of(shown.step, shown.steps)}"
         if shown.kind == "evaluation":
             step = f"{shown.trajectories} of {shown.attempts} attempts"
@@ -263,3 +265,8 @@ class Frame(QObject):
             self._window.show_page("setup")
         elif key in ("train", "train_lending"):
             self._actions.trigger(f"run.{key}")
+
+
+def _resumes_by_train(run: RunSummary) -> bool:
+    """Whether the Train button speaks of this run; of an SFT run only until it has finished."""
+    return run.kind in ("train", "outside") or (run.kind == "sft" and run.state != "finished")

@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from engine.client import EngineClient
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records import LIVING, TRAINED, ProjectView, RunSummary, Sample, TrainingKind
+from engine.protocol.records import LEARNING, LIVING, ProjectView, RunSummary, Sample, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
 from studio import lending
 from studio.hosts import Hosts
@@ -164,7 +164,7 @@ class Session(QObject):
         self._show(await self.client.project(path))
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in LIVING]
-        trained = [run for run in runs if run.kind in TRAINED]
+        trained = [run for run in runs if run.kind in LEARNING]
         imported = [run for run in runs if run.kind == "imported"]
         newest = next(iter([*living, *trained, *imported]), None)
         self.select_run(newest.id if newest else "")
@@ -387,12 +387,12 @@ class Session(QObject):
             "stoppable": run is not None and run.state in (*LIVING, "queued"),
             "branchable": self.connected
             and run is not None
-            and run.kind == "train"
+            and run.kind in ("train", "sft")
             and bool(self.run.state.spec),
             "trackable": self.connected and run is not None and run.kind in ("train", "baseline"),
             "resumable": run is not None
             and (run.state in ("stopped", "failed", "paused"))
-            and (run.kind in ("train", "evaluation") or run.state == "paused"),
-            "extendable": run is not None and run.kind != "outside",
+            and (run.kind in ("train", "sft", "evaluation") or run.state == "paused"),
+            "extendable": run is not None and run.kind == "train",
         }
         return {name for name, holds in facts.items() if holds}

@@ -50,7 +50,8 @@ def run_words(run: RunSummary) -> StateWords:
         case "starting":
             return StateWords("Starting", "accent", "activity")
         case "running":
-            return StateWords(f"Training, step {run.step} of {run.steps}", "accent", "activity")
+            unit = "update" if run.kind == "sft" else "step"
+            return StateWords(f"Training, {unit} {run.step} of {run.steps}", "accent", "activity")
         case "stopping":
             return StateWords("Stopping after this step", "warn", "square")
         case "reviewing":
@@ -62,6 +63,8 @@ def run_words(run: RunSummary) -> StateWords:
         case "failed":
             return StateWords(f"Stopped: {_cause(run)}, step {run.step}", "bad", "octagon-alert")
         case "finished":
+            if run.kind == "sft":
+                return StateWords(f"Taught, {run.step:,} updates", "good", "check")
             return StateWords(f"Finished, {_steps(run.step)}", "good", "check")
 
 

@@ -15,7 +15,7 @@ from engine.cli.terminal import complain, say, say_json
 from engine.client import EngineClient
 from engine.protocol.problems import AtelierError, ConfigError
 from engine.protocol.records import RunSummary
-from engine.protocol.tracking import TrackerList, sentence_of, tracker_keys_in
+from engine.protocol.tracking import TRACKERS, TrackerList, sentence_of, tracker_keys_in
 from engine.run import read_spec
 
 LOOK_S = 0.5
@@ -32,6 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def track(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.run).expanduser().resolve()
+    if unknown := [name for name in arguments.to if name not in TRACKERS]:
+        raise ConfigError.of(
+            "track.unknown",
+            f"There is no tracker {unknown[0]}.",
+            f"Take one of {', '.join(TRACKERS)}.",
+        )
     spec = read_spec(folder)
     async with engine_for(arguments.workspace) as client:
         await client.project(str(folder.parents[1]))  # an engine knows what it was shown

@@ -49,13 +49,13 @@ from engine.protocol.events import (
     StepFinished,
     UnknownEvent,
     ValidationFinished,
-    WarmupFinished,
     WorkerRestarted,
 )
 from engine.protocol.judging import keys_in
 from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
 from engine.protocol.records import LIVING, Interval, RunSummary, TrainingKind
 from engine.protocol.requests import Command, StartRun
+from engine.protocol.supervised_events import WarmupFinished
 
 FINISHED, FAILED, USAGE, STOPPED = 0, 1, 2, 3
 CODES = {"run.finished": FINISHED, "run.stopped": STOPPED, "run.failed": FAILED}

@@ -7,16 +7,7 @@ run was cut off before its checkpoint.
 
 import time
 
-from engine.loop import (
-    StopRequested,
-    finish_step,
-    finished_steps,
-    gate,
-    keep,
-    load,
-    restore,
-    summary,
-)
+from engine.loop import finish_step, summary
 from engine.outside.desk import Desk, trained_before, watched
 from engine.outside.handed import Handed
 from engine.policy.base import Policy
@@ -26,6 +17,7 @@ from engine.retention import prune
 from engine.rollout.chat import ChatFormat
 from engine.rollout.groups import close_group
 from engine.run import Run
+from engine.stages import StopRequested, finished_steps, gate, keep, load, restore
 from engine.step.ahead import staleness
 from engine.step.clock import Clock
 from engine.step.close import close_batch
@@ -51,9 +43,8 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, desk: Desk) -> None:
         await load(run, policy)
         history = finished_steps(run)
         found = await restore(run, policy)
-        step = found or 0
-        if found is None:
-            await policy.publish(0)
+        step = found.step if found else 0
+        await policy.publish(step)
         while handed := desk.files.read(step + 1):
             step = await take(run, policy, desk, handed, Clock(), history)
         try:

@@ -102,6 +102,15 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("lr", "Learning", "", "Learning rate of the step."),
     Metric(
+        "validation/loss",
+        "Learning",
+        "nats",
+        "Mean loss of a token of the held-out demonstrations; no update learns from them.",
+        "rises while the loss falls: it learns them by heart",
+    ),
+    Metric("epoch", "Learning", "", "Passes over the demonstrations so far."),
+    Metric("tokens/trained", "Length", "tokens", "Tokens of demonstrations that the step learned."),
+    Metric(
         "entropy",
         "Learning",
         "nats",

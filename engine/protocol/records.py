@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import SupervisedPlan
 from engine.protocol.evaluation import EvaluationPlan
 from engine.protocol.machine import VramPlan
 from engine.protocol.problems import Problem
@@ -21,17 +22,18 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "outside", "baseline", "imported", "evaluation", "arena", "writing"]
+RunKind = Literal[
+    "train", "sft", "outside", "baseline", "imported", "evaluation", "arena", "writing"
+]
 """`outside`: a script with a loop of its own makes the attempts, and says when to learn."""
-TrainingKind = Literal["train", "baseline"]
+TrainingKind = Literal["train", "sft", "baseline"]
 """What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]
 
-TRAINED: frozenset[str] = frozenset({"train", "outside"})
+LEARNING: frozenset[str] = frozenset({"train", "sft", "outside"})
 """Kinds of runs that have weights of their own."""
-
 LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused", "stopping"})
 """Run states with a process behind them."""
 
@@ -201,6 +203,8 @@ class KeptCheckpoint(Record):
     branches: tuple[str, ...] = ()
     """Names of the runs that began here."""
     validation: Interval | None = None
+    loss: float | None = None
+    """On the held-out demonstrations, where the run is SFT."""
 
 
 class Parent(Record):
@@ -215,6 +219,13 @@ class Parent(Record):
     """The parent's stored attempts are trained on again; none is sampled."""
     adapter: str = ""
     """SHA-256 of the adapter's weights; empty where there were none yet."""
+    weights_only: bool = False
+    """Nothing but the weights came along: steps count from 0."""
+
+    @property
+    def begins(self) -> int:
+        """The step of the run itself that its first weights have."""
+        return 0 if self.weights_only else self.step
 
 
 class RunSpec(Record):
@@ -238,13 +249,17 @@ class RunSpec(Record):
     """What is compared, where the run is an evaluation."""
     source: str = ""
     """Of an outside run: what its script is written with, as `openpipe-art 0.5.18`."""
+    supervised: SupervisedPlan | None = None
+    """What is learned from, where the run is SFT."""
     keys_at_home: bool = False
     """Judges are asked by the machine that the person sits at; they wait while it is away."""
 
-
-def planned_steps(spec: RunSpec) -> int:
-    """Updates that a run was begun for; 0 where it has none, or only its script knows."""
-    return 0 if spec.kind in ("evaluation", "outside") else spec.config.train.steps
+    @property
+    def updates(self) -> int:
+        """Steps that it plans when it starts; 0 where it has none, or only its script knows."""
+        if self.supervised:
+            return self.supervised.updates
+        return 0 if self.kind in ("evaluation", "outside") else self.config.train.steps
 
 
 class RunSummary(Record):
@@ -272,6 +287,8 @@ class RunSummary(Record):
     parent: Parent | None = None
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
+    losses: list[float] = Field(default_factory=list)
+    """Of an SFT run: the loss on the held-out demonstrations, each time it was measured."""
     validation: Interval | None = None
     """The last one."""
     baseline: Interval | None = None

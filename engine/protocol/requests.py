@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.evaluation import SystemPrompt
 from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
@@ -180,6 +181,17 @@ class StartEvaluation(StartWork):
     """`train.seed` when left out."""
     judge: bool | None = None
     """Whether the project's judge has part in the rewards; as the project says when left out."""
+    demonstrate: SelectDemonstrations | None = None
+    """Its good attempts become demonstrations. There is one model then, a teacher, and scenarios
+    that an earlier such evaluation has paid for are not asked again."""
+    again: bool = False
+    """With `demonstrate`: ask them all the same."""
+
+    @model_validator(mode="after")
+    def _teachers_are_asked_from_here(self) -> "StartEvaluation":
+        if self.demonstrate and self.host:
+            raise ValueError("a teacher is asked from this machine: name no server")
+        return self
 
 
 class Command(Request):

@@ -77,6 +77,7 @@ from engine.server.supervisor import Supervisor
 from engine.server.tracking import TrackRoutes
 from engine.server.wire import body_of, json_list, json_of, project_of
 from engine.store.reader import RunReader
+from engine.supervised.view import view
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -141,6 +142,7 @@ class Application:
             ("PUT", "/scenarios", self.write_scenarios),
             ("POST", "/import", self.import_run),
             ("GET", "/forecast", self.forecast),
+            ("GET", "/demonstrations", self.demonstrations),
             ("GET", "/rubric", self.rubric),
             ("PUT", "/rubric", self.save_rubric),
             ("GET", "/judges", self.judges),
@@ -273,6 +275,10 @@ class Application:
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
         return json_of(await asyncio.to_thread(preflight, config, model, times, path))
+
+    async def demonstrations(self, request: Request) -> Response:
+        path = project_of(request)
+        return json_of(await asyncio.to_thread(view, path, load_config(path)))
 
     async def rubric(self, request: Request) -> Response:
         path = project_of(request)

@@ -16,7 +16,8 @@ from engine.protocol.events import (
     ValidationFinished,
 )
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
-from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split, planned_steps
+from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split
+from engine.protocol.supervised_events import LossMeasured
 from engine.run import DATABASE, SPEC, is_locked, read_spec
 from engine.store.reader import RunReader
 
@@ -33,6 +34,7 @@ SUMMARY_KINDS = (
     "review.closed",
     "step.finished",
     "validation.finished",
+    "loss.measured",
 )
 
 STATES: dict[str, RunState] = {
@@ -139,7 +141,8 @@ def summarise(folder: Path) -> RunSummary:
     finally:
         reader.close()
     steps: dict[int, float | None] = {}
-    planned = planned_steps(spec)
+    planned = spec.updates
+    losses: dict[int, float] = {}
     validations, problem, device = [], None, ""
     state: RunState = "starting"
     changed = spec.started_at
@@ -151,6 +154,8 @@ def summarise(folder: Path) -> RunSummary:
                 steps[event.step] = event.metrics.get("reward/mean")
             case ValidationFinished():
                 validations.append(event)
+            case LossMeasured():
+                losses[event.step] = event.loss
             case RunExtended():
                 planned = event.steps
             case RunStarted():
@@ -188,7 +193,8 @@ def summarise(folder: Path) -> RunSummary:
         model=spec.config.model.name,
         source=spec.source,
         parent=spec.parent,
-        rewards=[steps[number] for number in sorted(steps)],
+        rewards=[steps[number] for number in sorted(steps)] if spec.kind != "sft" else [],
+        losses=[losses[number] for number in sorted(losses)],
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         trajectories=trajectories,

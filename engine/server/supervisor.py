@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,17 +16,19 @@ from engine.outside.desk import Desk
 from engine.protocol.checkpoint_events import CheckpointBranched
 from engine.protocol.events import RubricChanged, RunExtended, RunQueued, RunStarted, RunStopped
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.records import LIVING, RunSpec, RunSummary, planned_steps
+from engine.protocol.records import LIVING, RunSpec, RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.gateway import Gateway
 from engine.run import Run, locked, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
+from engine.server.distilling import earlier
 from engine.server.errands import Errands
 from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
 from engine.server.open_runs import Opened, OpenRuns
+from engine.server.resuming import refuse_extension, refuse_resumption
 from engine.server.starting import make_folder, make_run
 from engine.server.stream import Broadcast
 from engine.server.tracking import TrackDesk
@@ -124,10 +126,20 @@ class Supervisor:
                 return known
             project = Path(request.project).expanduser().resolve()
             spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
+            if request.demonstrate and not request.again and spec.evaluation:
+                if cut := self._cut_off(earlier(project, spec.evaluation)):
+                    return await self._begin(cut, resumed=True)
+                if not scenarios:
+                    return self._library.summary(earlier(project, spec.evaluation)[0])
             await packages_python(project, spec.config.agent)
             folder = make_folder(project, spec, scenarios)
             self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
+
+    def _cut_off(self, folders: Sequence[Path]) -> Path | None:
+        """The first of these runs that did not come to its end."""
+        ended = ("stopped", "failed")
+        return next((one for one in folders if self._library.summary(one).state in ended), None)
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
         """What was started with this key already. Raises Refused where the device is busy, and
@@ -233,12 +245,8 @@ class Supervisor:
 
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
-        if command.action == "extend" and self.summary(run_id).kind == "evaluation":
-            raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
-        if command.action == "extend" and self.summary(run_id).kind == "outside":
-            raise Refused.of(
-                "run.no_steps", "How many steps there are is for the script to say.", "Change it."
-            )
+        if command.action == "extend":
+            refuse_extension(self.summary(run_id))
         if living and command.action == "extend" and command.steps:
             living.run.orders.steps = max(command.steps, self.summary(run_id).step)
             await living.run.say(RunExtended(steps=living.run.orders.steps))
@@ -248,28 +256,7 @@ class Supervisor:
             return self.summary(run_id)
         folder = self._library.folder(run_id)
         summary = self._library.summary(folder)
-        if summary.kind == "outside":
-            raise Refused.of(
-                "run.outside",
-                f"A script trains {summary.name}: only it can make attempts.",
-                f"Start it again; it goes on behind step {summary.step}.",
-            )
-        if summary.kind in ("imported", "arena", "writing"):
-            raise Refused.of(
-                "run.imported",
-                "This run has no weights of its own to train further.",
-                "Start a run of the project instead.",
-            )
-        if summary.state == "finished" and summary.kind == "evaluation":
-            raise Refused.of(
-                "run.finished", "This evaluation has finished.", "Start another one instead."
-            )
-        if summary.state == "finished" and not (command.steps and command.steps > summary.step):
-            raise Refused.of(
-                "run.finished",
-                f"This run has finished its {summary.steps} steps.",
-                "Train more by asking for more steps.",
-            )
+        refuse_resumption(summary, command.steps)
         async with self.beginning:
             self._refuse_second()
             self._queue = [waiting for waiting in self._queue if waiting != folder]
@@ -281,7 +268,7 @@ class Supervisor:
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
-        planned = planned_steps(spec)
+        planned = spec.updates
         run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
         device = await asyncio.to_thread(devices_of, spec.config.backend)

@@ -18,6 +18,7 @@ from engine.server import evaluating
 from engine.server.lock import device_lock
 from engine.server.memory import explained, refuse_held
 from engine.server.workers import House, policy_of, workers
+from engine.supervised.fine_tune import fine_tune
 
 MOST_RESTARTS = 3
 BACK_OFF_S = (1.0, 5.0, 15.0)
@@ -66,6 +67,9 @@ async def _train_with_restarts(run: Run, house: House) -> None:
             if run.spec.kind == "outside":
                 async with policy_of(run, house) as (policy, chat):
                     return await outside.train(run, policy, chat, house.desks[run.spec.id])
+            if run.spec.kind == "sft":
+                async with policy_of(run, house, sampling=False) as (policy, chat):
+                    return await fine_tune(run, policy, chat)
             async with workers(run, house) as (policy, stage):
                 stages = loop.train if run.spec.kind == "train" else loop.measure_baseline
                 return await stages(run, policy, stage)

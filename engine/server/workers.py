@@ -10,7 +10,7 @@ from engine.judge.access import Access
 from engine.models import model_of
 from engine.outside.desk import Desk
 from engine.policy.base import Policy
-from engine.policy.start import start_policy
+from engine.policy.start import start_policy, without_sampler
 from engine.protocol.records import RunSpec
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
@@ -49,11 +49,14 @@ async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]
 
 
 @contextlib.asynccontextmanager
-async def policy_of(run: Run, house: House) -> AsyncIterator[tuple[Policy, ChatFormat]]:
-    """The policy's processes, and what speaks its model's language."""
+async def policy_of(
+    run: Run, house: House, sampling: bool = True
+) -> AsyncIterator[tuple[Policy, ChatFormat]]:
+    """The policy's processes, and what speaks its model's language. Where nothing is sampled, the
+    trainer alone."""
     model = await asyncio.to_thread(model_of, run.spec)
     chat = await asyncio.to_thread(ChatFormat, model)
-    config = run.config
+    config = run.config if sampling else without_sampler(run.config)
     policy = await start_policy(config, model, run.log_file, config.model.name)
     policy.on_restart = run.sampler_restarted
     try:

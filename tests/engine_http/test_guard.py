@@ -27,7 +27,8 @@ from tests.engine_http.conftest import Engine
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 PATHS = (
     "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
-    "/project", "/scenarios", "/import", "/forecast", "/runs", "/runs/x", "/runs/x/command",
+    "/project", "/scenarios", "/import", "/forecast", "/demonstrations",
+    "/runs/x/demonstrations", "/runs", "/runs/x", "/runs/x/command",
     "/evaluations", "/runs/x/evaluation",
     "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
     "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",

@@ -33,7 +33,7 @@ from engine.protocol.requests import (
     StartRun,
     TrajectoryQuery,
 )
-from studio.store.run_state import RunState
+from studio.store.run_state import HELD_OUT, RunState
 from tests.studio.fake_environments import FakeEnvironments
 from tests.studio.fake_hosts import LOOK_S, FakeHosts
 from tests.studio.fake_kept import FakeKept, evaluation_run
@@ -144,6 +144,7 @@ class FakeEngine:
             device=self._device(made.spec.id),
             model="smollm2-135m-instruct",
             rewards=[s.metrics.get("reward/mean") for s in state.steps],
+            losses=list(state.series[HELD_OUT].ys) if HELD_OUT in state.series else [],
             validation=validations[-1] if validations else None,
             baseline=validations[0] if validations else None,
             trajectories=state.trajectories,

@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.protocol import events as e
 from tests.studio.made_backends import BackendRun
 from tests.studio.made_evaluation import made_evaluation
+from tests.studio.made_sft import sft_run
 from tests.studio.simulate import MEMORY, SMALL, Simulation
 
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden"
@@ -35,6 +36,7 @@ def golden() -> dict[str, list[e.Event]]:
         "evaluation": _evaluation(),
         "served": _served(),
         "outside": _outside(),
+        "taught": sft_run(done=40, clock=1_790_000_000.0).events,
     }
 
 

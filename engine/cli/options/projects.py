@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import Parser, as_json, positive, workspace
+from engine.cli.options.general import Parser, as_json, positive, queue, settings, workspace
 from engine.cli.options.hosts import train_there
 
 
@@ -45,14 +45,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument("--steps", type=positive, help="train.steps")
     parser.add_argument("--seed", type=int, help="train.seed")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="values",
-        help="any setting of project.toml, as train.lr=2e-4; repeatable",
-    )
+    settings(parser, "train.lr=2e-4")
     parser.add_argument(
         "--resume", metavar="RUN", help="go on with this run (id or name) instead of starting one"
     )
@@ -69,9 +62,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --from: learn again from the attempts stored behind it, and compare the weights",
     )
-    parser.add_argument(
-        "--queue", action="store_true", help="where another run is going on: start after it"
-    )
+    queue(parser)
     parser.add_argument(
         "--baseline",
         action="store_true",
@@ -114,14 +105,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the project's judge scores too (as the project says)",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="values",
-        help="any setting of project.toml, as evaluate.budget_usd=1; repeatable",
-    )
+    settings(parser, "evaluate.budget_usd=1")
     parser.add_argument("--resume", metavar="RUN", help="go on with this evaluation (id or name)")
     train_there(parser)
     workspace(parser)

@@ -3,7 +3,6 @@
 import argparse
 
 from engine.cli.options.general import as_json, positive, workspace
-from engine.protocol.tracking import TRACKERS
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +39,9 @@ def _track(parser: argparse.ArgumentParser) -> None:
         "--to",
         action="append",
         default=[],
-        choices=list(TRACKERS),
-        help="only this one, also where the project has it off; repeatable (default: those on)",
+        metavar="TRACKER",
+        help="only this one (wandb, mlflow, trackio, tensorboard, otel, langfuse), also where the "
+        "project has it off; repeatable (default: those on)",
     )
     workspace(parser)
     as_json(parser)

@@ -77,10 +77,10 @@ def _events(run: RunModel) -> list[EventTag]:
     """Where it began as a branch, and where it was resumed."""
     parent = run.summary.parent if run.summary else None
     resumes = [step for step in run.state.resumes if step]
-    if parent is None or parent.step not in resumes:
+    if parent is None or parent.begins not in resumes:
         return [EventTag(step, "resumed", "accent") for step in resumes]
-    resumes.remove(parent.step)
-    tags = [EventTag(parent.step, "branched", "accent")]
+    resumes.remove(parent.begins)
+    tags = [EventTag(parent.begins, "branched", "accent")]
     return tags + [EventTag(step, "resumed", "accent") for step in resumes]
 
 

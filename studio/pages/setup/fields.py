@@ -58,6 +58,7 @@ VARIANTS = {
         ("none", "none"),
     ),
 }
+SECTIONS = {"sft": "SFT"}
 LABELS = {
     "lr": "Learning rate",
     "kl": "KL weight",
@@ -124,7 +125,9 @@ def section_of(key: str) -> str:
     if section == "track":
         tracker = rest.partition(".")[0]
         return f"Track · {next(words for name, words in TRACKERS.items() if name == tracker)}"
-    return "Algorithm" if key.startswith("train.algorithm.") else section.capitalize()
+    if key.startswith("train.algorithm."):
+        return "Algorithm"
+    return SECTIONS.get(section, section.capitalize())
 
 
 def _plain(kind: Any) -> Any:
