@@ -24,7 +24,7 @@ from engine.protocol.events import (
     StepStarted,
     ValidationFinished,
 )
-from engine.protocol.records import Interval, Scenario
+from engine.protocol.records import Interval
 from engine.retention import prune
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
@@ -36,6 +36,7 @@ from engine.step.clock import Clock
 from engine.step.close import close_batch
 from engine.step.describe import describe
 from engine.step.learn import learn
+from engine.step.practised import Practised
 from engine.step.refill import planned, refill
 from engine.step.review import review
 from engine.supervised.epochs import warm_up
@@ -46,6 +47,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
+    practised = Practised(run, scenarios)
     policy.on_progress = lambda done, total: run.tick(step, "training", done, total)
     step = 0
     await load(run, policy)
@@ -53,7 +55,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
     step = await restore_or_warm_up(run, policy, stage)
 
     def roll(number: int, clock: Clock) -> Awaitable[Groups]:
-        return roll_out_step(run, stage, number, scenarios, clock, number not in history)
+        return roll_out_step(run, stage, number, practised, clock, number not in history)
 
     try:
         async with Rollouts(run, roll) as rollouts:
@@ -129,19 +131,20 @@ async def roll_out_step(
     run: Run,
     stage: Stage,
     step: int,
-    scenarios: list[Scenario],
+    practised: Practised,
     clock: Clock,
     anew: bool,
 ) -> Groups:
     size = run.config.train.group_size
-    chosen = choose(scenarios, run.config.train.seed, step, run.config.train.groups)
+    choice = practised.choice(step)
+    chosen = choose(choice, run.config.train.groups)
     if anew:
         await run.say(StepStarted(step=step, groups=planned(chosen, size)))
     async with clock.phase(run, step, "rolling_out"):
         if stage.judge:
             await stage.judge.prepare()
         groups = await roll_out_groups(run, stage, "train", step, chosen, size)
-        return await refill(run, stage, step, scenarios, chosen, groups, anew)
+        return await refill(run, stage, choice, chosen, groups, anew)
 
 
 async def finish_step(

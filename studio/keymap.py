@@ -53,6 +53,8 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("view.table", "Table, and back to the columns", "table", "T", ("T",)),
     PageKey("view.compare", "Compare with the best, or with the attempt focused before",
             "git-compare-arrows", "C", ("C",)),
+    PageKey("view.scenarios", "Scenarios and their curves, and back to the columns",
+            "trending-up", "P", ("P",)),
     PageKey("view.evidence", "Evidence: score, reason, labels, exact prompt and reply", "scale",
             "E", ("E",)),
     PageKey("view.divergence", "Next place where it parts from the others", "split", "D", ("D",)),

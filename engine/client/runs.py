@@ -12,6 +12,8 @@ from engine.protocol.history import MARK, History
 from engine.protocol.records import RunSummary, Split, Trajectory
 from engine.protocol.requests import (
     Command,
+    CurvePage,
+    CurveQuery,
     GroupPage,
     Siblings,
     StartEvaluation,
@@ -68,6 +70,10 @@ class RunCalls(Transport):
     async def groups(self, run_id: str, query: TrajectoryQuery) -> GroupPage:
         """Groups that hold a match of the query's filters, newest first."""
         return await self._ask("POST", f"/runs/{run_id}/groups", GroupPage, body=query)
+
+    async def curves(self, run_id: str, query: CurveQuery) -> CurvePage:
+        """What came of each scenario, visit by visit."""
+        return await self._ask("POST", f"/runs/{run_id}/scenarios", CurvePage, body=query)
 
     async def siblings(self, run_id: str, split: Split, step: int, group: int) -> Siblings:
         return await self._ask("GET", f"/runs/{run_id}/groups/{split}/{step}/{group}", Siblings)

@@ -246,6 +246,13 @@ class TrainConfig(Section):
     """Scenarios per step; each makes one group."""
     group_size: Annotated[int, Field(ge=2, le=256)] = 8
     """Attempts per scenario, compared with each other."""
+    curriculum: Literal["uniform", "frontier", "easy_first", "hard"] = "uniform"
+    """Which scenarios come next: each once an epoch; more often those whose attempts differ
+    (`frontier`); easy ones at first, all of them from the middle of the run (`easy_first`); or more
+    often those that fail (`hard`)."""
+    curriculum_floor: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of the choice that stays equal for all scenarios, so that none is forgotten; 1 lets the
+    curriculum do nothing."""
     lr: Annotated[float, Field(gt=0, le=1)] = 1e-5
     """Learning rate of AdamW (0.9, 0.99), constant."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0

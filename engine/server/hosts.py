@@ -25,6 +25,7 @@ LONGEST_WAIT_S = 20.0
 STAYING = {
     "/runs/{run}/trajectories",
     "/runs/{run}/groups",
+    "/runs/{run}/scenarios",
     "/runs/{run}/checkpoints/{step:int}/fetch",
     "/runs/{run}/bring_home",
     "/runs/{run}/send",

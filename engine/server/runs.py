@@ -19,6 +19,7 @@ from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import (
     Command,
+    CurveQuery,
     StartEvaluation,
     StartRun,
     TrajectoryQuery,
@@ -68,6 +69,7 @@ class RunRoutes:
             ("POST", "/runs/{run}/trajectories", self.trajectories),
             ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
             ("POST", "/runs/{run}/groups", self.groups),
+            ("POST", "/runs/{run}/scenarios", self.curves),
             ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
             ("GET", "/runs/{run}/calls/{key}", self.call),
             ("GET", "/runs/{run}/agreement", self.agreement),
@@ -148,6 +150,10 @@ class RunRoutes:
     async def groups(self, request: Request) -> Response:
         query = await body_of(request, TrajectoryQuery)
         return json_of(await self._read(request, lambda reader: reader.groups(query)))
+
+    async def curves(self, request: Request) -> Response:
+        query = await body_of(request, CurveQuery)
+        return json_of(await self._read(request, lambda reader: reader.curves(query)))
 
     async def siblings(self, request: Request) -> Response:
         p = request.path_params

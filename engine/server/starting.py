@@ -18,6 +18,7 @@ from engine.protocol.requests import StartRun
 from engine.rollout.chat import ChatFormat
 from engine.run import write_spec
 from engine.server.spec import rubric_of, versions
+from engine.step.curriculum import check
 from engine.supervised.data import Data, collect, keep_lines, plan_of, refuse
 
 
@@ -31,7 +32,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     if request.kind == "sft":
         data = await asyncio.to_thread(_demonstrations, project, config, model)
     else:
-        load_scenarios(project, config, "train")
+        check(config.train.curriculum, load_scenarios(project, config, "train"))
         load_scenarios(project, config, "validation")
         await packages_python(project, config.agent)
     spec = RunSpec(

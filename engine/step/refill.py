@@ -11,7 +11,7 @@ from engine.protocol.records import Scenario, Trajectory
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
-from engine.step.choose import further
+from engine.step.choose import Choice, further
 
 Groups = list[list[Trajectory]]
 
@@ -19,20 +19,19 @@ Groups = list[list[Trajectory]]
 async def refill(
     run: Run,
     stage: Stage,
-    step: int,
-    scenarios: list[Scenario],
+    choice: Choice,
     chosen: list[Scenario],
     groups: Groups,
     anew: bool,
 ) -> Groups:
     """Roll out as many further scenarios as groups without signal, `refills` times at most; `anew`
     says so to the studio."""
-    train = run.config.train
+    train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
         missing = train.groups - len(informative(groups, train.algorithm))
         if not missing:
             break
-        more = further(scenarios, train.seed, step, chosen, missing)
+        more = further(choice, chosen, missing)
         first = len(groups)
         if anew:
             plan = planned(more, train.group_size, first)

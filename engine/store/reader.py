@@ -17,7 +17,15 @@ from engine.protocol.records import (
     Trajectory,
     TrajectorySummary,
 )
-from engine.protocol.requests import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
+from engine.protocol.requests import (
+    CurvePage,
+    CurveQuery,
+    GroupPage,
+    Siblings,
+    TrajectoryPage,
+    TrajectoryQuery,
+)
+from engine.store.curves import read_curves
 from engine.store.schema import open_reader
 
 ATTEMPT_KEY = "attempt:"
@@ -111,6 +119,10 @@ class RunReader:
         rows = self._rows(sql, (*values, query.limit, query.offset))
         items = [GroupSummary.model_validate_json(str(row[0])) for row in rows]
         return GroupPage(total=total, items=items)
+
+    def curves(self, query: CurveQuery) -> CurvePage:
+        """What came of each scenario."""
+        return read_curves(self._rows, query)
 
     def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
         sql = "SELECT summary FROM groups WHERE split = ? AND step = ? AND grp = ?"

@@ -45,6 +45,7 @@ CREATE INDEX by_turns ON trajectories(turns, number);
 CREATE INDEX by_tokens ON trajectories(tokens, number);
 CREATE INDEX by_duration ON trajectories(duration, number);
 CREATE INDEX by_scenario ON trajectories(scenario_id, number);
+CREATE INDEX by_visit ON trajectories(split, scenario_id, step, grp, reward);
 CREATE INDEX unscored ON trajectories(number) WHERE reward IS NULL;
 CREATE INDEX cut ON trajectories(number) WHERE truncated;
 CREATE INDEX suspicious ON trajectories(number) WHERE marked;

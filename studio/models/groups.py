@@ -3,12 +3,14 @@
 from collections.abc import Collection
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QObject, Qt
 
 from engine.protocol.records import GroupSummary
+from engine.protocol.requests import TrajectoryQuery
 from studio import figures
 from studio.models.paged import PagedModel
 from studio.roles import ICON_ROLE
+from studio.tasks import TaskScope
 
 
 def group_words(group: GroupSummary) -> str:
@@ -20,10 +22,13 @@ def group_words(group: GroupSummary) -> str:
     return place if group.signal or group.split == "validation" else f"{place} · no signal"
 
 
-class GroupListModel(PagedModel[GroupSummary]):
+class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
     """`UserRole` is the record; the delegate draws the dots. `ICON_ROLE` are icons with tones."""
 
     _labelled: frozenset[tuple[str, int, int]] = frozenset()
+
+    def __init__(self, tasks: TaskScope, parent: QObject | None = None) -> None:
+        super().__init__(tasks, TrajectoryQuery(), parent)
 
     def set_labelled(self, labelled: Collection[tuple[str, int, int]]) -> None:
         """(split, step, group) of those that a person has spoken about."""

@@ -18,29 +18,30 @@ from PySide6.QtCore import (
 )
 
 from engine.protocol.problems import Problem
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.requests import CurveQuery, TrajectoryQuery
 from studio.tasks import TaskScope
 
 R = TypeVar("R")
+Q = TypeVar("Q", TrajectoryQuery, CurveQuery)
 Index = QModelIndex | QPersistentModelIndex
 PAGE = 100
 KEPT_PAGES = 40
 ROOT = QModelIndex()
 
 
-Fetch = Callable[[TrajectoryQuery], Awaitable[Any]]
+Fetch = Callable[[Any], Awaitable[Any]]
 
 
-class PagedModel(QAbstractTableModel, Generic[R]):
+class PagedModel(QAbstractTableModel, Generic[R, Q]):
     """Rows exist as soon as their number is known; their content comes when it is asked for."""
 
     total_changed = Signal(int)
     loaded = Signal()
     failed = Signal(object)
 
-    def __init__(self, tasks: TaskScope, parent: QObject | None = None) -> None:
+    def __init__(self, tasks: TaskScope, query: Q, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.query = TrajectoryQuery()
+        self.query: Q = query
         self.total = 0
         self.asked_once = False
         self._tasks = tasks
@@ -59,10 +60,10 @@ class PagedModel(QAbstractTableModel, Generic[R]):
         self._fetch = fetch
         self._restart()
 
-    def set_query(self, query: TrajectoryQuery) -> None:
+    def set_query(self, query: Q) -> None:
         """Show another query from its beginning; `offset` and `limit` are ours."""
         if query != self.query:
-            self.query = query
+            self.query: Q = query
             self._restart()
 
     def refresh(self) -> None:

@@ -4,13 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QObject, Qt
 
 from engine.protocol.records import TrajectorySummary
+from engine.protocol.requests import TrajectoryQuery
 from studio import figures
 from studio.models.heads import LEFT, RIGHT, head
 from studio.models.paged import ROOT, Index, PagedModel
 from studio.roles import ICON_ROLE, TONE_ROLE, VALUE_ROLE
+from studio.tasks import TaskScope
 
 KIND_WORDS = {"exclude": "left out", "order": "ranked", "score": "scored"}
 
@@ -49,8 +51,11 @@ COLUMNS = (
 )
 
 
-class TrajectoryTableModel(PagedModel[TrajectorySummary]):
+class TrajectoryTableModel(PagedModel[TrajectorySummary, TrajectoryQuery]):
     """`UserRole` is the record."""
+
+    def __init__(self, tasks: TaskScope, parent: QObject | None = None) -> None:
+        super().__init__(tasks, TrajectoryQuery(), parent)
 
     def columnCount(self, parent: Index = ROOT) -> int:
         return 0 if parent.isValid() else len(COLUMNS)

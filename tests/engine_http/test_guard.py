@@ -31,7 +31,7 @@ PATHS = (
     "/runs/x/demonstrations", "/runs", "/runs/x", "/runs/x/command",
     "/evaluations", "/runs/x/evaluation",
     "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
-    "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
+    "/runs/x/trajectories", "/runs/x/scenarios", "/runs/x/agreement", "/runs/x/calls/y",
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",

@@ -1,6 +1,9 @@
 """Routes of what a run has stored, for the fake engine: groups, trajectories, labels, log."""
 
+import contextlib
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -8,7 +11,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from engine.protocol.labels import Label
 from engine.protocol.problems import Refused
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.records import Trajectory
+from engine.protocol.requests import CurveQuery, TrajectoryQuery
+from engine.store.reader import RunReader
+from engine.store.schema import open_writer
+from engine.store.writer import trajectory_rows
 from tests.studio.fake_judge import call_of, verdicts_of
 from tests.studio.fake_labels import FakeLabels, answer
 from tests.studio.fake_projects import refusal
@@ -22,6 +29,7 @@ class FakeReading:
     def __init__(self, runs: dict[str, Made], labels: dict[str, FakeLabels]) -> None:
         self.runs, self.labels = runs, labels
         self.asked: list[TrajectoryQuery] = []
+        self.curves_asked: list[CurveQuery] = []
         self.previews = 0
 
     def routes(self) -> list[tuple[str, Callable[..., Any], str]]:
@@ -29,6 +37,7 @@ class FakeReading:
             ("/runs/{run}/trajectories", self._trajectories, "POST"),
             ("/runs/{run}/trajectories/{id}", self._trajectory, "GET"),
             ("/runs/{run}/groups", self._groups, "POST"),
+            ("/runs/{run}/scenarios", self._curves, "POST"),
             ("/runs/{run}/groups/{split}/{step:int}/{group:int}", self._siblings, "GET"),
             ("/runs/{run}/labels", self._labels, "GET"),
             ("/runs/{run}/labels", self._labels, "POST"),
@@ -44,6 +53,21 @@ class FakeReading:
         page = rows[query.offset : query.offset + query.limit]
         items = [row.model_dump(mode="json") for row in page]
         return JSONResponse({"total": len(rows), "items": items})
+
+    async def _curves(self, request: Request) -> Response:
+        """As the engine has it: from a run.db with the rows of the made run."""
+        query = CurveQuery.model_validate(await request.json())
+        self.curves_asked.append(query)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "run.db"
+            with contextlib.closing(open_writer(file)) as db, db:
+                for row in self.runs[request.path_params["run"]].trajectories:
+                    for sql, values in trajectory_rows(Trajectory(**row.model_dump()), row):
+                        db.execute(sql, values)  # type: ignore[arg-type]
+            reader = RunReader(file)
+            page = reader.curves(query)
+            reader.close()
+        return JSONResponse(page.model_dump(mode="json"))
 
     async def _trajectory(self, request: Request) -> Any:
         rows = self.runs[request.path_params["run"]].trajectories

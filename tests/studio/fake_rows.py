@@ -38,5 +38,6 @@ def _fits(row: Any, query: TrajectoryQuery) -> bool:
         and (query.split in (None, row.split))
         and (low is None or low <= row.step <= (high or low))
         and (query.group in (None, row.group))
+        and (query.scenario_id in (None, row.scenario_id))
         and (query.search.lower() in row.title.lower())
     )

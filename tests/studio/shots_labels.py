@@ -104,6 +104,20 @@ async def table(page: Any) -> None:
     await settle()
 
 
+async def scenarios(page: Any) -> None:
+    page.set_mode(4)
+    await wait_for(lambda: page._scenarios.rows.total)
+    page._scenarios.selectRow(2)
+    await settle()
+
+
+async def of_scenario(page: Any) -> None:
+    page._scenarios.setFocus()
+    press(page, Key.Key_Return)
+    await wait_for(lambda: page._groups.total)
+    await settle()
+
+
 async def review(page: Any) -> None:
     page.set_mode(0)
     until = time.time() + 24 * 60
@@ -123,6 +137,8 @@ STATES: dict[str, Callable[[Any], Awaitable[None]]] = {
     "raw": raw,
     "compare": compare,
     "table": table,
+    "scenarios": scenarios,
+    "of_scenario": of_scenario,
     "review": review,
 }
 

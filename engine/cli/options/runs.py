@@ -33,6 +33,24 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def _scenarios(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument(
+        "--sort",
+        choices=["hardest", "improved", "forgotten", "spread"],
+        default="hardest",
+        help="what comes first (default hardest)",
+    )
+    parser.add_argument(
+        "--split", choices=["train", "validation"], default="train", help="default train"
+    )
+    parser.add_argument("--search", default="", help="what the id must contain")
+    parser.add_argument(
+        "--limit", type=positive, default=50, help="at most so many rows (default 50)"
+    )
+    as_json(parser)
+
+
 def _track(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="run folder")
     parser.add_argument(
@@ -60,6 +78,7 @@ COMMANDS = {
     "runs": ("list the runs of a project", _runs),
     "checkpoints": ("what a run keeps and why; pin, unpin, delete", _checkpoints),
     "trajectories": ("list the trajectories of a run", _trajectories),
+    "scenarios": ("what came of each scenario: solve rates, gain, curve", _scenarios),
     "track": ("tell trackers (W&B, MLflow …) what they have not been told of a run", _track),
     "import": ("make a run of attempts from elsewhere: an .art folder, or a JSONL file", _import),
 }

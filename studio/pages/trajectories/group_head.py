@@ -15,6 +15,7 @@ from studio.pages.trajectories.reading import (
     shared_tokens,
     shared_words,
 )
+from studio.pages.trajectories.views import COLUMNS, COMPARE, SCENARIOS, TABLE
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.buttons import IconButton
@@ -25,7 +26,9 @@ from studio.widgets.segmented import Segmented
 from studio.widgets.text import Text
 from studio.widgets.transcript_items import plain
 
-TITLE_PX, LEGEND_PX, PLACE_PX = 280, 860, 770
+LISTS = (TABLE, SCENARIOS)
+"""Views that concern no single group."""
+TITLE_PX, LEGEND_PX, PLACE_PX = 250, 860, 900
 
 
 class GroupHead(QWidget):
@@ -87,15 +90,16 @@ class GroupHead(QWidget):
         """What concerns a group is shown in its columns, its reader, its comparison."""
         self.mode.set_index(mode)
         for part in (self._title, self._step, self._before, self._shown, self._after):
-            part.setVisible(mode != 2)
+            part.setVisible(mode not in LISTS)
         self._mode = mode
         self._show_place()
-        self._line.setVisible(mode in (0, 3))
-        self._start.setVisible(mode == 0)
+        self._line.setVisible(mode in (COLUMNS, COMPARE))
+        self._start.setVisible(mode == COLUMNS)
 
     def _show_place(self) -> None:
-        """The group's number goes first where there is no room."""
-        self._place.setVisible(self._mode != 2 and self.width() >= PLACE_PX)
+        """Where there is no room, the number of the group and those of its siblings go first."""
+        for part in (self._place, self._shown):
+            part.setVisible(self._mode not in LISTS and self.width() >= PLACE_PX)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -34,6 +34,8 @@ from studio.widgets.transcript_items import plain
 
 WIDTH = 264
 ROW_PX = 45
+SHOWN = 16
+"""Characters of a scenario's id."""
 
 
 class _GroupDelegate(QStyledItemDelegate):
@@ -211,8 +213,8 @@ class GroupPanel(QWidget):
     def _wire(self) -> None:
         self._filters.clicked.connect(self._open_filters)
         self.search.search_changed.connect(lambda words: self._change(search=words))
-        self._step.removed.connect(lambda: self._change(step=None, step_to=None, group=None))
-        self._step.toggled.connect(lambda _: self._change(step=None, step_to=None, group=None))
+        self._step.removed.connect(self._anywhere)
+        self._step.toggled.connect(self._anywhere)
         for chip, state in ((self._unscored, "unscored"), (self._cut, "truncated")):
             chip.toggled.connect(lambda on, s=state: self._change(state=s if on else "all"))
             chip.removed.connect(lambda: self._change(state="all"))
@@ -237,12 +239,12 @@ class GroupPanel(QWidget):
             self.set_query(query)
             self.query_changed.emit(query)
 
+    def _anywhere(self) -> None:
+        self._change(step=None, step_to=None, group=None, scenario_id=None)
+
     def _show_step(self) -> None:
-        low, high = self._query.step, self._query.step_to
-        self._step.setVisible(low is not None)
-        words = f"Step {low}" if high in (None, low) else f"Step {low}–{high}"
-        if self._query.group is not None:
-            words += f", group {self._query.group + 1}"
+        words = place_words(self._query)
+        self._step.setVisible(bool(words))
         self._step.set_state(words)
         self._step.set_active(True)
 
@@ -258,6 +260,17 @@ class GroupPanel(QWidget):
         group = index.data(Qt.ItemDataRole.UserRole) if index.isValid() else None
         if group is not None:
             self.group_chosen.emit(group)
+
+
+def place_words(query: TrajectoryQuery) -> str:
+    """Where it looks: a step or several, a group of it, one scenario."""
+    low, high = query.step, query.step_to
+    words = [] if low is None else [f"Step {low}" if high in (None, low) else f"Step {low}–{high}"]
+    if low is not None and query.group is not None:
+        words.append(f"group {query.group + 1}")
+    if query.scenario_id is not None:
+        words.append(f"Scenario {plain(query.scenario_id)[:SHOWN]}")
+    return ", ".join(words)
 
 
 def _menu_words(query: TrajectoryQuery) -> str:

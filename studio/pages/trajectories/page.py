@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.records import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests import Siblings, TrajectoryQuery
-from studio import figures
 from studio.actions import Actions
 from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
@@ -18,6 +17,7 @@ from studio.pages.trajectories.attempt_table import AttemptTable
 from studio.pages.trajectories.blind import blinded
 from studio.pages.trajectories.columns import ColumnsView
 from studio.pages.trajectories.compare import CompareView, base_of
+from studio.pages.trajectories.emptiness import Emptiness
 from studio.pages.trajectories.evidence_desk import EvidenceDesk
 from studio.pages.trajectories.group_head import GroupHead
 from studio.pages.trajectories.group_list import WIDTH, GroupPanel
@@ -25,10 +25,18 @@ from studio.pages.trajectories.keys import Handlers, PageKeys
 from studio.pages.trajectories.label_bar import LabelBar
 from studio.pages.trajectories.label_desk import LabelDesk
 from studio.pages.trajectories.reader import Reader
-from studio.pages.trajectories.views import COLUMNS, COMPARE, MODES, READER, TABLE, muted_in
+from studio.pages.trajectories.scenario_table import ScenarioTable
+from studio.pages.trajectories.views import (
+    COLUMNS,
+    COMPARE,
+    MODES,
+    READER,
+    SCENARIOS,
+    TABLE,
+    muted_in,
+)
 from studio.session import Session
 from studio.theme import theme
-from studio.widgets.empty_page import EmptyPage
 from studio.widgets.paint import painting
 
 REFRESH_MS = 1500
@@ -56,7 +64,8 @@ class TrajectoriesPage(Page):
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
         self._table = AttemptTable(self._rows)
-        self._empty = EmptyPage("Nothing to read yet", "", drawing="rows")
+        self._scenarios = ScenarioTable(session, self.tasks)
+        self._empty = Emptiness()
         self._build()
         self._focus_trail = ("", "")
         self._base = ""
@@ -109,14 +118,14 @@ class TrajectoriesPage(Page):
         if self._view == COLUMNS and self._panel.isVisible():
             return self._panel.list
         homes = (self._columns, self._reader.transcript, self._table, self._compare.rows)
-        return homes[self._view]
+        return (*homes, self._scenarios)[self._view]
 
     # Building
 
     def _build(self) -> None:
         self._view = COLUMNS
         self._body = QStackedWidget()
-        for part in (self._columns, self._reader, self._table, self._compare):
+        for part in (self._columns, self._reader, self._table, self._compare, self._scenarios):
             self._body.addWidget(part)
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         inner = QVBoxLayout()
@@ -162,14 +171,17 @@ class TrajectoriesPage(Page):
         self._reader.tint_chosen.connect(self._columns.set_tint)
         self._proof.reader_wanted.connect(lambda: self.set_mode(READER))
         self._table.row_opened.connect(self._open_row)
+        self._scenarios.groups_wanted.connect(self._open_query)
         self._empty.action_requested.connect(self._resolve_emptiness)
 
-    def _open_review(self, step: int) -> None:
-        self.show_query(TrajectoryQuery(split="train", step=step))
+    def _open_query(self, query: TrajectoryQuery) -> None:
+        self.show_query(query)
         self.set_mode(COLUMNS)
 
     def _wire_labels(self) -> None:
-        self._review.groups_wanted.connect(self._open_review)
+        self._review.groups_wanted.connect(
+            lambda step: self._open_query(TrajectoryQuery(split="train", step=step))
+        )
         desk = self._desk
         desk.waiting_changed.connect(self._fold)
         desk.group_changed.connect(self._changed_group)
@@ -184,6 +196,7 @@ class TrajectoriesPage(Page):
             "view.reader": lambda: self._toggle_mode(READER),
             "view.table": lambda: self._toggle_mode(TABLE),
             "view.compare": lambda: self._toggle_mode(COMPARE),
+            "view.scenarios": lambda: self._toggle_mode(SCENARIOS),
             "view.evidence": lambda: self._proof.toggle(self._view == READER),
             "view.divergence": self._next_divergence,
             "view.before": lambda: columns.move_focus(-1),
@@ -229,8 +242,7 @@ class TrajectoriesPage(Page):
         if self._place == _key(group):
             self._blind = False
             self._fetch(group.split, group.step, group.group)
-        self._groups.refresh()
-        self._rows.refresh()
+        self._refresh_lists()
 
     # What it shows
 
@@ -253,6 +265,7 @@ class TrajectoriesPage(Page):
             rows = (lambda query: session.client.trajectories(run_id, query)) if run_id else None
             self._groups.set_source(groups)
             self._rows.set_source(rows)
+            self._scenarios.follow(run_id)
         self._refresh()
         self._show_emptiness()
 
@@ -269,10 +282,13 @@ class TrajectoriesPage(Page):
             return
         spoken = self._seen[1] not in (said, None)
         self._seen = (count, said)
-        self._groups.refresh()
-        self._rows.refresh()
+        self._refresh_lists()
         if spoken and self._place is not None:  # maybe by somebody else, in a terminal
             self._fetch(*self._place)
+
+    def _refresh_lists(self) -> None:
+        for rows in (self._groups, self._rows, self._scenarios):
+            rows.refresh()
 
     @Slot(object)
     def _ask(self, query: TrajectoryQuery) -> None:
@@ -291,14 +307,9 @@ class TrajectoriesPage(Page):
         none_yet = not self.session.run.run_id
         self._right.setCurrentIndex(1 if nothing or none_yet else 0)
         if nothing and filtered:
-            hidden = self.session.run.state.trajectories
-            words = f"The filters hide {figures.plural(hidden, 'trajectory', 'trajectories')}."
-            self._empty.set_words("No group matches", words)
-            self._empty.set_actions("Clear filters", icon="x")
+            self._empty.say_hidden(self.session.run.state.trajectories)
         elif nothing or none_yet:
-            words = "The first arrive with the first step, a minute or two after Train."
-            self._empty.set_words("Nothing to read yet", words)
-            self._empty.set_actions("Go to the run", icon="activity")
+            self._empty.say_none()
 
     def _resolve_emptiness(self) -> None:
         if self._groups.query != TrajectoryQuery():
@@ -358,7 +369,7 @@ class TrajectoriesPage(Page):
 
     def _fold(self) -> None:
         """The list goes where there is no room, and where the reader has its outline."""
-        shown = self.width() >= FOLD_PX and self._view not in (READER, COMPARE)
+        shown = self.width() >= FOLD_PX and self._view not in (READER, COMPARE, SCENARIOS)
         shown = shown and not self._blind
         if not shown and self._panel.list.hasFocus():
             self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # the keys stay on the page

@@ -2,8 +2,8 @@
 
 from studio.keymap import TRAJECTORIES
 
-MODES = ("Columns", "Reader", "Table", "Compare")
-COLUMNS, READER, TABLE, COMPARE = range(4)
+MODES = ("Columns", "Reader", "Table", "Compare", "Scenarios")
+COLUMNS, READER, TABLE, COMPARE, SCENARIOS = range(5)
 
 
 def muted_in(mode: int) -> set[str]:

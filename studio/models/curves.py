@@ -1,0 +1,109 @@
+"""The table of scenarios: what came of each, visit by visit; the engine counts and sorts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QObject, Qt
+
+from engine.protocol.records import ScenarioCurve
+from engine.protocol.requests import CurveQuery
+from studio import figures
+from studio.models.heads import LEFT, RIGHT, head
+from studio.models.paged import ROOT, Index, PagedModel
+from studio.roles import TONE_ROLE, VALUE_ROLE
+from studio.tasks import TaskScope
+
+SHARP = 0.1
+"""A change of the solve rate from which it has a colour."""
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    sort: str | None
+    words: Callable[[ScenarioCurve], str]
+    right: bool = True
+    help: str = ""
+
+
+def change(value: float | None) -> str:
+    """+12 %, −3 %."""
+    if value is None:
+        return "–"
+    return f"{'+' if value > 0 else '−' if value < 0 else ''}{figures.percent(abs(value))}"
+
+
+COLUMNS = (
+    Column("Scenario", "scenario", lambda r: r.title, right=False),
+    Column("Reward by step", None, lambda r: curve_words(r), right=False,
+           help="Mean reward of each visit, from its lowest to its highest"),
+    Column("Mean", "mean", lambda r: figures.number(r.mean), help="Mean reward of all attempts"),
+    Column("Early", "early", lambda r: figures.percent(r.early),
+           help="Solved in the first third of its visits"),
+    Column("Late", "late", lambda r: figures.percent(r.late),
+           help="Solved in the last third of its visits"),
+    Column("Gain", "gain", lambda r: change(r.gain), help="Late minus early"),
+    Column("Forgotten", "lost", lambda r: figures.percent(r.lost),
+           help="Its best third minus late: what it could do before"),
+    Column("Spread", "spread", lambda r: figures.number(r.spread),
+           help="Mean standard deviation inside its groups: what there is to learn from"),
+    Column("Difficulty", "difficulty", lambda r: figures.number(r.difficulty),
+           help="1 minus the solve rate of its last visits, smoothed"),
+    Column("Visits", "visits", lambda r: figures.count(r.visits), help="Groups of attempts at it"),
+    Column("Last step", "last_step", lambda r: str(r.last_step)),
+)  # fmt: skip
+
+
+def curve_words(record: ScenarioCurve) -> str:
+    """What the line says, for those who do not see it."""
+    if not record.curve:
+        return "nothing scored"
+    first, last = record.curve[0][1], record.curve[-1][1]
+    return f"reward from {figures.number(first)} to {figures.number(last)}"
+
+
+class CurveTableModel(PagedModel[ScenarioCurve, CurveQuery]):
+    """`UserRole` is the record."""
+
+    def __init__(self, tasks: TaskScope, parent: QObject | None = None) -> None:
+        super().__init__(tasks, CurveQuery(), parent)
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        if role == Qt.ItemDataRole.ToolTipRole and 0 <= section < len(COLUMNS):
+            return COLUMNS[section].help
+        titles = [column.title for column in COLUMNS]
+        right = [place for place, column in enumerate(COLUMNS) if column.right]
+        return head(titles, right, section, orientation, role)
+
+    def cell(self, record: ScenarioCurve, column: int, role: int) -> Any:
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+            return COLUMNS[column].words(record)
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return RIGHT if COLUMNS[column].right else LEFT
+        title = COLUMNS[column].title
+        if role == Qt.ItemDataRole.ToolTipRole and title == "Scenario":
+            return record.title
+        if role == VALUE_ROLE and title == "Reward by step" and record.curve:
+            return [mean for _, mean in record.curve], "plot-1"
+        if role == TONE_ROLE and title == "Gain" and abs(record.gain or 0) >= SHARP:
+            return "good" if (record.gain or 0) > 0 else "bad"
+        if role == TONE_ROLE and title == "Forgotten" and (record.lost or 0) >= SHARP:
+            return "warn"
+        return None
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """Ask the engine for another order; columns without one keep what is."""
+        sort = COLUMNS[column].sort if 0 <= column < len(COLUMNS) else "difficulty"
+        if sort is not None:
+            descending = order == Qt.SortOrder.DescendingOrder
+            change = {"sort": sort, "descending": descending}
+            self.set_query(self.query.model_copy(update=change))

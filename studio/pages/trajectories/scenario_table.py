@@ -1,0 +1,70 @@
+"""The table of scenarios: what came of each; the hardest first until another order is asked for."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.records import ScenarioCurve
+from engine.protocol.requests import TrajectoryQuery
+from studio.models.curves import COLUMNS, CurveTableModel
+from studio.session import Session
+from studio.tasks import TaskScope
+from studio.widgets.table import Table
+
+WIDE_PX = 1080
+DIFFICULTY = [column.title for column in COLUMNS].index("Difficulty")
+# width and kind, in the order of the model; what is spare goes where there is no room
+_COLUMNS: tuple[tuple[int | None, str, bool], ...] = (
+    (None, "strong", False),
+    (168, "sparkline", False),
+    (72, "mono", False),
+    (72, "figure", False),
+    (72, "figure", False),
+    (84, "figure", False),
+    (96, "figure", False),
+    (76, "mono", True),
+    (92, "mono", False),
+    (72, "figure", False),
+    (88, "figure", True),
+)
+
+
+class ScenarioTable(Table):
+    """`follow(run_id)` shows a run; `groups_wanted(query)` when a row is opened."""
+
+    groups_wanted = Signal(object)
+
+    def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
+        super().__init__("Scenarios", row_px=44, parent=parent)
+        self._session = session
+        self.rows = CurveTableModel(tasks, self)
+        self.rows.failed.connect(session.problem_raised)
+        self.setModel(self.rows)
+        for place, (width, kind, _) in enumerate(_COLUMNS):
+            self.set_column(place, width, kind)
+        self.horizontalHeader().setSortIndicator(DIFFICULTY, Qt.SortOrder.DescendingOrder)
+        self.setSortingEnabled(True)
+        self.row_opened.connect(self._open)
+
+    def follow(self, run_id: str) -> None:
+        """Another run, or none."""
+        session = self._session  # its client is another one after the engine was restarted
+        source = (lambda query: session.client.curves(run_id, query)) if run_id else None
+        self.rows.set_source(source)
+
+    def refresh(self) -> None:
+        """Ask anew, when it is looked at."""
+        if self.isVisible():
+            self.rows.refresh()
+
+    def _open(self, row: int) -> None:
+        record = self.rows.record(row)
+        if isinstance(record, ScenarioCurve):
+            split = self.rows.query.split
+            self.groups_wanted.emit(TrajectoryQuery(split=split, scenario_id=record.scenario_id))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for place, (_, _, spare) in enumerate(_COLUMNS):
+            if spare:
+                self.setColumnHidden(place, self.width() < WIDE_PX)
