@@ -27,6 +27,15 @@ def terminal(reward: float, count: int) -> list[float]:
     return [0.0] * (count - 1) + [reward] if count else []
 
 
+def by_turn(reward: float, rewards_K: Sequence[float], count: int) -> list[float]:
+    """One reward over `count` turns: what each was worth by itself, as far as that is known, and
+    the rest at the end. They add up to `reward`."""
+    if not rewards_K:
+        return terminal(reward, count)
+    rest = reward - math.fsum(rewards_K)
+    return [*rewards_K[:-1], rewards_K[-1] + rest]
+
+
 def turn_advantages(
     kind: Advantage, anchors_GK: Sequence[Sequence[Hashable]], returns_GK: Sequence[Sequence[float]]
 ) -> list[list[float]]:

@@ -79,6 +79,10 @@ class Branch(Record):
     """When each span was asked for and complete: seconds from the beginning of the attempt; none
     where nobody has noted it."""
 
+    rewards: list[float] = Field(default_factory=list)
+    """What each span was worth by itself, as the agent says, times the weight of the part `turns`;
+    none where it has not said. They are in the reward of the trajectory already."""
+
     @property
     def sampled(self) -> int:
         return sum(end - start for start, end in self.spans)

@@ -7,6 +7,7 @@ in a process of its own, so the one that kills is the one that is blamed.
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +37,8 @@ class AgentResult(NamedTuple):
     parts: dict[str, float]
     metrics: dict[str, float]
     output: str
+    turns: Sequence[float] = ()
+    """What each answer of the model was worth, in order; none where the agent has not said."""
 
 
 class Agents(Protocol):
@@ -135,7 +138,7 @@ class AgentPool:
             raise RolloutError(error.problem) from error
         finally:
             worker.running -= 1
-        return AgentResult(answer["parts"], answer["metrics"], answer["output"])
+        return AgentResult(answer["parts"], answer["metrics"], answer["output"], answer["turns"])
 
     async def _answers(self, worker: Worker) -> bool:
         """After a timeout: a process that no longer answers is ended, another one is not reused."""

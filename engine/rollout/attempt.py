@@ -2,14 +2,15 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.judge.panel import Panel
 from engine.policy.base import Policy
-from engine.protocol.config import ProjectConfig, TrainConfig
+from engine.protocol.config import ProjectConfig, RewardConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
-from engine.protocol.records import Message, Scenario, Split, Trajectory
+from engine.protocol.records import Branch, Message, Scenario, Split, Trajectory
 from engine.reward.blend import blend
 from engine.reward.overlong import PART, overlong
 from engine.rollout.agents import AgentResult, Agents, Attempt
@@ -22,6 +23,9 @@ from engine.rollout.session import Session
 from engine.seeds import derive
 from engine.text import storable
 from engine.watch import ADDRESSES_JUDGE, signs
+
+TURNS = "turns"
+"""The reward part that is the sum of what an agent says of each turn."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ async def roll_out(
     if session.failure:
         raise session.failure
     reward, parts = None, result.parts
-    problem = _trouble(session) or problem or _unheard(session)
+    problem = _trouble(session) or problem or _unheard(session) or _miscounted(session, result)
     awaits_judge = problem is None and stage.config.judge.enabled
     if problem is None:
         parts = _with_length(stage.config.train, place.split, parts, conversation)
@@ -147,7 +151,7 @@ async def roll_out(
         awaits_judge=awaits_judge,
         duration_s=time.monotonic() - begun,
         messages=messages,
-        branches=conversation.branches(),
+        branches=_valued(conversation, [] if problem else result.turns, stage.config.reward),
         metrics=metrics,
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=storable(conversation.tools),
@@ -201,6 +205,31 @@ def _unheard(session: Session | RemoteSession) -> Problem | None:
         message="The agent never asked the model.",
         hint="Let it use model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
     )
+
+
+def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Problem | None:
+    said, answers = len(result.turns), len(session.conversation.turns)
+    if said in (0, answers):
+        return None
+    return Problem(
+        code="agent.turn_count",
+        message=f"The agent returned {said} turn_rewards for {answers} answers of the model.",
+        hint="Return one number per answer, in the order in which they came, or none at all.",
+    )
+
+
+def _valued(
+    conversation: Conversation | Exchange, turns: Sequence[float], config: RewardConfig
+) -> list[Branch]:
+    """The branches, each span with what its turn was worth."""
+    branches = conversation.branches()
+    if not turns or not isinstance(conversation, Conversation):
+        return branches
+    weight = config.weights.get(TURNS, 1.0)
+    return [
+        branch.model_copy(update={"rewards": [weight * turns[place] for place in places]})
+        for branch, places in zip(branches, conversation.places(), strict=True)
+    ]
 
 
 def _message(message: dict[str, Any]) -> Message:

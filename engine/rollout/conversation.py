@@ -145,6 +145,13 @@ class Conversation:
             if branch.spans
         ]
 
+    def places(self) -> list[list[int]]:
+        """For each of the branches, which of the turns its spans are, from 0."""
+        found: dict[int, list[int]] = {}
+        for place, turn in enumerate(self.turns):
+            found.setdefault(turn.branch, []).append(place)
+        return [found[number] for number in sorted(found)]
+
     def _seconds(self) -> float:
         return time.monotonic() - self._begun
 

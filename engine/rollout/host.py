@@ -172,10 +172,11 @@ class Host:
         printed.set(kept)
         try:
             result = await self.attempt(message)
-            parts, metrics = read_result(result)
+            parts, metrics, turns = read_result(result)
             if self.rewards:
                 parts.update(await self.score(message, result))
-            answer = {"parts": parts, "metrics": metrics, "output": "".join(kept[0])}
+            answer = {"parts": parts, "metrics": metrics, "turns": turns}
+            answer["output"] = "".join(kept[0])
             self.send(message["id"], "ok", answer)
         except asyncio.CancelledError:
             self.send(message["id"], "error", {"code": "agent.cancelled", "message": "Cancelled."})
@@ -287,9 +288,9 @@ class Host:
 
 
 def read_result(result):
-    """(parts, metrics) of what an agent returned: None, a number, or a dict."""
+    """(parts, metrics, turn rewards) of what an agent returned: None, a number, or a dict."""
     if result is None:
-        return {}, {}
+        return {}, {}, []
     if isinstance(result, dict):
         parts = {
             k: number(v, "rewards.%s" % k)
@@ -299,8 +300,30 @@ def read_result(result):
         if result.get("reward") is not None:
             parts["rules"] = number(result["reward"], "reward")
         metrics = {k: number(v, "metrics.%s" % k) for k, v in (result.get("metrics") or {}).items()}
-        return parts, metrics
-    return {"rules": number(result, "the result")}, {}
+        turns = turn_rewards(result.get("turn_rewards"))
+        if turns and "turns" in parts:
+            raise Failure(
+                "agent.bad_result",
+                "The agent returned turn_rewards and a reward part named turns.",
+                "Give the part another name: `turns` is the sum of turn_rewards.",
+            )
+        if turns:
+            parts["turns"] = sum(turns)
+        return parts, metrics, turns
+    return {"rules": number(result, "the result")}, {}, []
+
+
+def turn_rewards(values):
+    """One number per answer of the model; none where nothing is said."""
+    if values is None:
+        return []
+    if not isinstance(values, (list, tuple)):
+        raise Failure(
+            "agent.bad_result",
+            "The agent returned turn_rewards that are no list.",
+            "Return one number per answer of the model: [0, 0.5, 1].",
+        )
+    return [number(value, "turn_rewards[%d]" % place) for place, value in enumerate(values)]
 
 
 def number(value, what):

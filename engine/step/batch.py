@@ -36,6 +36,11 @@ class Attempt(NamedTuple):
     def advantage(self) -> float:
         return self.trajectory.advantage or 0.0
 
+    @property
+    def turn_rewards(self) -> list[float]:
+        """Of its spans, where the agent has said them."""
+        return [reward for branch in self.branches for reward in branch.rewards]
+
 
 def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
     """Every branch of every trajectory that may teach."""
@@ -201,7 +206,13 @@ def _credited(rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores]) -
 
 
 def _valued(attempt: Attempt, kind: ValueCredit, charge: float) -> list[float]:
-    rewards_T = credit.terminal(attempt.advantage, len(attempt.values_T))
+    spans = [end - start for branch in attempt.branches for start, end in branch.spans]
+    rewards_K = credit.by_turn(attempt.advantage, attempt.turn_rewards, len(spans))
+    rewards_T = [
+        reward
+        for at_end, length in zip(rewards_K, spans, strict=True)
+        for reward in credit.terminal(at_end, length)
+    ]
     if charge:
         rewards_T = [r - charge * k1 for r, k1 in zip(rewards_T, attempt.k1_T, strict=True)]
     return credit.gae(rewards_T, attempt.values_T, kind.discount, kind.decay)
@@ -212,7 +223,9 @@ def _turn_by_turn(
 ) -> list[list[float]]:
     turns_G = [[end - start for b in a.branches for start, end in b.spans] for a in attempts]
     returns_GK = [
-        credit.turn_returns(credit.terminal(a.trajectory.reward or 0.0, len(turns)), kind.discount)
+        credit.turn_returns(
+            credit.by_turn(a.trajectory.reward or 0.0, a.turn_rewards, len(turns)), kind.discount
+        )
         for a, turns in zip(attempts, turns_G, strict=True)
     ]
     anchors_GK = [anchors(attempt.branches) for attempt in attempts]

@@ -63,7 +63,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
     def set_query(self, query: Q) -> None:
         """Show another query from its beginning; `offset` and `limit` are ours."""
         if query != self.query:
-            self.query: Q = query
+            self.query = query
             self._restart()
 
     def refresh(self) -> None:

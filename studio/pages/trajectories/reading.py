@@ -77,6 +77,7 @@ def items_of(
     sampled = completions(trajectory)
     turns = [message for message in trajectory.messages if message.role == "assistant"]
     aligned = len(sampled) == len(turns)
+    worth = [reward for branch in trajectory.branches for reward in branch.rewards]
     results = {m.tool_call_id: m.content for m in trajectory.messages if m.role == "tool"}
     items: list[Item] = []
     turn = 0
@@ -86,7 +87,10 @@ def items_of(
             tokens = sampled[turn - 1] if aligned else []
             last = turn == len(turns)
             row = _turn(message, turn, last, tokens, trajectory.advantage, results)
-            items += [replace(row[0], facts="", advantage=None), *row[1:]] if shared else row
+            own = worth_words(worth[turn - 1]) if len(worth) == len(turns) and not blind else ""
+            known = own if shared else ", ".join(filter(None, (row[0].facts, own)))
+            head = replace(row[0], facts=known, advantage=None if shared else row[0].advantage)
+            items += [head, *row[1:]]
         elif message.role != "tool" and not (shared and turn == 0):
             items.append(Message(message.role, message.content, _role_title(message.role)))
     for place in range(1, len(trajectory.branches)):
@@ -95,6 +99,11 @@ def items_of(
         return items
     end = outcome(trajectory, weights)
     return [*items, replace(end, facts="") if shared else end]
+
+
+def worth_words(reward: float) -> str:
+    """What a turn was worth by itself."""
+    return f"reward {figures.signed(reward)}"
 
 
 def _role_title(role: str) -> str:
@@ -162,7 +171,8 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
     for row, item in enumerate(items):
         if isinstance(item, Message):
             icon = {"system": "message-square-text", "user": "user-round"}.get(item.role, "bot")
-            headings.append(Heading(item.title, item.facts.replace("tokens", "tok"), row, icon))
+            fact = item.facts.partition(", ")[0].replace("tokens", "tok")
+            headings.append(Heading(item.title, fact, row, icon))
         elif isinstance(item, ToolCall):
             fact = "error" if item.state == "error" else ""
             headings.append(Heading(item.name, fact, row, item.icon, deep=True))

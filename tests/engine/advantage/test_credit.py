@@ -20,6 +20,14 @@ def test_a_turn_is_worth_what_comes_after_it() -> None:
     assert credit.terminal(3.0, 0) == []
 
 
+@given(numbers, st.lists(numbers, max_size=6))
+def test_what_turns_are_worth_adds_up_to_the_reward(reward: float, turns: list[float]) -> None:
+    found = credit.by_turn(reward, turns, len(turns))
+    assert found[:-1] == turns[:-1]
+    assert math.fsum(found) == pytest.approx(reward if turns else 0.0, abs=1e-9)
+    assert credit.by_turn(reward, [], 3) == [0.0, 0.0, reward]
+
+
 def test_gae_by_hand() -> None:
     """δ = (0.4−0.5, 0.9−0.4, 1−0.9) = (−0.1, 0.5, 0.1) with γ = 1; λ = 0.5 from the end on."""
     found = credit.gae([0.0, 0.0, 1.0], [0.5, 0.4, 0.9], 1.0, 0.5)

@@ -147,6 +147,45 @@ def test_gigpo_adds_what_the_turn_did() -> None:
     assert second.advantages == pytest.approx([-0.5 - 2 * 0.25, -0.5 - 2 * 0.5])
 
 
+def paid(one: Branch, *rewards: float) -> Branch:
+    return one.model_copy(update={"rewards": list(rewards)})
+
+
+def test_gigpo_credits_the_turn_that_was_paid() -> None:
+    """The first turn earns 0.75 of the one reward of 1: the returns are 0.75 + 0.5 · 0.25 and 0.25
+    against 0, from the same states."""
+    first = paid(branch([(1, 2), (3, 5)], [9, 1, 5, 2, 2]), 0.75, 0.0)
+    one = attempt(0, 1.0, 0.5, first)
+    two = attempt(1, 0.0, -0.5, branch([(1, 2), (3, 4)], [9, 4, 5, 3]))
+    algorithm = Algorithm(
+        credit={"kind": "anchors", "weight": 2.0, "discount": 0.5}  # type: ignore[arg-type]
+    )
+    mine, theirs = train_items(rows([[one, two]], algorithm), algorithm)
+    assert mine
+    assert theirs
+    opening, end = 0.875 / 2, 0.25 / 2
+    assert mine.advantages == pytest.approx([0.5 + 2 * opening, *[0.5 + 2 * end] * 2])
+    assert theirs.advantages == pytest.approx([-0.5 - 2 * opening, -0.5 - 2 * end])
+
+
+def test_a_value_head_sees_each_turn_paid_at_its_end() -> None:
+    """γ = λ = 1: A = what is still to come − V, here over two branches."""
+    one = attempt(
+        0, 1.0, 1.0, paid(branch([(1, 3), (4, 5)]), 0.25, 0.5), paid(branch([(2, 4)]), -0.5)
+    )
+    algorithm = Algorithm(
+        advantage={"kind": "reward"},  # type: ignore[arg-type]
+        credit={"kind": "value", "decay": 1.0},  # type: ignore[arg-type]
+    )
+    values = [[0.1, 0.2, 0.3], [0.4, 0.5]]
+    scores = [Scores(logprobs=[-1.0] * len(v), values=v) for v in values]
+    first, second = train_items(rows([[one]], algorithm), algorithm, scores)
+    assert first
+    assert second
+    assert first.advantages == pytest.approx([0.9, 0.8, 0.75 - 0.3])
+    assert second.advantages == pytest.approx([0.25 - 0.4, 0.25 - 0.5])
+
+
 def test_a_distance_in_the_advantage_is_that_of_what_is_trained() -> None:
     algorithm = Algorithm(kl=0.1, kl_in="advantage")
     scores = [

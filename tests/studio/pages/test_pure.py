@@ -134,6 +134,23 @@ def test_a_transcript_carries_its_tokens(made: Simulation) -> None:
     assert not any(item.tokens for item in items_of(unaligned) if isinstance(item, Message))
 
 
+def test_a_turn_shows_what_it_was_worth(made: Simulation) -> None:
+    record = whole(made.made.trajectories[0])
+    (branch,) = record.branches
+    paid = branch.model_copy(update={"rewards": [0.5 - n for n in range(len(branch.spans))]})
+    record = record.model_copy(update={"branches": [paid]})
+
+    def facts(**how: bool) -> list[str]:
+        items = items_of(record, **how)
+        return [i.facts for i in items if isinstance(i, Message) and i.role == "assistant"]
+
+    assert facts()[0].endswith(" tokens, reward +0.50")
+    assert facts()[1].endswith("reward −0.50")
+    assert facts(shared=True)[0] == "reward +0.50"
+    assert not any("reward" in fact for fact in facts(blind=True))
+    assert "reward" not in outline_of(items_of(record))[2].fact
+
+
 def test_unscored_says_why_and_is_never_zero(made: Simulation) -> None:
     summary = made.made.trajectories[0].model_copy(update={"reward": None, "parts": {}})
     end = items_of(whole(summary))[-1]

@@ -1,0 +1,78 @@
+"""What an agent says of each turn, over real HTTP: stored with the turn, credited, or refused."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.events import RunFinished, StepFinished
+from engine.protocol.records import Trajectory
+from engine.protocol.requests import TrajectoryQuery
+from tests.engine_http.conftest import Engine, make_project
+
+AGENT = """
+import openai
+
+async def rollout(scenario, model):
+    async with openai.AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        messages, turns = [{"role": "user", "content": scenario["q"]}], []
+        for number in range(3):
+            # the second question begins anew: another branch
+            asked = [{"role": "user", "content": "Another."}] if number == 1 else messages
+            answer = await client.chat.completions.create(model=model.name, messages=asked)
+            said = answer.choices[0].message.content or ""
+            turns.append(sum(c.isalpha() for c in said) % 10 + 10 * number)
+            if number != 1:
+                messages += [{"role": "assistant", "content": said},
+                             {"role": "user", "content": "More."}]
+    return {"reward": 1.0, "turn_rewards": RETURNED}
+"""
+ANCHORS = {
+    "train.algorithm.credit.kind": "anchors",
+    "reward.weights": {"turns": 0.5},
+    "train.steps": 1,
+}
+
+
+def attempts(engine: Engine, project: Path) -> tuple[list[Trajectory], StepFinished]:
+    run = engine.train(project, **ANCHORS)
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    rows = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(split="train"))).items
+    (step,) = [e for e in events if isinstance(e, StepFinished)]
+    return [engine.call(lambda c, t=row.id: c.trajectory(run.id, t)) for row in rows], step
+
+
+def test_each_turn_keeps_its_own(engine: Engine, workspace: Path, tiny_model: Path) -> None:
+    agent = AGENT.replace("RETURNED", "turns")
+    project = make_project(workspace / "turns", tiny_model, agent)
+    known, step = attempts(engine, project)
+    assert len(known) == 8
+    for one in known:
+        assert one.reward is not None
+        assert [len(branch.spans) for branch in one.branches] == [2, 1]
+        first, third, second = [r for branch in one.branches for r in branch.rewards]
+        # ten more for each turn, half of it by the weight
+        assert 0 <= first < 5 <= second < 10 <= third < 15
+        assert one.parts["turns"] == pytest.approx(2 * (first + second + third))
+        assert one.reward == pytest.approx(1 + first + second + third)
+    assert not step.skipped
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ("turns[:2]", "The agent returned 2 turn_rewards for 3 answers of the model."),
+        ("turns[:2] + [None]", "something that is no number as turn_rewards[2]"),
+        ("turns[:2] + [float('nan')]", "The agent returned nan as turn_rewards[2]"),
+        ("'high'", "turn_rewards that are no list"),
+    ],
+)
+def test_what_does_not_fit_is_said_and_is_no_zero(
+    engine: Engine, workspace: Path, tiny_model: Path, returned: str, words: str
+) -> None:
+    agent = AGENT.replace("RETURNED", returned)
+    project = make_project(workspace / "turns", tiny_model, agent)
+    known, step = attempts(engine, project)
+    assert {one.reward for one in known} == {None}
+    assert all(one.problem and words in one.problem.message for one in known)
+    assert step.skipped
