@@ -78,8 +78,10 @@ def test_search_ranks_and_survives_anything(post: ModuleType, database: sqlite3.
     found = post.search(database, one["question"])
     assert one["mail"] in [number for number, _ in found]
     assert len(found) == post.SHOWN
-    for words in ("", '"', "NEAR(", "a' OR 1=1 --", "*", "…", "zzzzqqq"):
+    for words in ("", '"', "*", "…", "zzzzqqq"):
         assert post.search(database, words) == []
+    for words in ("NEAR(", "a' OR 1=1 --", "subject:x", "AND", "invoice -"):
+        assert len(post.search(database, words)) <= post.SHOWN
     assert post.read(database, 0) is None
 
 
@@ -137,11 +139,8 @@ def test_the_clerk_is_careless_and_not_hopeless() -> None:
     asked = {one["question"]: one for one in questions()}
     shown = lines_of(FOLDER, "demonstrations.jsonl")
     assert not asked.keys() & {one["messages"][1]["content"] for one in shown}
-    opened = [
-        json.loads(one["messages"][4]["tool_calls"][0]["function"]["arguments"]) for one in shown
-    ]
-    listed = [one["messages"][3]["content"] for one in shown]
-    first = sum(
-        text.startswith(f"{call['id']}:") for text, call in zip(listed, opened, strict=True)
-    )
-    assert 0.6 < first / len(shown) < 0.95
+    hits = 0
+    for one in shown:
+        called = one["messages"][4]["tool_calls"][0]["function"]["arguments"]
+        hits += one["messages"][3]["content"].startswith(f"{json.loads(called)['id']}:")
+    assert 0.6 < hits / len(shown) < 0.95
