@@ -4,9 +4,8 @@ import argparse
 from pathlib import Path
 
 from engine.cli.terminal import complain, figure, say, say_json, table
+from engine.protocol.curves import CurveQuery, ScenarioCurve
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import ScenarioCurve
-from engine.protocol.requests import CurveQuery
 from engine.run import DATABASE, read_spec
 from engine.store.reader import RunReader
 

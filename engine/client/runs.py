@@ -6,14 +6,13 @@ from contextlib import aclosing
 
 from engine.client.transport import Transport
 from engine.protocol.comparison import EvaluationResult
+from engine.protocol.curves import CurvePage, CurveQuery
 from engine.protocol.demonstrations import SelectDemonstrations, Selection
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.history import MARK, History
 from engine.protocol.records import RunSummary, Split, Trajectory
 from engine.protocol.requests import (
     Command,
-    CurvePage,
-    CurveQuery,
     GroupPage,
     Siblings,
     StartEvaluation,

@@ -3,8 +3,8 @@
 from engine.hosts.shell import Shell
 from engine.machine.graphics import DRIVER_FLOOR
 from engine.protocol.hosts import FarCard, FarEngine, HostReport
+from engine.protocol.machine import Check
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records import Check
 
 PYTHONS = ("3.11", "3.12", "3.13")
 OLDEST_LIBC = (2, 28)

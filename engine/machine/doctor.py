@@ -17,8 +17,8 @@ from engine.machine.devices import gpu_build, torch_build
 from engine.machine.graphics import examine_graphics
 from engine.machine.hardware import device_words, has_native_bfloat16
 from engine.models import STARTERS, cache_dir, problem_of
+from engine.protocol.machine import Check
 from engine.protocol.problems import LaunchError
-from engine.protocol.records import Check
 
 NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from engine.machine.cards import Found
 from engine.machine.devices import TorchBuild
-from engine.protocol.machine import Card
-from engine.protocol.records import Check
+from engine.protocol.machine import Card, Check
 
 DRIVER_FLOOR = 580
 """Of Linux drivers, from which CUDA 13 runs; torch 2.13 and vLLM 0.31 are built for it."""

@@ -4,8 +4,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.protocol.machine import Check
 from engine.protocol.problems import Problem
-from engine.protocol.records import Check, RunSummary
+from engine.protocol.records import RunSummary
 from engine.protocol.requests import EngineInfo, Request
 
 

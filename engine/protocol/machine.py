@@ -126,3 +126,12 @@ class VramPlan(Value):
     @property
     def fullest(self) -> CardPlan:
         return max(self.cards, key=lambda card: card.peak_bytes - card.room_bytes)
+
+
+class Check(Value):
+    """One line of `doctor`."""
+
+    name: str
+    state: Literal["good", "warn", "bad"]
+    words: str
+    hint: str = ""

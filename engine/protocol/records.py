@@ -168,34 +168,6 @@ class GroupSummary(Record):
     """False when no sibling differs from another: nothing to learn here."""
 
 
-class ScenarioCurve(Record):
-    """How a run came along with one scenario. A visit is one group of attempts at it."""
-
-    scenario_id: str
-    title: str
-    visits: int
-    attempts: int
-    unscored: int
-    mean: float | None
-    """Mean reward of its scored attempts; None where none is scored, and the same below."""
-    early: float | None
-    """Share of attempts that solved it in the first third of the visits, one at least."""
-    late: float | None
-    """The same of the last third."""
-    gain: float | None
-    """late − early."""
-    lost: float | None
-    """The best third of the visits − late: what it could do before."""
-    spread: float | None
-    """Mean standard deviation inside its groups."""
-    difficulty: float | None
-    """1 − the smoothed solve rate of its last visits, as the curriculum `hard` has it."""
-    last_step: int
-    curve: list[tuple[float, float]] = Field(default_factory=list)
-    """(step, mean reward) of its visits, oldest first; neighbours are averaged where there are very
-    many."""
-
-
 class Interval(Record):
     """A mean with its 95 % confidence interval."""
 
@@ -419,12 +391,3 @@ class Finding(Record):
     """What to open: `group:3`, `unscored`, `truncated`, `marked`, `chart:gap`."""
     action: str = ""
     """What can be done at once: `pause`, or `veto:METRIC` for the next run."""
-
-
-class Check(Record):
-    """One line of `doctor`."""
-
-    name: str
-    state: Literal["good", "warn", "bad"]
-    words: str
-    hint: str = ""

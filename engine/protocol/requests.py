@@ -12,7 +12,6 @@ from engine.protocol.machine import Card
 from engine.protocol.records import (
     GroupSummary,
     Scenario,
-    ScenarioCurve,
     Split,
     TrainingKind,
     Trajectory,
@@ -253,38 +252,6 @@ class TrajectoryPage(Answer):
     total: int
     """Rows that match, over all pages."""
     items: list[TrajectorySummary]
-
-
-class CurveQuery(Request):
-    """One page of what came of the scenarios; sorted in SQL, unknown values last."""
-
-    split: Split = "train"
-    search: str = ""
-    """What a scenario's id contains."""
-    sort: Literal[
-        "scenario",
-        "visits",
-        "mean",
-        "early",
-        "late",
-        "gain",
-        "lost",
-        "spread",
-        "difficulty",
-        "last_step",
-    ] = "difficulty"
-    descending: bool = True
-    offset: int = Field(default=0, ge=0)
-    limit: int = Field(default=100, ge=1, le=1000)
-
-
-class CurvePage(Answer):
-    total: int
-    """Scenarios that match, over all pages."""
-    solved_at: float
-    """An attempt with at least this reward counts as solved: halfway between the lowest and the
-    highest reward of the run, which reach at least from 0 to 1."""
-    items: list[ScenarioCurve]
 
 
 class GroupPage(Answer):

@@ -12,19 +12,13 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from engine.evaluation.stored import read_result
 from engine.judge.measure import Place, agreements, disagreements
 from engine.judge.trial import Trial, places_for
+from engine.protocol.curves import CurveQuery
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.exports import ExportCheckpoint
 from engine.protocol.labels import Label
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
-from engine.protocol.requests import (
-    Command,
-    CurveQuery,
-    StartEvaluation,
-    StartRun,
-    TrajectoryQuery,
-    TryJudge,
-)
+from engine.protocol.requests import Command, StartEvaluation, StartRun, TrajectoryQuery, TryJudge
 from engine.run import DATABASE, LOG, read_spec
 from engine.server.library import Library
 from engine.server.stream import Broadcast, follow

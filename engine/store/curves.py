@@ -6,8 +6,7 @@ A visit is one group; rewards are as they are now, labels included.
 import json
 from collections.abc import Callable, Sequence
 
-from engine.protocol.records import ScenarioCurve
-from engine.protocol.requests import CurvePage, CurveQuery
+from engine.protocol.curves import CurvePage, CurveQuery, ScenarioCurve
 
 Rows = Callable[[str, tuple[object, ...]], list[tuple[object, ...]]]
 

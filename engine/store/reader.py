@@ -6,25 +6,13 @@ import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from engine.protocol.curves import CurvePage, CurveQuery
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.judging import Call, Verdict
 from engine.protocol.labels import Label
 from engine.protocol.problems import Refused
-from engine.protocol.records import (
-    Checkpoint,
-    GroupSummary,
-    Split,
-    Trajectory,
-    TrajectorySummary,
-)
-from engine.protocol.requests import (
-    CurvePage,
-    CurveQuery,
-    GroupPage,
-    Siblings,
-    TrajectoryPage,
-    TrajectoryQuery,
-)
+from engine.protocol.records import Checkpoint, GroupSummary, Split, Trajectory, TrajectorySummary
+from engine.protocol.requests import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
 from engine.store.curves import read_curves
 from engine.store.schema import open_reader
 

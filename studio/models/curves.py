@@ -6,8 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Qt
 
-from engine.protocol.records import ScenarioCurve
-from engine.protocol.requests import CurveQuery
+from engine.protocol.curves import CurveQuery, ScenarioCurve
 from studio import figures
 from studio.models.heads import LEFT, RIGHT, head
 from studio.models.paged import ROOT, Index, PagedModel

@@ -17,8 +17,9 @@ from PySide6.QtCore import (
     Signal,
 )
 
+from engine.protocol.curves import CurveQuery
 from engine.protocol.problems import Problem
-from engine.protocol.requests import CurveQuery, TrajectoryQuery
+from engine.protocol.requests import TrajectoryQuery
 from studio.tasks import TaskScope
 
 R = TypeVar("R")

@@ -5,8 +5,8 @@ from pathlib import Path
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
 
+from engine.protocol.machine import Check
 from engine.protocol.problems import Problem
-from engine.protocol.records import Check
 from studio import figures
 from studio.actions import Actions
 from studio.commands import shortcut_table

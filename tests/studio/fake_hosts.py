@@ -25,8 +25,9 @@ from engine.protocol.hosts import (
     Question,
     SendRun,
 )
+from engine.protocol.machine import Check
 from engine.protocol.problems import Problem
-from engine.protocol.records import Check, RunSummary
+from engine.protocol.records import RunSummary
 from engine.protocol.requests import EngineInfo
 
 BUILD = "0.1.0-3f2a9c1be07d-engine-gpu"

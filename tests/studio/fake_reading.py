@@ -9,10 +9,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from engine.protocol.curves import CurveQuery
 from engine.protocol.labels import Label
 from engine.protocol.problems import Refused
 from engine.protocol.records import Trajectory
-from engine.protocol.requests import CurveQuery, TrajectoryQuery
+from engine.protocol.requests import TrajectoryQuery
 from engine.store.reader import RunReader
 from engine.store.schema import open_writer
 from engine.store.writer import trajectory_rows

@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.records import ScenarioCurve
+from engine.protocol.curves import ScenarioCurve
 from engine.protocol.requests import TrajectoryQuery
 from studio.models.curves import COLUMNS, CurveTableModel
 from studio.session import Session

@@ -8,8 +8,7 @@ from engine.machine import graphics
 from engine.machine.cards import Found
 from engine.machine.devices import TorchBuild
 from engine.machine.graphics import examine_graphics
-from engine.protocol.machine import Card
-from engine.protocol.records import Check
+from engine.protocol.machine import Card, Check
 
 CPU, CUDA = TorchBuild("2.13.0+cpu", None), TorchBuild("2.13.0", "13.0")
 CARD = Card(

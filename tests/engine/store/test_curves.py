@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.cli.parser import parse
-from engine.protocol.records import Scenario, ScenarioCurve
-from engine.protocol.requests import CurveQuery
+from engine.protocol.curves import CurveQuery, ScenarioCurve
+from engine.protocol.records import Scenario
 from engine.step.curriculum import Visit, weigh
 from engine.store.reader import RunReader
 from tests.engine.kept_runs import make_run
