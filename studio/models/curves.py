@@ -1,29 +1,17 @@
 """The table of scenarios: what came of each, visit by visit; the engine counts and sorts."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt
 
 from engine.protocol.curves import CurveQuery, ScenarioCurve
 from studio import figures
-from studio.models.heads import LEFT, RIGHT, head
-from studio.models.paged import ROOT, Index, PagedModel
+from studio.models.columns import Column, ColumnsModel
 from studio.roles import TONE_ROLE, VALUE_ROLE
 from studio.tasks import TaskScope
 
 SHARP = 0.1
 """A change of the solve rate from which it has a colour."""
-
-
-@dataclass(frozen=True)
-class Column:
-    title: str
-    sort: str | None
-    words: Callable[[ScenarioCurve], str]
-    right: bool = True
-    help: str = ""
 
 
 def change(value: float | None) -> str:
@@ -33,7 +21,7 @@ def change(value: float | None) -> str:
     return f"{'+' if value > 0 else '−' if value < 0 else ''}{figures.percent(abs(value))}"
 
 
-COLUMNS = (
+COLUMNS: tuple[Column[ScenarioCurve], ...] = (
     Column("Scenario", "scenario", lambda r: r.title, right=False),
     Column("Reward by step", None, lambda r: curve_words(r), right=False,
            help="Mean reward of each visit, from its lowest to its highest"),
@@ -62,33 +50,16 @@ def curve_words(record: ScenarioCurve) -> str:
     return f"reward from {figures.number(first)} to {figures.number(last)}"
 
 
-class CurveTableModel(PagedModel[ScenarioCurve, CurveQuery]):
+class CurveTableModel(ColumnsModel[ScenarioCurve, CurveQuery]):
     """`UserRole` is the record."""
+
+    columns = COLUMNS
+    unsorted = "difficulty"
 
     def __init__(self, tasks: TaskScope, parent: QObject | None = None) -> None:
         super().__init__(tasks, CurveQuery(), parent)
 
-    def columnCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
-    ) -> Any:
-        if role == Qt.ItemDataRole.ToolTipRole and 0 <= section < len(COLUMNS):
-            return COLUMNS[section].help
-        titles = [column.title for column in COLUMNS]
-        right = [place for place, column in enumerate(COLUMNS) if column.right]
-        return head(titles, right, section, orientation, role)
-
-    def cell(self, record: ScenarioCurve, column: int, role: int) -> Any:
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return COLUMNS[column].words(record)
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return RIGHT if COLUMNS[column].right else LEFT
-        title = COLUMNS[column].title
+    def look(self, record: ScenarioCurve, title: str, role: int) -> Any:
         if role == Qt.ItemDataRole.ToolTipRole and title == "Scenario":
             return record.title
         if role == VALUE_ROLE and title == "Reward by step" and record.curve:
@@ -98,11 +69,3 @@ class CurveTableModel(PagedModel[ScenarioCurve, CurveQuery]):
         if role == TONE_ROLE and title == "Forgotten" and (record.lost or 0) >= SHARP:
             return "warn"
         return None
-
-    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Ask the engine for another order; columns without one keep what is."""
-        sort = COLUMNS[column].sort if 0 <= column < len(COLUMNS) else "difficulty"
-        if sort is not None:
-            descending = order == Qt.SortOrder.DescendingOrder
-            change = {"sort": sort, "descending": descending}
-            self.set_query(self.query.model_copy(update=change))

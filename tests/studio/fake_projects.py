@@ -13,10 +13,9 @@ from engine.project import config_problems
 from engine.protocol.backends import BackendFacts, Provision
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import Demonstrations, SelectDemonstrations, Selection
-from engine.protocol.machine import Card
+from engine.protocol.machine import Card, Check
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
-    Check,
     Forecast,
     ModelInfo,
     ProjectView,
