@@ -42,7 +42,7 @@ visits AS (
         sum(count(reward) > 0) OVER (
             PARTITION BY scenario_id ORDER BY step, grp ROWS UNBOUNDED PRECEDING) AS nth,
         sum(count(reward) > 0) OVER (PARTITION BY scenario_id) AS known
-    FROM trajectories INDEXED BY by_visit
+    FROM trajectories
     WHERE split = ?1 AND (?4 = '' OR instr(lower(scenario_id), lower(?4)))
     GROUP BY scenario_id, step, grp
 )
@@ -76,7 +76,7 @@ FROM sums
 POINTS = """
 SELECT scenario_id, avg(step), avg(reward)
 FROM json_each(?2) one
-CROSS JOIN trajectories INDEXED BY by_visit ON split = ?1 AND scenario_id = one.value
+CROSS JOIN trajectories ON split = ?1 AND scenario_id = one.value
 WHERE reward IS NOT NULL
 GROUP BY scenario_id, step * min(?3, ?4 + 1) / (?4 + 1)
 ORDER BY scenario_id, step
