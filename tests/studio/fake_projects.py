@@ -35,13 +35,31 @@ SAMPLES = [
     Sample(
         name="find_the_flag",
         title="Find the flag",
-        words="Several turns: each answer changes what comes next.",
+        words="Several turns: each answer changes the next.",
         duration="5 min · CPU",
     ),
     Sample(
         name="game_2048",
         title="2048",
         words="A board and many turns. Rules score it, no judge.",
+        duration="4 min · CPU",
+    ),
+    Sample(
+        name="tic_tac_toe",
+        title="Tic-tac-toe",
+        words="Several turns against an opponent who answers.",
+        duration="4 min · CPU",
+    ),
+    Sample(
+        name="codenames",
+        title="Codenames",
+        words="Guess the words a clue means, and not the assassin.",
+        duration="4 min · CPU",
+    ),
+    Sample(
+        name="temporal_clue",
+        title="Temporal clue",
+        words="Who, when, with what: cases with one solution.",
         duration="4 min · CPU",
     ),
 ]
