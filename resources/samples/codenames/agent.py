@@ -44,7 +44,7 @@ class Game:
         self.lost = False
         self.guesses = self.on_table = 0
         self.left = self.meant()
-        self.said = []
+        self.said = "\n".join(self.table)
 
     @property
     def over(self):
@@ -59,9 +59,10 @@ class Game:
         return len(set(self.clues[0]["means"]) - self.found)
 
     def show(self):
-        """How the last guess was, the words that still lie there, and the clue as a question."""
-        question = f"Which of these words is about {self.clues[0]['word']}?"
-        return "\n".join([*self.said, *self.table, question])
+        """First the table, one word a line; later how the guess was; then the clue as a question."""
+        which = "Which other word" if self.said == "Yes." else "Which of these words"
+        between = "\n" if not self.guesses else " "
+        return f"{self.said}{between}{which} is about {self.clues[0]['word']}?"
 
     def guess(self, said):
         """Take the word from the table; what is not ours, or does not lie there, ends the turn."""
@@ -73,7 +74,7 @@ class Game:
             self.table.remove(word)
         self.lost = word == self.assassin
         self.found |= {word} & self.ours
-        self.said = ["Yes."] if ours else ["No."]
+        self.said = "Yes." if ours else "No."
         self.left = self.left - 1 if ours else 0
         if not self.left:
             self.next_clue()

@@ -13,8 +13,8 @@ from agent import SYSTEM, Game
 from words import FITS, fits
 
 HERE = Path(__file__).parent
-CLUES, MEANT, OTHERS = 2, 2, 3
-TRAIN, VALIDATION, DEMONSTRATIONS, SENSIBLE = 192, 96, 144, 0.5
+CLUES, MEANT, OTHERS = 1, 3, 3
+TRAIN, VALIDATION, DEMONSTRATIONS, SENSIBLE = 192, 128, 160, 0.5
 
 
 def main():
