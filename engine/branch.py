@@ -82,6 +82,8 @@ def _of_checkpoint(found: Found, request: StartRun) -> Origin:
                 "Start a new run instead.",
                 where=f"model.{name}",
             )
+    if request.kind == "sft" or found.spec.kind == "sft":
+        return _weights_of(found, request)
     history = found.step
     if request.replay:
         history = _replayed(found, request.overrides)
@@ -101,6 +103,27 @@ def _of_checkpoint(found: Found, request: StartRun) -> Origin:
         adapter=found.checkpoint.adapter if found.checkpoint else "",
     )
     return Origin(parent, config, found, history)
+
+
+def _weights_of(found: Found, request: StartRun) -> Origin:
+    """Between supervised and RL runs only the weights go along: the project's settings as they are
+    now, with the adapter's rank and scale; steps count from 0, and the optimizer starts anew."""
+    if request.replay:
+        raise ConfigError.of(
+            "branch.nothing_behind", f"{found.name} has no attempts that could be learned again."
+        )
+    config = load_config(found.folder.parents[1], request.overrides)
+    model = found.spec.config.model
+    config = changed_config(config, {f"model.{name}": getattr(model, name) for name in FIXED})
+    adapter = found.checkpoint.adapter if found.checkpoint else ""
+    parent = Parent(
+        name=found.spec.name,
+        run_id=found.spec.id,
+        step=found.step,
+        adapter=adapter,
+        weights_only=True,
+    )
+    return Origin(parent, config, found)
 
 
 def _replayed(found: Found, overrides: dict[str, Any]) -> int:
@@ -188,15 +211,14 @@ async def plant(origin: Origin, project: Path, spec: RunSpec) -> Path:
 def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
     folder.mkdir()
     write_spec(folder, spec)
-    target = checkpoint.folder_of(folder, origin.parent.step)
+    target = checkpoint.folder_of(folder, origin.parent.begins)
     target.parent.mkdir()
     if isinstance(origin.source, Path):
-        scratch = folder / "adapter"
-        (scratch / checkpoint.ADAPTER).mkdir(parents=True)
-        for name in (checkpoint.WEIGHTS, ADAPTER_CONFIG):
-            shutil.copy(origin.source / name, scratch / checkpoint.ADAPTER / name)
-        size = checkpoint.publish(scratch, target, 0)
-        return checkpoint.record(folder, 0, size, {})
+        return _take_adapter(origin.source, folder, target)
+    if origin.parent.weights_only:
+        source = origin.source.checkpoint
+        adapter = origin.source.folder / source.path / checkpoint.ADAPTER if source else None
+        return _take_adapter(adapter, folder, target) if adapter else None
     run, source = origin.source.folder, origin.source.checkpoint
     database = run / DATABASE
     copy_until(database, folder / DATABASE, spec.id, origin.history, origin.parent.replay)
@@ -207,6 +229,16 @@ def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
         raise checkpoint.not_written(OSError("the copy differs"), target)
     checkpoint.sync_all(target)
     return source
+
+
+def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
+    """The adapter of a PEFT folder as the checkpoint of step 0."""
+    scratch = folder / "adapter"
+    (scratch / checkpoint.ADAPTER).mkdir(parents=True)
+    for name in (checkpoint.WEIGHTS, ADAPTER_CONFIG):
+        shutil.copy(source / name, scratch / checkpoint.ADAPTER / name)
+    size = checkpoint.publish(scratch, target, 0)
+    return checkpoint.record(folder, 0, size, {})
 
 
 async def compare_with_parent(run: Run, saved: Checkpoint) -> None:

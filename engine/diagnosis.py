@@ -21,7 +21,8 @@ NOT_RULES = ("reward/part/ruler", "reward/part/label", "reward/part/overlong")
 
 
 def findings(history: Sequence[Metrics], group_size: int, max_tokens: int) -> list[Finding]:
-    """What is worth looking at now, worst first, at most three; `history` has a row per step."""
+    """What is worth looking at now, worst first, at most three; `history` has a row per step.
+    `max_tokens` is 0 where a script outside says how long an answer may be."""
     if not history:
         return []
     last, recent = history[-1], history[-5:]
@@ -169,11 +170,13 @@ def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
     share = last.get("truncated", 0)
     if share < 0.25:
         return None
+    limit = f"the {max_tokens}-token limit" if max_tokens else "their script's limit of tokens"
+    raised = "train.max_tokens" if max_tokens else "max_completion_tokens in the script"
     return Finding(
         code="truncated",
-        title=f"{share:.0%} of attempts hit the {max_tokens}-token limit.".replace("%", " %"),
+        title=f"{share:.0%} of attempts hit {limit}.".replace("%", " %"),
         words="They end in the middle of what they say, and their reward is for half an answer.",
-        suggestion="Raise train.max_tokens, or ask for shorter answers in the prompt.",
+        suggestion=f"Raise {raised}, or ask for shorter answers in the prompt.",
         where="truncated",
     )
 

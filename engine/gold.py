@@ -13,9 +13,7 @@ FILE = "gold.jsonl"
 
 def pin(run: Run) -> None:
     """Make the file hold what this run's labels say now; lines of other runs stay."""
-    file = run.project / FILE
     own = f"{run.spec.id}/"
-    lines = [line for line in _lines(file) if not _id(line).startswith(own)]
     wanted = {
         word.trajectory_id
         for label in run.reader.labels()
@@ -23,14 +21,22 @@ def pin(run: Run) -> None:
         for word in label.words
         if word.kind == "gold" and word.trajectory_id
     }
-    lines += [_line(own, run.reader.trajectory(name)) for name in sorted(wanted)]
+    lines = [line_of(own, run.reader.trajectory(name)) for name in sorted(wanted)]
+    replace_lines(run.project / FILE, own, lines)
+
+
+def replace_lines(file: Path, own: str, lines: list[str]) -> None:
+    """These in place of all lines whose id begins with `own`; the others stay, and a file that has
+    none left goes."""
+    lines = [line for line in _lines(file) if not _id(line).startswith(own)] + lines
     if not lines:
         file.unlink(missing_ok=True)
         return
     write_atomically(file, "".join(f"{line}\n" for line in lines))
 
 
-def _line(own: str, attempt: Trajectory) -> str:
+def line_of(own: str, attempt: Trajectory) -> str:
+    """An attempt as a demonstration, in the OpenAI form."""
     messages = openai_messages(attempt)
     entry = {"id": own + attempt.id, "messages": messages, "tools": attempt.tools}
     return json.dumps(entry, ensure_ascii=False)

@@ -25,7 +25,7 @@ from engine.protocol.labels import (
     Word,
 )
 from engine.protocol.problems import Refused
-from engine.protocol.records import Split, Trajectory
+from engine.protocol.records import LEARNING, Split, Trajectory
 from engine.reward.labels import labelled, may_be_scored, outcomes, unlabelled
 from engine.reward.order import JudgeToPerson
 from engine.run import Run
@@ -135,7 +135,7 @@ class Labeller:
         return self._run.reader.labels(label.split, label.step, label.group)
 
     def _enters(self, label: Label) -> Enters:
-        if label.effect == "none" or label.split != "train" or self._run.spec.kind != "train":
+        if label.effect == "none" or label.split != "train" or self._run.spec.kind not in LEARNING:
             return "no step"
         if label.step not in closed_batches(self._run):
             return "this step"
@@ -158,7 +158,7 @@ class Labeller:
     def _check_again(self, label: Label) -> None:
         closed = closed_batches(self._run)
         following = max(closed, default=0) + 1
-        if label.split != "train" or self._run.spec.kind != "train":
+        if label.split != "train" or self._run.spec.kind not in LEARNING:
             raise Refused.of("label.not_trained", "This group was never trained on.")
         if following - label.step > MOST_STALE:
             raise Refused.of(

@@ -8,40 +8,29 @@ on their stored trajectories, and only what is missing is rolled out, so resumin
 stopped give the same adapter.
 """
 
-import asyncio
 import math
-import random
 import time
 from collections.abc import Awaitable, Iterator
 
-from engine import checkpoint, diagnosis
-from engine.branch import compare_with_parent
+from engine import diagnosis
 from engine.evaluation.validate import validate
-from engine.models import model_of
-from engine.policy.base import Policy, TrainBatch
-from engine.policy.start import loaded, policy_spec
+from engine.policy.base import Policy
 from engine.project import load_scenarios
-from engine.protocol.algorithm import ValueCredit
 from engine.protocol.events import (
     DiagnosisChanged,
-    RunContinued,
     RunFinished,
-    RunPaused,
     RunStopped,
     StepFinished,
     StepStarted,
     ValidationFinished,
-    WarmupFinished,
 )
 from engine.protocol.records import Interval, Scenario
 from engine.retention import prune
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
 from engine.run import Run
-from engine.seeds import derive
-from engine.sft import demonstration_files, load_demonstrations
+from engine.stages import StopRequested, finished_steps, gate, keep, load, restore
 from engine.step.ahead import Groups, Rollouts, staleness
-from engine.step.batch import trained_tokens
 from engine.step.choose import choose
 from engine.step.clock import Clock
 from engine.step.close import close_batch
@@ -49,10 +38,7 @@ from engine.step.describe import describe
 from engine.step.learn import learn
 from engine.step.refill import planned, refill
 from engine.step.review import review
-
-
-class StopRequested(Exception):
-    """The person asked for an end after this step."""
+from engine.supervised.epochs import warm_up
 
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
@@ -115,103 +101,18 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
 # The stages
 
 
-async def load(run: Run, policy: Policy) -> None:
-    await run.enter(0, "loading")
-    config, model = run.config, model_of(run.spec)
-    spec = policy_spec(config, model, config.model, derive(config.train.seed, "adapter") % 2**31)
-    if isinstance(credit := config.train.algorithm.credit, ValueCredit):
-        spec = spec.model_copy(update={"value_lr": credit.lr})
-    info = await policy.load(spec)
-    await run.say(loaded(info))
-    if not info.shares_prefixes:
-        await run.log(
-            "warning",
-            "policy",
-            "Layers of this model keep a state that cannot branch (linear attention): each attempt "
-            "is computed by itself, prompt included. The results are right, and much slower.",
-        )
-    if info.peak_flops:
-        await run.log(
-            "info",
-            "policy",
-            f"This machine at best: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
-            f"{info.bandwidth / 1e9:.0f} GB/s read. Percent of limit counts against this.",
-        )
-
-
 async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
     """The step to go on from: that of the newest whole checkpoint, else 0 after the warm-up."""
-    known = run.reader.checkpoints()
-    await asyncio.to_thread(checkpoint.sweep, run.folder, known)
-    found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
-    if known and found != known[-1]:
-        await run.log(
-            "warning", "checkpoint", f"The checkpoint of step {known[-1].step} is damaged."
-        )
-    if found:
-        await policy.restore(run.folder / found.path)
+    if found := await restore(run, policy):
         await policy.publish(found.step)
         return found.step
-    if run.config.train.warmup:
-        await warm_up(run, policy, stage)
+    if warmup := run.config.train.warmup:
+        await warm_up(run, policy, stage, warmup)
         await policy.publish(0)
         await keep(run, policy, 0, {})
         return 0
     await policy.publish(0)
     return 0
-
-
-async def warm_up(run: Run, policy: Policy, stage: Stage) -> None:
-    """Supervised epochs over the demonstrations, in a shuffled order of our own seed."""
-    warmup = run.config.train.warmup
-    assert warmup is not None
-    begun = time.monotonic()
-    await run.enter(0, "warming_up")
-    context = run.config.model.max_context
-    items = [
-        item
-        for file in demonstration_files(run.project, warmup)
-        for item in load_demonstrations(file, stage.chat, context)
-    ]
-    losses: list[float] = []
-    done, total = 0, len(items) * warmup.epochs
-    quiet, policy.on_progress = policy.on_progress, lambda done, total: None
-    for epoch in range(warmup.epochs):
-        shuffled = random.Random(derive(run.config.train.seed, "warmup", epoch)).sample(
-            items, len(items)
-        )
-        weighted = tokens = 0.0
-        for start in range(0, len(shuffled), warmup.batch_size):
-            part = shuffled[start : start + warmup.batch_size]
-            count = sum(trained_tokens(item) for item in part)
-            batch = TrainBatch(items=part, objective="supervised", normaliser=count)
-            weighted += (await policy.forward_backward(batch))["loss"] * count
-            tokens += count
-            await policy.optim_step(warmup.lr)
-            done += len(part)
-            run.tick(0, "warming_up", done, total, f"epoch {epoch + 1} of {warmup.epochs}")
-        losses.append(weighted / tokens)
-    policy.on_progress = quiet
-    await policy.optim_reset()
-    seconds = time.monotonic() - begun
-    await run.say(WarmupFinished(examples=len(items), losses=losses, seconds=seconds))
-
-
-async def gate(run: Run, policy: Policy, step: int) -> None:
-    """Between two steps: stop or wait where that was asked; what is sampled ahead waits too."""
-    if run.orders.stop_after_step:
-        raise StopRequested
-    if not run.orders.paused:
-        return
-    await run.say(RunPaused(step=step))
-    await policy.hold()
-    while run.orders.paused:
-        run.orders.changed.clear()
-        await run.orders.changed.wait()
-        if run.orders.stop_after_step:
-            raise StopRequested
-    await policy.go_on()
-    await run.say(RunContinued(step=step))
 
 
 def validation_is_due(run: Run, step: int) -> bool:
@@ -263,7 +164,8 @@ async def finish_step(
     )
     train = run.config.train
     ordered = [history[number] for number in sorted(history)]
-    found = diagnosis.findings(ordered, train.group_size, train.max_tokens)
+    limit = 0 if run.spec.kind == "outside" else train.max_tokens
+    found = diagnosis.findings(ordered, train.group_size, limit)
     previous = [
         e for e in run.reader.events_of("diagnosis.changed") if isinstance(e, DiagnosisChanged)
     ]
@@ -271,24 +173,7 @@ async def finish_step(
         await run.say(DiagnosisChanged(step=step, findings=found))
 
 
-async def keep(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
-    """Save a checkpoint, once per step, and clear away what it makes superfluous."""
-    if any(known.step == step for known in run.reader.checkpoints()):
-        return
-    shown = {k: v for k, v in metrics.items() if k in ("reward/mean", "loss")}
-    saved = await checkpoint.save(run.folder, step, policy, {"run": run.spec.id}, shown)
-    await run.writer.add_checkpoint(saved)
-    await compare_with_parent(run, saved)
-    await prune(run)
-
-
 # What the stages are made of
-
-
-def finished_steps(run: Run) -> dict[int, dict[str, float]]:
-    """Metrics of the steps that are stored already."""
-    events = run.reader.events_of("step.finished")
-    return {e.step: e.metrics for e in events if isinstance(e, StepFinished)}
 
 
 def summary(

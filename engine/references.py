@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from engine import checkpoint
 from engine.protocol.problems import ConfigError
-from engine.protocol.records import Checkpoint, RunSpec
+from engine.protocol.records import LEARNING, Checkpoint, RunSpec
 from engine.retention import Known
 from engine.run import DATABASE, SPEC, read_spec
 from engine.store.reader import RunReader
@@ -38,7 +38,7 @@ def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
     """Runs that have weights of their own, newest first."""
     files = sorted(project.glob(f"runs/*/{SPEC}"), reverse=True)
     runs = [(file.parent, read_spec(file.parent)) for file in files]
-    return [(folder, spec) for folder, spec in runs if spec.kind == "train"]
+    return [(folder, spec) for folder, spec in runs if spec.kind in LEARNING]
 
 
 def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
@@ -114,9 +114,10 @@ def _kept(folder: Path) -> tuple[list[Checkpoint], Known]:
 
 
 def _best(kept: list[Checkpoint], known: Known) -> Checkpoint | None:
-    """Highest validation mean; of equal ones the earlier."""
-    tested = [one for one in kept if one.step in known.validations]
-    return min(tested, key=lambda one: (-known.validations[one.step].mean, one.step), default=None)
+    """Highest validation mean, or lowest held-out loss; of equal ones the earlier."""
+    merits = known.merits
+    tested = [one for one in kept if one.step in merits]
+    return min(tested, key=lambda one: (-merits[one.step], one.step), default=None)
 
 
 def _missing(reference: str, spec: RunSpec, which: str, kept: list[Checkpoint]) -> ConfigError:

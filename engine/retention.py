@@ -16,10 +16,17 @@ from engine.protocol.events import ValidationFinished
 from engine.protocol.problems import Refused
 from engine.protocol.records import Checkpoint, Interval, KeptBy, KeptCheckpoint, RunSpec
 from engine.protocol.requests import PinCheckpoint
+from engine.protocol.supervised_events import LossMeasured
 from engine.run import Run
 from engine.store.reader import RunReader
 
-SPOKEN = ("checkpoint.pinned", "checkpoint.branched", "checkpoint.exported", "validation.finished")
+SPOKEN = (
+    "checkpoint.pinned",
+    "checkpoint.branched",
+    "checkpoint.exported",
+    "validation.finished",
+    "loss.measured",
+)
 
 
 class Known:
@@ -30,6 +37,7 @@ class Known:
         self.branches: dict[int, list[str]] = {}
         self.exported: set[int] = set()
         self.validations: dict[int, Interval] = {}
+        self.losses: dict[int, float] = {}
         for event in reader.events_of(*SPOKEN):
             match event:
                 case CheckpointPinned():
@@ -42,6 +50,14 @@ class Known:
                     self.branches.setdefault(event.step, []).append(event.name)
                 case ValidationFinished() if event.reward:
                     self.validations[event.step] = event.reward
+                case LossMeasured():
+                    self.losses[event.step] = event.loss
+
+    @property
+    def merits(self) -> dict[int, float]:
+        """Of the steps that were tested; higher is better: the mean reward, or a loss below 0."""
+        rewards = {step: reward.mean for step, reward in self.validations.items()}
+        return rewards or {step: -loss for step, loss in self.losses.items()}
 
 
 def reasons(
@@ -53,7 +69,8 @@ def reasons(
 ) -> dict[int, tuple[KeptBy, ...]]:
     """Why each of the steps' checkpoints stays; an empty tuple where none does.
 
-    The best come by their validation mean, the earlier one first where two are equal.
+    The best come by what their validation says, higher is better; of two equal ones the earlier
+    comes first.
     """
     order = sorted(steps)
     newest = set(order if keep_last is None else order[-keep_last:])
@@ -77,15 +94,14 @@ def kept_by(
         "pinned": known.pinned,
         "branched": known.branches,
         "exported": known.exported,
-        "start": (spec.parent.step,) if spec.parent else (),
+        "start": (spec.parent.begins,) if spec.parent else (),
     }
     for sign, marks in signs.items():
         for step in marks:
             marked.setdefault(step, set()).add(sign)
-    means = {step: reward.mean for step, reward in known.validations.items()}
     steps = [one.step for one in checkpoints]
     train = spec.config.train
-    return reasons(steps, means, marked, train.keep_last, train.keep_best)
+    return reasons(steps, known.merits, marked, train.keep_last, train.keep_best)
 
 
 def view(
@@ -102,6 +118,7 @@ def view(
             note=known.pinned.get(one.step, ""),
             branches=tuple(known.branches.get(one.step, ())),
             validation=known.validations.get(one.step),
+            loss=known.losses.get(one.step),
         )
         for one in checkpoints
     ]

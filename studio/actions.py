@@ -54,8 +54,15 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
     ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
+    ActionSpec("sft.open", "Demonstrations", "book-open", "Ctrl+D", "project", "Project"),
+    ActionSpec(
+        "sft.teacher", "Demonstrations from a teacher…", "sparkles", "", "trainable", "Project"
+    ),
     ActionSpec("project.save", "Save", "save", "Ctrl+S", "project", "Project"),
     ActionSpec("run.train", "Train", "play", "Ctrl+Return", "trainable", "Run"),
+    ActionSpec(
+        "sft.train", "Train on demonstrations", "play", "Ctrl+Shift+Return", "trainable", "Run"
+    ),
     ActionSpec(
         "run.train_lending",
         "Train, and lend the server the judge's keys for this run",
@@ -75,9 +82,12 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ),
     ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
-    ActionSpec("run.extend", "Train more steps", "plus", "", "run", "Run"),
+    ActionSpec("run.extend", "Train more steps", "plus", "", "extendable", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
     ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
+    ActionSpec(
+        "run.track", "Send the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
+    ),
     ActionSpec("run.bring_home", "Bring the run to this machine…", "download", "", "remote", "Run"),
     ActionSpec("run.send", "Send the run to a server…", "upload", "", "sendable", "Run"),
     ActionSpec(
@@ -121,7 +131,7 @@ class Actions(QObject):
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
         """What holds now: engine, project, trainable, run, living, stoppable, branchable,
-        resumable, server, lendable, remote, sendable."""
+        resumable, extendable, trackable, server, lendable, remote, sendable."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:

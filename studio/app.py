@@ -30,6 +30,7 @@ from studio.pages.home.page import HomePage
 from studio.pages.page import Page
 from studio.pages.registry import make_pages
 from studio.pages.settings import SettingsPage
+from studio.pages.setup.page import SetupPage
 from studio.servers import ServerDesk
 from studio.session import Session
 from studio.settings import Settings, SettingsStore, settings_path
@@ -116,6 +117,9 @@ class Studio:
             project_import=lambda: self.importer.start(),
             project_new=lambda: session.tasks.run("new", self._new_project()),
             run_train=lambda: session.train(),
+            sft_train=lambda: session.train("sft"),
+            sft_open=self._open_demonstrations,
+            sft_teacher=lambda: self._open_demonstrations(teacher=True),
             run_pause=self._pause,
             run_stop_after=lambda: session.command("stop_after_step"),
             run_stop_now=lambda: session.command("stop_now"),
@@ -124,10 +128,17 @@ class Studio:
             run_resume=self._resume,
             run_extend=lambda: session.tasks.run("extend", self._extend()),
             run_choose=self.frame.choose_run,
+            run_track=session.track,
             engine_start=lambda: session.open_engine(),
             engine_restart=session.restart_engine,
             engine_doctor=self._go("settings"),
         )
+
+    def _open_demonstrations(self, teacher: bool = False) -> None:
+        setup = self.pages["setup"]
+        assert isinstance(setup, SetupPage)
+        self.window.show_page("setup")
+        setup.show_demonstrations(teacher)
 
     def _go(self, place: str) -> Callable[[], None]:
         return lambda: self.window.show_page(place)

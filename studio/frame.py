@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu
 
-from engine.protocol.records import LIVING, RunSummary
+from engine.protocol.records import LEARNING, LIVING, RunSummary
 from studio import figures
 from studio.actions import Actions
 from studio.engine_menu import EngineSwitcher
@@ -18,7 +18,7 @@ from studio.session import Session
 from studio.store.forecast import remaining_seconds
 from studio.widgets.buttons import Button
 from studio.widgets.dot import dot_icon
-from studio.words import state_words
+from studio.words import no_train_words, state_words, steps_of
 
 TITLES = {"home": "Home", "settings": "Settings"}
 
@@ -130,7 +130,9 @@ class Frame(QObject):
             tick = session.hosts.bringing(session.starting_on)
             words = session.hosts.start_words(session.starting_on) if session.starting_on else ""
             train.set_state("starting", *(tick or (0, 0)), words)
-        elif run is None or run.kind != "train":
+        elif self._session.project.outside and not (run and run.state in LIVING):
+            train.set_state("none", words=no_train_words(run))
+        elif run is None or not _resumes_by_train(run):
             train.set_state("ready" if self._actions.holds("trainable") else "none")
         else:
             state = {
@@ -159,9 +161,12 @@ class Frame(QObject):
 
     def _show_facts(self, run: RunSummary | None) -> None:
         sidebar, state = self._window.sidebar, self._session.run.state
-        trained = run is not None and run.kind == "train"
-        sidebar.set_fact("run", f"{run.step}/{run.steps}" if run and trained else "")
-        sidebar.set_fact("trajectories", figures.count(run.trajectories) if run else "")
+        trained = run is not None and run.kind in LEARNING
+        count = f"{run.step}/{run.steps}" if run and run.steps else str(run.step if run else 0)
+        sidebar.set_fact("run", count if trained else "")
+        sidebar.set_fact(
+            "trajectories", figures.count(run.trajectories) if run and run.kind != "sft" else ""
+        )
         kept = len(state.checkpoints)
         sidebar.set_fact("checkpoints", str(kept) if kept else "")
 
@@ -175,8 +180,8 @@ class Frame(QObject):
             return
         left = remaining_seconds(self._session.runs.state(shown.id), time.time())
         words = f"{figures.duration(left)} left" if left is not None else ""
-        values = [reward for reward in shown.rewards if reward is not None]
-        step = f"Step {shown.step} of {shown.steps}"
+        values = shown.losses or [reward for reward in shown.rewards if reward is not None]
+        step = f"Step {steps_of(shown.step, shown.steps)}"
         if shown.kind == "evaluation":
             step = f"{shown.trajectories} of {shown.attempts} attempts"
         name = f"{shown.name} · {shown.host}" if shown.host else shown.name
@@ -203,6 +208,9 @@ class Frame(QObject):
         for run in self._session.runs.of(self._session.project.path):
             action = menu.addAction(run_title(run).replace("&", "&&"))
             action.triggered.connect(lambda _=False, i=run.id: self._session.select_run(i))
+        if self._actions.holds("trackable"):
+            menu.addSeparator()
+            menu.addAction(self._actions["run.track"])
         self._add_moves(menu)
         menu.popup(QCursor.pos())
 
@@ -257,3 +265,8 @@ class Frame(QObject):
             self._window.show_page("setup")
         elif key in ("train", "train_lending"):
             self._actions.trigger(f"run.{key}")
+
+
+def _resumes_by_train(run: RunSummary) -> bool:
+    """Whether the Train button speaks of this run; of an SFT run only until it has finished."""
+    return run.kind in ("train", "outside") or (run.kind == "sft" and run.state != "finished")

@@ -4,6 +4,7 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QImage, QTextBlockFormat, QTextCursor, QTextTable
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QListWidget, QTextBrowser, QWidget
 
+from engine.protocol.art_names import NAMES
 from engine.protocol.metrics import METRICS, Metric
 from studio.paths import resource
 from studio.theme import theme
@@ -69,7 +70,21 @@ class HelpDialog(QDialog):
 def help_pages() -> list[str]:
     """All pages as Markdown; the metrics' tables are made from where they are documented."""
     files = sorted(resource("help").glob("*.md"))
-    return [file.read_text("utf-8").replace("{{metrics}}", metrics_tables()) for file in files]
+    tables = {"{{metrics}}": metrics_tables(), "{{names}}": names_table()}
+    texts = [file.read_text("utf-8") for file in files]
+    for mark, table in tables.items():
+        texts = [text.replace(mark, table) for text in texts]
+    return texts
+
+
+def names_table() -> str:
+    """What ART calls our metrics."""
+    rows = ["| ART | here |", "|---|---|"]
+    for name in NAMES:
+        ours = " and ".join(name.ours).replace("*", "NAME")
+        how = f": {name.how}" if name.how else ""
+        rows.append(f"| {name.art.replace('*', 'NAME')} | {ours}{how} |")
+    return "\n".join(rows)
 
 
 def metrics_tables() -> str:

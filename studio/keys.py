@@ -62,7 +62,8 @@ def _answer(question: Callable[[Any], Any]) -> Any:
         raise KeyringError.of(
             "keyring.none",
             "This machine has no keyring, so keys cannot be kept.",
-            "Install one (GNOME Keyring, KWallet), or start Atelier with OPENAI_API_KEY set.",
+            "Install one (GNOME Keyring, KWallet), or start Atelier with the key in its "
+            "environment.",
         )
     try:
         return question(ring)

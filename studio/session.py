@@ -4,7 +4,6 @@ In: what a person wants (methods). Out: signals that say what changed; the frame
 listen. Calls to the engine run in `tasks`, by name; failures come out of `problem_raised`.
 """
 
-import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -13,11 +12,11 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 
 from engine.client import EngineClient
-from engine.protocol.judging import keys_in, provider_of
+from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records import LIVING, ProjectView, RunSummary, Sample, TrainingKind
+from engine.protocol.records import LEARNING, LIVING, ProjectView, RunSummary, Sample, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
-from studio import keys
+from studio import lending
 from studio.hosts import Hosts
 from studio.link.engine import EngineLink
 from studio.link.state import LinkState
@@ -165,7 +164,7 @@ class Session(QObject):
         self._show(await self.client.project(path))
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in LIVING]
-        trained = [run for run in runs if run.kind == "train"]
+        trained = [run for run in runs if run.kind in LEARNING]
         imported = [run for run in runs if run.kind == "imported"]
         newest = next(iter([*living, *trained, *imported]), None)
         self.select_run(newest.id if newest else "")
@@ -281,23 +280,23 @@ class Session(QObject):
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
-        """The keys of the open project's judges, and of `others`, as litellm names models: out of
-        the keyring, else of the environment."""
-        view = self.project.view
-        judge = view.config.judge if view and view.config else None
-        judges = judge.models if judge and judge.enabled else ()
-        models = (*judges, *others)
-        if not models:
-            return
-        found = keys_in(os.environ, models)
-        try:
-            kept = {name: await keys.get(name) for name in map(provider_of, models)}
-            found |= {name: key for name, key in kept.items() if key}
-        except keys.KeyringError as error:
-            if not (found or (judge and judge.base_url)):
-                self.said.emit(f"{error.problem.message} {error.problem.hint}")
-        if found:
-            await self.client.lend_keys(found)
+        """The keys of the open project's judges and trackers, and of `others`, as litellm names
+        models."""
+        if said := await lending.lend(self.client, self._config, others):
+            self.said.emit(said)
+
+    @property
+    def _config(self) -> ProjectConfig | None:
+        return self.project.view.config if self.project.view else None
+
+    def track(self) -> None:
+        """Tell the trackers of the open project what they lack of the run that is looked at."""
+
+        async def send(client: EngineClient) -> None:
+            await lending.lend_to_trackers(client, self._config)
+            await client.track(self.run.run_id)
+
+        self._job("track", send, lambda _: self.runs_changed.emit())
 
     def command(
         self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
@@ -364,8 +363,7 @@ class Session(QObject):
     @property
     def judged(self) -> bool:
         """Whether the open project's judge asks somebody who wants a key."""
-        view = self.project.view
-        judge = view.config.judge if view and view.config else None
+        judge = self._config.judge if self._config else None
         return bool(judge and judge.enabled and judge.models and not judge.base_url)
 
     # What holds now
@@ -389,10 +387,12 @@ class Session(QObject):
             "stoppable": run is not None and run.state in (*LIVING, "queued"),
             "branchable": self.connected
             and run is not None
-            and run.kind == "train"
+            and run.kind in ("train", "sft")
             and bool(self.run.state.spec),
+            "trackable": self.connected and run is not None and run.kind in (*LEARNING, "baseline"),
             "resumable": run is not None
             and (run.state in ("stopped", "failed", "paused"))
-            and run.kind in ("train", "evaluation"),
+            and (run.kind in ("train", "sft", "evaluation") or run.state == "paused"),
+            "extendable": run is not None and run.kind == "train",
         }
         return {name for name, holds in facts.items() if holds}

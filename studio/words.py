@@ -14,6 +14,11 @@ PHASES: dict[Phase, str] = {
     "training": "training",
     "publishing": "publishing",
 }
+MAKES_ATTEMPTS = "the script makes its attempts"
+OUTSIDE = (
+    "A script trains this project",
+    "It makes the attempts itself. Start it, and its run shows here as it goes on.",
+)
 
 
 @dataclass(frozen=True)
@@ -31,17 +36,22 @@ def run_words(run: RunSummary) -> StateWords:
         return _baseline(run)
     if run.kind == "arena":
         return StateWords("Side by side", "muted", "columns-3")
+    if run.kind == "writing":
+        return StateWords("Written", "muted", "pencil")
     if run.kind == "imported":
         return StateWords("Imported", "good", "import")
     if run.kind == "evaluation":
         return _evaluation(run)
+    if run.kind == "outside" and run.state == "running":
+        return StateWords(f"Trained by {script_of(run)}, step {run.step}", "accent", "activity")
     match run.state:
         case "queued":
             return StateWords("Queued", "muted", "clock")
         case "starting":
             return StateWords("Starting", "accent", "activity")
         case "running":
-            return StateWords(f"Training, step {run.step} of {run.steps}", "accent", "activity")
+            unit = "update" if run.kind == "sft" else "step"
+            return StateWords(f"Training, {unit} {run.step} of {run.steps}", "accent", "activity")
         case "stopping":
             return StateWords("Stopping after this step", "warn", "square")
         case "reviewing":
@@ -53,7 +63,25 @@ def run_words(run: RunSummary) -> StateWords:
         case "failed":
             return StateWords(f"Stopped: {_cause(run)}, step {run.step}", "bad", "octagon-alert")
         case "finished":
+            if run.kind == "sft":
+                return StateWords(f"Taught, {run.step:,} updates", "good", "check")
             return StateWords(f"Finished, {_steps(run.step)}", "good", "check")
+
+
+def script_of(run: RunSummary) -> str:
+    """Who makes the attempts of an outside run."""
+    return "ART script" if run.source.startswith("openpipe-art") else "script"
+
+
+def steps_of(done: int, planned: int) -> str:
+    """So many of so many; only a script outside knows how many its run will have."""
+    return f"{done} of {planned}" if planned else str(done)
+
+
+def no_train_words(run: RunSummary | None) -> str:
+    """Why Train is off in a project whose script makes the attempts."""
+    behind = f"; {run.name} goes on behind step {run.step}" if run else ""
+    return f"A script trains this project: start it{behind}."
 
 
 def _baseline(run: RunSummary) -> StateWords:
@@ -92,7 +120,7 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
     if state.seq == 0:
         return run_words(summary) if summary else StateWords("No run yet", "muted", "circle-dashed")
     if state.life == "running" and state.phase:
-        words = PHASES.get(state.phase, state.phase)
+        words = phase_words(state.phase, summary)
         if state.phase == "loading":
             return StateWords("Loading the model", "accent", "activity")
         if state.phase == "warming_up":
@@ -104,6 +132,13 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
     if summary is not None:
         return run_words(summary)
     return StateWords(state.life.capitalize(), "muted", "activity")
+
+
+def phase_words(phase: Phase, summary: RunSummary | None) -> str:
+    """What is done now, and by whom."""
+    if phase == "rolling_out" and summary is not None and summary.kind == "outside":
+        return MAKES_ATTEMPTS
+    return PHASES.get(phase, phase)
 
 
 def _cause(run: RunSummary) -> str:

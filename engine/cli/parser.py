@@ -4,11 +4,12 @@ import argparse
 import importlib
 from collections.abc import Callable
 
-from engine.cli.options import hosts, judging, machine, models, projects, runs
+from engine.cli.options import hosts, judging, machine, models, projects, runs, supervised
 from engine.cli.options.general import Parser
 
 COMMANDS = (
     projects.COMMANDS
+    | supervised.COMMANDS
     | runs.COMMANDS
     | judging.COMMANDS
     | models.COMMANDS

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         (
             found.name,
-            found.kind,
+            found.source or found.kind,
             found.state,
             _progress(found),
             figure(found.rewards[-1] if found.rewards else None),
@@ -52,4 +52,4 @@ def _progress(run: RunSummary) -> str:
     """Steps; of an evaluation, attempts."""
     if run.kind == "evaluation":
         return f"{run.trajectories}/{run.attempts}"
-    return f"{run.step}/{run.steps}"
+    return f"{run.step}/{run.steps}" if run.steps else str(run.step)

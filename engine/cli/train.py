@@ -27,6 +27,7 @@ from engine.cli.terminal import (
     say_json,
     sparkline,
 )
+from engine.cli.track import lend_tracker_keys, until_told
 from engine.client import EngineClient
 from engine.project import load_config
 from engine.protocol.backends import ignored
@@ -48,13 +49,13 @@ from engine.protocol.events import (
     StepFinished,
     UnknownEvent,
     ValidationFinished,
-    WarmupFinished,
     WorkerRestarted,
 )
 from engine.protocol.judging import keys_in
 from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
 from engine.protocol.records import LIVING, Interval, RunSummary, TrainingKind
 from engine.protocol.requests import Command, StartRun
+from engine.protocol.supervised_events import WarmupFinished
 
 FINISHED, FAILED, USAGE, STOPPED = 0, 1, 2, 3
 CODES = {"run.finished": FINISHED, "run.stopped": STOPPED, "run.failed": FAILED}
@@ -96,10 +97,13 @@ async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
     project = Path(arguments.project).expanduser().resolve()
     async with engine_for(arguments.workspace) as client:
         await lend_keys(client, project, overrides)
+        await lend_tracker_keys(client)
         if arguments.host:
             await connected(client, arguments.host)
         summary = await begin(client, arguments, project, overrides)
-        return await Watch(client, summary, arguments.json).until_end()
+        code = await Watch(client, summary, arguments.json).until_end()
+        await until_told(client, summary, arguments.json)
+        return code
 
 
 async def begin(

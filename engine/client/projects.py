@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from engine.client.transport import Transport
+from engine.protocol.demonstrations import Demonstrations
 from engine.protocol.judging import JudgeOption, RubricView
 from engine.protocol.records import Forecast, ProjectView, RunSummary, Sample, Split
 from engine.protocol.requests import (
@@ -62,6 +63,13 @@ class ProjectCalls(Transport):
         """Of the project, or of what it would be with these dotted values."""
         params = {"path": path} | ({"values": json.dumps(values)} if values else {})
         return await self._ask("GET", "/forecast", Forecast, params=params)
+
+    async def demonstrations(self, path: str) -> Demonstrations:
+        """What an SFT run of the project would learn from, every line read."""
+        params = {"path": path}
+        return await self._ask(
+            "GET", "/demonstrations", Demonstrations, params=params, timeout=IMPORTING_S
+        )
 
     async def rubric(self, path: str) -> RubricView:
         """The project's rubric and its versions."""

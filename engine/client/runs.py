@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 from engine.client.transport import Transport
 from engine.protocol.comparison import EvaluationResult
+from engine.protocol.demonstrations import SelectDemonstrations, Selection
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.history import MARK, History
 from engine.protocol.records import RunSummary, Split, Trajectory
@@ -46,6 +47,11 @@ class RunCalls(Transport):
     async def evaluation(self, run_id: str) -> EvaluationResult:
         """What has come out of an evaluation by now."""
         return await self._ask("GET", f"/runs/{run_id}/evaluation", EvaluationResult)
+
+    async def demonstrate(self, run_id: str, request: SelectDemonstrations) -> Selection:
+        """Its good attempts as demonstrations of its project."""
+        path = f"/runs/{run_id}/demonstrations"
+        return await self._ask("POST", path, Selection, body=request, timeout=STARTING_S)
 
     async def run(self, run_id: str) -> RunSummary:
         return await self._ask("GET", f"/runs/{run_id}", RunSummary)

@@ -33,6 +33,12 @@ WORDS = {
     "judge": Words("Judge", "Speaks to the providers of judges, by litellm."),
     "parquet": Words("Parquet", "Reads attempts that ART has kept in Parquet files."),
     "llamacpp": Words("llama.cpp", "Reads exported GGUF files, as Ollama does."),
+    "wandb": Words("W&B", "Sends metrics to Weights & Biases, or writes its offline files."),
+    "mlflow": Words("MLflow", "Sends metrics to an MLflow server."),
+    "trackio": Words("trackio", "Writes metrics into trackio's database on this machine."),
+    "tensorboard": Words("TensorBoard", "Writes TensorBoard's event files."),
+    "otel": Words("OpenTelemetry", "Sends attempts as traces, to Langfuse too."),
+    "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
     "bench": Words("TRL", "The other side of the benchmark."),
 }
 """In the order in which they are shown."""

@@ -79,6 +79,13 @@ def status_of(name: str) -> Status:
     return Status.model_validate(said[-1]).model_copy(update={"name": name})
 
 
+def installed_python(name: str) -> Path | None:
+    """The Python of an environment that is there whole; nothing is installed for it. Raises
+    EnvironmentMissing without a checkout, Refused where there is no such environment."""
+    status = status_of(name)
+    return Path(status.python) if status.state == "ready" else None
+
+
 def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
     """To its end, and not beyond ours. A run that ends here takes along every process that it does
     not know: then once more, from what has arrived."""

@@ -9,7 +9,7 @@ what is stored is not done again: an evaluation that was cut off goes on where i
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,9 @@ class Hall:
     """The judges, whose process lives within."""
 
 
-async def evaluate(run: Run, hall: Hall) -> None:
-    """Compare to the end, or until told to stop. Raises what a worker or the store raises."""
+async def evaluate(run: Run, hall: Hall, closing: Callable[[Run], Awaitable[None]]) -> None:
+    """Compare to the end, or until told to stop; `closing` sees all attempts scored. Raises what a
+    worker or the store raises."""
     begun = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
@@ -67,6 +68,7 @@ async def evaluate(run: Run, hall: Hall) -> None:
         await run.say(RunStopped(step=STEP, reason="You stopped it."))
         return
     await close_groups(run, hall, plan)
+    await closing(run)
     result = await asyncio.to_thread(read_result, run.reader, run.spec, run.folder)
     await run.say(EvaluationFinished(result=result))
     await run.say(RunFinished(step=STEP, seconds=time.monotonic() - begun))

@@ -75,6 +75,8 @@ class Providers:
         try:
             config = run.config.evaluate
             prices = {model: await price_of(speaker, config, model) for model in models}
+            for model, price in prices.items():
+                await run.log("info", "provider", price_words(model, price, config.budget_usd))
         except BaseException:
             await speaker.close()
             raise
@@ -184,6 +186,15 @@ class ProviderModel:
 
     async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> Said:
         return await self._providers.say(self.name, attempt, call, asked)
+
+
+def price_words(model: str, price: Price, budget_usd: float | None) -> str:
+    """Said before the first question is sent."""
+    most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in all"
+    return (
+        f"{model}: ${price.prompt * 1e6:.2f} for a million tokens read, "
+        f"${price.completion * 1e6:.2f} for a million answered; {most}."
+    )
 
 
 def _worded(problem: Problem) -> Problem:

@@ -15,6 +15,7 @@ from engine.protocol.records import Interval
 
 CURVE_ROWS = 20
 UNKNOWN = "not known: look it up before you share this model"
+METHODS = ("reinforcement learning", "supervised training")
 USES: dict[ExportFormat, str] = {
     "adapter": """\
 ```python
@@ -78,12 +79,10 @@ def model_card(source: Source, parity: ParityReport) -> str:
     sections = [
         _front_matter(source),
         f"# {spec.project}: {spec.name}, step {source.checkpoint.step}",
-        f"{base.name}, trained by reinforcement learning with Atelier on the agent "
+        f"{base.name}, trained by {METHODS[spec.kind == 'sft']} with Atelier on the agent "
         f"*{spec.project}*. {spec.config.description}".rstrip(),
         _base(source),
-        _training(source),
-        _judging(source),
-        _curve(source.steps),
+        *(_supervised(source) if spec.supervised else _reinforced(source)),
         _validation(source.validations),
         _evaluation(source.evaluation),
         _parity(parity),
@@ -100,7 +99,8 @@ def _front_matter(source: Source) -> str:
         lines.append(f"base_model: {base.name}")
     if base.licence and " " not in base.licence:
         lines.append(f"license: {base.licence.lower()}")
-    return "\n".join([*lines, "tags: [atelier, reinforcement-learning, grpo, lora]", "---"])
+    how = "sft" if source.spec.kind == "sft" else "reinforcement-learning, grpo"
+    return "\n".join([*lines, f"tags: [atelier, {how}, lora]", "---"])
 
 
 def _base(source: Source) -> str:
@@ -109,22 +109,62 @@ def _base(source: Source) -> str:
     return f"## Base model\n\n{base.name}. Its licence: {base.licence or UNKNOWN}.{note}"
 
 
+def _reinforced(source: Source) -> tuple[str, ...]:
+    return _training(source), _judging(source), _curve(source.steps)
+
+
+def _supervised(source: Source) -> tuple[str, ...]:
+    """What it was shown; there is no reward."""
+    spec, sft, plan = source.spec, source.spec.config.sft, source.spec.supervised
+    assert plan is not None
+    files = ", ".join(f"`{_file(name)}`" for name in plan.files)
+    left = f"; {plan.skipped} bad lines left out" if plan.skipped else ""
+    rows = [
+        ("data", f"{plan.train.examples} demonstrations of {files}{left}"),
+        ("trained tokens", f"{plan.train.trained:,} an epoch"),
+        *_run_rows(source, spec.updates),
+        ("an update", f"{sft.batch_size} demonstrations, {sft.epochs} epochs"),
+        ("learning rate", f"{sft.lr:g}, {sft.schedule}"),
+        *_adapter_rows(source),
+    ]
+    if (loss := source.checkpoint.metrics.get("validation/loss")) is not None:
+        rows.append(("loss on held-out demonstrations", f"{loss:.4f} nats a token"))
+    return (f"## Training\n\n{_table(('what', 'value'), rows)}",)
+
+
+def _run_rows(source: Source, steps: int) -> list[tuple[str, str]]:
+    spec = source.spec
+    day = time.strftime("%Y-%m-%d", time.gmtime(spec.started_at))
+    rows = [
+        ("run", f"`{spec.id}`, begun on {day}"),
+        ("checkpoint", f"step {source.checkpoint.step} of {steps}"),
+    ]
+    if parent := spec.parent:
+        rows.insert(1, ("began with", f"the weights of `{_file(parent.name)}@{parent.step}`"))
+    return rows
+
+
+def _adapter_rows(source: Source) -> list[tuple[str, str]]:
+    model = source.spec.config.model
+    return [
+        ("adapter", f"LoRA, rank {model.rank}, α {model.alpha:g}"),
+        ("seed", str(source.spec.config.train.seed)),
+        ("sha256 of the adapter", f"`{source.adapter_sha256}`"),
+    ]
+
+
 def _training(source: Source) -> str:
     spec, train = source.spec, source.spec.config.train
     scenarios = spec.config.scenarios
     data = f"the scenarios of `{_file(scenarios.train)}`"
     if scenarios.validation:
         data += f", validated on `{_file(scenarios.validation)}`"
-    seconds = time.gmtime(spec.started_at)
     rows = [
         ("data", f"{data}; {source.trajectories} attempts in all"),
-        ("run", f"`{spec.id}`, begun on {time.strftime('%Y-%m-%d', seconds)}"),
-        ("checkpoint", f"step {source.checkpoint.step} of {train.steps}"),
+        *_run_rows(source, train.steps),
         ("a step", f"{train.groups} scenarios × {train.group_size} attempts"),
         ("learning rate", f"{train.lr:g}"),
-        ("adapter", f"LoRA, rank {spec.config.model.rank}, α {spec.config.model.alpha:g}"),
-        ("seed", str(train.seed)),
-        ("sha256 of the adapter", f"`{source.adapter_sha256}`"),
+        *_adapter_rows(source),
     ]
     if train.warmup:
         rows.append(("warm-up", f"{train.warmup.epochs} epochs on `{_file(train.warmup.file)}`"))

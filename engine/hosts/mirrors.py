@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.client import EngineClient
+from engine.evaluation.stored import SCENARIOS
 from engine.hosts.home import Home
 from engine.hosts.record import Replicated, forget_record, read_record, write_record
 from engine.protocol.problems import LaunchError, Refused
@@ -16,6 +17,7 @@ from engine.protocol.records import LIVING, RunSummary
 from engine.replica.mirror import Mirror
 from engine.replica.replica import Replica
 from engine.run import LOG, SPEC
+from engine.supervised.data import HELD_OUT, TRAIN
 from engine.sync.fetch import fetch
 
 LINGER_S = 60.0
@@ -165,8 +167,8 @@ class Mirrors:
             folder.mkdir(parents=True, exist_ok=True)
             record = Replicated(host=self._host, folder=self._home.folder_name(folder.parents[1]))
             write_record(folder, record)
-            await fetch(client, run_id, folder, "scenarios.jsonl", _unheard)
-            await fetch(client, run_id, folder, SPEC, _unheard)
+            for kept in (SCENARIOS, TRAIN, HELD_OUT, SPEC):
+                await fetch(client, run_id, folder, kept, _unheard)
 
     def _is_wanted(self, run_id: str) -> bool:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S

@@ -15,7 +15,10 @@ from engine.sync.fetch import PARTS, fetch
 from engine.sync.manifest import manifest, project_manifest
 from engine.sync.push import Progress, push
 
-STAYS = ("lock", "ballast", f"/{PARTS}/", FILE, f"{DATABASE}-wal", f"{DATABASE}-shm")
+STAYS = (
+    *("lock", "ballast", f"/{PARTS}/", FILE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
+    *("/track/", "/wandb/", "/tensorboard/"),
+)
 """Of a run folder, when it is sent: what is only of this machine."""
 
 

@@ -25,16 +25,16 @@ from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
     BatchClosed,
     LogWritten,
-    PlannedGroup,
     RunFinished,
     RunStarted,
     StepFinished,
     StepStarted,
     ValidationFinished,
 )
-from engine.protocol.records import Interval, RunSpec, Trajectory
+from engine.protocol.records import Interval, RunSpec
 from engine.run import DATABASE, write_spec
 from engine.step.describe import rewards
+from engine.step.planned import planned_groups
 from engine.store.writer import RunWriter
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Import:
         return count
 
     async def _step(self, lot: Lot) -> None:
-        await self._writer.say(StepStarted(step=lot.step, groups=_planned(lot.groups)))
+        await self._writer.say(StepStarted(step=lot.step, groups=planned_groups(lot.groups)))
         await self._attempts(lot)
         await self._writer.say(BatchClosed(step=lot.step))
         metrics = rewards(lot.groups, self._spec.config.train.algorithm.advantage)
@@ -157,18 +157,6 @@ async def _next(lots: Iterator[Lot]) -> Lot | None:
     except asyncio.CancelledError:
         await asyncio.wait([reading])
         raise
-
-
-def _planned(groups: list[list[Trajectory]]) -> list[PlannedGroup]:
-    return [
-        PlannedGroup(
-            group=group[0].group,
-            scenario_id=group[0].scenario_id,
-            title=group[0].title,
-            size=len(group),
-        )
-        for group in groups
-    ]
 
 
 def _rubric(project: Path, config: ProjectConfig) -> str:

@@ -31,7 +31,7 @@ class Reading(NamedTuple):
 
 def read_reply(text: str, ids: Sequence[str], rubric: Rubric) -> Reading:
     """Align by id: each asked-for id exactly once, every number in [0, 1]."""
-    data = _json_object(text)
+    data = json_object(text)
     if data is None:
         return Reading({}, "That was not a JSON object.")
     entries = data.get("attempts")
@@ -60,7 +60,7 @@ def read_reply(text: str, ids: Sequence[str], rubric: Rubric) -> Reading:
 
 def read_art_reply(text: str, count: int) -> Reading:
     """ART's form, `{"scores": [{"trajectory_id", "explanation", "score"}]}`, aligned by id."""
-    data = _json_object(text)
+    data = json_object(text)
     entries = data.get("scores") if data else None
     if not isinstance(entries, list):
         return Reading({}, 'That was not a JSON object with a list "scores".')
@@ -115,7 +115,7 @@ def _share(value: Any) -> float | None:
     return float(value) if math.isfinite(value) and 0 <= value <= 1 else None
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
+def json_object(text: str) -> dict[str, Any] | None:
     """The reply itself, what stands in its fence, or the last whole object within prose."""
     for candidate in (text.strip(), *(found.strip() for found in FENCED.findall(text))):
         if isinstance(data := _parsed(candidate), dict):

@@ -44,6 +44,12 @@ def in_one_process(config: ProjectConfig) -> ProjectConfig:
     return config.model_copy(update={"backend": backend})
 
 
+def without_sampler(config: ProjectConfig) -> ProjectConfig:
+    """The same trainers without a server that samples."""
+    backend = config.backend.model_copy(update={"sampler": "torch"})
+    return config.model_copy(update={"backend": backend})
+
+
 def policy_spec(config: ProjectConfig, model: Path, shape: ModelConfig, seed: int) -> PolicySpec:
     """Of the model in this folder, with an adapter of this shape."""
     train, backend = config.train, config.backend

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.section import Section
+from engine.protocol.tracking import TrackConfig
 
 
 class ModelConfig(Section):
@@ -64,6 +65,9 @@ class BackendConfig(Section):
 class AgentConfig(Section):
     """The user's code, which only needs the address and key it is given."""
 
+    source: Literal["project", "outside"] = "project"
+    """Who makes the attempts: the project's own agent, or `outside`, a script with a loop of its
+    own (OpenPipe's ART) that says itself when a step begins."""
     file: str = "agent.py"
     """Python file with `rollout(scenario, model)`, relative to the project."""
     command: str | None = None
@@ -200,6 +204,39 @@ class WarmupConfig(Section):
     """Demonstrations per update."""
 
 
+class SftConfig(Section):
+    """Supervised fine-tuning: what an SFT run learns from, and how."""
+
+    data: str = "demonstrations.jsonl"
+    """Demonstrations, one JSON object a line, relative to the project: chat messages in the OpenAI
+    format, TRL's prompt and completion, or plain text."""
+    gold: bool = True
+    """Also learn from the attempts that you pinned as gold (gold.jsonl)."""
+    validation: str | None = None
+    """File with demonstrations that only measure; empty holds a share of the others out."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the demonstrations that is held out where no file is named, drawn by train.seed; 0
+    measures nothing."""
+    skip_bad_lines: bool = False
+    """Learn without the lines that do not read, and count them; without, they stop the start."""
+    epochs: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Passes over the demonstrations."""
+    batch_size: Annotated[int, Field(ge=1, le=4096)] = 2
+    """Demonstrations per update; they go through the trainer train.batch_tokens at a time."""
+    lr: Annotated[float, Field(gt=0, le=1)] = 2e-4
+    """Learning rate of AdamW (0.9, 0.99) at its highest."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the learning rate falls after its highest: to 0 in a line, to 0 in half a cosine, or not
+    at all."""
+    warmup_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the updates in which the learning rate rises to its highest."""
+    validate_every: Annotated[int, Field(ge=1)] = 20
+    """Updates from one measurement of the held-out loss to the next; each has a checkpoint."""
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Measurements without a lower held-out loss after which the run ends; empty never ends it
+    early."""
+
+
 class TrainConfig(Section):
     """How long and how hard it practises."""
 
@@ -297,4 +334,6 @@ class ProjectConfig(Section):
     reward: RewardConfig = RewardConfig()
     judge: JudgeConfig = JudgeConfig()
     train: TrainConfig = TrainConfig()
+    sft: SftConfig = SftConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    track: TrackConfig = TrackConfig()

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.config import ModelConfig
+from engine.protocol.demonstrations import SelectDemonstrations
 
 BASE = "base"
 BEST = "best"
@@ -69,6 +70,8 @@ class EvaluationPlan(Value):
     source: str
     """Where they were taken from: `train`, `validation`, or a file."""
     seed: int
+    demonstrate: SelectDemonstrations | None = None
+    """What becomes a demonstration when all attempts are there."""
 
     @property
     def entries(self) -> list[Entry]:

@@ -31,6 +31,7 @@ from engine.protocol.records import (
     Split,
     TrajectorySummary,
 )
+from engine.protocol.supervised_events import LossMeasured, WarmupFinished
 
 
 class RunQueued(BaseEvent):
@@ -63,14 +64,6 @@ class PhaseChanged(BaseEvent):
     kind: Literal["phase.changed"] = "phase.changed"
     step: int
     phase: Phase
-
-
-class WarmupFinished(BaseEvent):
-    kind: Literal["warmup.finished"] = "warmup.finished"
-    examples: int
-    losses: list[float]
-    """Mean token loss of each epoch."""
-    seconds: float
 
 
 class PlannedGroup(BaseModel):
@@ -217,6 +210,18 @@ class StepFinished(BaseEvent):
     """Metrics that were not finite."""
 
 
+class MetricsLogged(BaseEvent):
+    """Figures that a script outside has logged, by its own names."""
+
+    kind: Literal["metrics.logged"] = "metrics.logged"
+    step: int
+    split: str
+    """As the script calls it."""
+    values: dict[str, float]
+    dropped: int = 0
+    """Those that were not finite."""
+
+
 class ValidationFinished(BaseEvent):
     kind: Literal["validation.finished"] = "validation.finished"
     step: int
@@ -295,6 +300,12 @@ class RunFinished(BaseEvent):
     validation: Interval | None = None
     baseline: Interval | None = None
     checkpoint: str = ""
+    loss_first: float | None = None
+    """Of an SFT run: on the held-out demonstrations before the first update."""
+    loss_best: float | None = None
+    """The lowest one."""
+    loss_step: int = 0
+    """The step that had it."""
 
 
 class ProgressTicked(BaseEvent):
@@ -334,7 +345,9 @@ Event = (
     | ReviewClosed
     | BatchClosed
     | StepFinished
+    | MetricsLogged
     | ValidationFinished
+    | LossMeasured
     | EvaluationFinished
     | DiagnosisChanged
     | CheckpointSaved

@@ -25,6 +25,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("reward/std", "Reward", "", "Standard deviation of the rewards of all attempts."),
     Metric("reward/max", "Reward", "", "The best reward of the step."),
     Metric("reward/part/*", "Reward", "", "Mean of one named part of the reward."),
+    Metric("script/*", "Reward", "", "What a script outside has logged, by its own names."),
     Metric(
         "groups/std_mean",
         "Reward",
@@ -100,6 +101,15 @@ METRICS: tuple[Metric, ...] = (
         "many times its usual size, or cut at every step",
     ),
     Metric("lr", "Learning", "", "Learning rate of the step."),
+    Metric(
+        "validation/loss",
+        "Learning",
+        "nats",
+        "Mean loss of a token of the held-out demonstrations; no update learns from them.",
+        "rises while the loss falls: it learns them by heart",
+    ),
+    Metric("epoch", "Learning", "", "Passes over the demonstrations so far."),
+    Metric("tokens/trained", "Length", "tokens", "Tokens of demonstrations that the step learned."),
     Metric(
         "entropy",
         "Learning",

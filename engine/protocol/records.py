@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import SupervisedPlan
 from engine.protocol.evaluation import EvaluationPlan
 from engine.protocol.machine import VramPlan
 from engine.protocol.problems import Problem
@@ -21,13 +22,18 @@ RunState = Literal[
     "failed",
     "finished",
 ]
-RunKind = Literal["train", "baseline", "imported", "evaluation", "arena"]
-TrainingKind = Literal["train", "baseline"]
+RunKind = Literal[
+    "train", "sft", "outside", "baseline", "imported", "evaluation", "arena", "writing"
+]
+"""`outside`: a script with a loop of its own makes the attempts, and says when to learn."""
+TrainingKind = Literal["train", "sft", "baseline"]
 """What `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]
 
+LEARNING: frozenset[str] = frozenset({"train", "sft", "outside"})
+"""Kinds of runs that have weights of their own."""
 LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused", "stopping"})
 """Run states with a process behind them."""
 
@@ -69,6 +75,9 @@ class Branch(Record):
     """Natural log-probabilities recorded at sampling, one per sampled token, spans joined."""
     pieces: list[str] = Field(default_factory=list)
     """Text of each token, for reading only."""
+    times: list[tuple[float, float]] = Field(default_factory=list)
+    """When each span was asked for and complete: seconds from the beginning of the attempt; none
+    where nobody has noted it."""
 
     @property
     def sampled(self) -> int:
@@ -131,6 +140,8 @@ class Trajectory(TrajectorySummary):
     tools: list[dict[str, Any]] = Field(default_factory=list)
     output: str = ""
     """What the agent printed, capped."""
+    begun_at: float = 0.0
+    """Unix seconds; 0 where nobody has noted it."""
     policy_version: int = 0
     """Number of updates behind the weights that sampled it."""
     seed: int = 0
@@ -192,6 +203,8 @@ class KeptCheckpoint(Record):
     branches: tuple[str, ...] = ()
     """Names of the runs that began here."""
     validation: Interval | None = None
+    loss: float | None = None
+    """On the held-out demonstrations, where the run is SFT."""
 
 
 class Parent(Record):
@@ -206,6 +219,13 @@ class Parent(Record):
     """The parent's stored attempts are trained on again; none is sampled."""
     adapter: str = ""
     """SHA-256 of the adapter's weights; empty where there were none yet."""
+    weights_only: bool = False
+    """Nothing but the weights came along: steps count from 0."""
+
+    @property
+    def begins(self) -> int:
+        """The step of the run itself that its first weights have."""
+        return 0 if self.weights_only else self.step
 
 
 class RunSpec(Record):
@@ -227,8 +247,19 @@ class RunSpec(Record):
     parent: Parent | None = None
     evaluation: EvaluationPlan | None = None
     """What is compared, where the run is an evaluation."""
+    source: str = ""
+    """Of an outside run: what its script is written with, as `openpipe-art 0.5.18`."""
+    supervised: SupervisedPlan | None = None
+    """What is learned from, where the run is SFT."""
     keys_at_home: bool = False
     """Judges are asked by the machine that the person sits at; they wait while it is away."""
+
+    @property
+    def updates(self) -> int:
+        """Steps that it plans when it starts; 0 where it has none, or only its script knows."""
+        if self.supervised:
+            return self.supervised.updates
+        return 0 if self.kind in ("evaluation", "outside") else self.config.train.steps
 
 
 class RunSummary(Record):
@@ -246,14 +277,18 @@ class RunSummary(Record):
     step: int
     """Updates done."""
     steps: int
-    """Updates planned."""
+    """Updates planned; 0 where only a script outside knows."""
     started_at: float
     changed_at: float
     device: str = ""
     model: str = ""
+    source: str = ""
+    """As in `RunSpec`."""
     parent: Parent | None = None
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
+    losses: list[float] = Field(default_factory=list)
+    """Of an SFT run: the loss on the held-out demonstrations, each time it was measured."""
     validation: Interval | None = None
     """The last one."""
     baseline: Interval | None = None
@@ -302,6 +337,8 @@ class Sample(Record):
     """How long on what: `4 min · CPU`."""
     place: int = 100
     """Where it stands among the samples: 1 is the one to begin with."""
+    files: tuple[str, ...] = ()
+    """What it shares with others, relative to its folder; copied along with it."""
 
 
 class ModelInfo(Record):

@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.evaluation import SystemPrompt
 from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
@@ -16,6 +17,7 @@ from engine.protocol.records import (
     Trajectory,
     TrajectorySummary,
 )
+from engine.protocol.tracking import TrackerName
 
 
 class Request(BaseModel):
@@ -60,9 +62,19 @@ class Handshake(Answer):
 
 
 class LendKeys(Request):
-    """API keys by provider, as `openai`: held in the engine's memory, and nowhere else."""
+    """API keys: held in the engine's memory, and nowhere else."""
 
-    keys: dict[str, str] = Field(repr=False)
+    keys: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Of judges, by provider, as `openai`."""
+    trackers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """By tracker, as `wandb`."""
+
+
+class TrackRun(Request):
+    """Tell trackers what they have not been told of a run."""
+
+    to: list[TrackerName] = Field(default_factory=list)
+    """None: all that the project has turned on."""
 
 
 class SaveRubric(Request):
@@ -169,6 +181,17 @@ class StartEvaluation(StartWork):
     """`train.seed` when left out."""
     judge: bool | None = None
     """Whether the project's judge has part in the rewards; as the project says when left out."""
+    demonstrate: SelectDemonstrations | None = None
+    """Its good attempts become demonstrations. There is one model then, a teacher, and scenarios
+    that an earlier such evaluation has paid for are not asked again."""
+    again: bool = False
+    """With `demonstrate`: ask them all the same."""
+
+    @model_validator(mode="after")
+    def _teachers_are_asked_from_here(self) -> "StartEvaluation":
+        if self.demonstrate and self.host:
+            raise ValueError("a teacher is asked from this machine: name no server")
+        return self
 
 
 class Command(Request):

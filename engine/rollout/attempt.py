@@ -15,9 +15,10 @@ from engine.reward.overlong import PART, overlong
 from engine.rollout.agents import AgentResult, Agents, Attempt
 from engine.rollout.chat import ChatFormat, text_of
 from engine.rollout.conversation import Conversation
-from engine.rollout.gateway import Gateway, Session
+from engine.rollout.gateway import Gateway
 from engine.rollout.remote import Exchange, Remote, RemoteSession
 from engine.rollout.request import MODEL_NAME
+from engine.rollout.session import Session
 from engine.seeds import derive
 from engine.text import storable
 from engine.watch import ADDRESSES_JUDGE, signs
@@ -105,7 +106,7 @@ async def roll_out(
     session = stage.session(place, seed)
     version = stage.policy.version if isinstance(stage, Stage) else 0
     key = stage.gateway.open(session)
-    begun = time.monotonic()
+    begun, begun_at = time.monotonic(), time.time()
     result, problem = AgentResult({}, {}, ""), None
     try:
         attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
@@ -151,6 +152,7 @@ async def roll_out(
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=storable(conversation.tools),
         output=storable(result.output),
+        begun_at=begun_at,
         policy_version=version,
         seed=seed,
         contestant=stage.contestant,

@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
-from jinja2.ext import loopcontrols
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from engine.models import chat_template
 from engine.protocol.problems import ModelError, RolloutError
 
+ANSWER_ENDS = "\ue0fe answer ends \ue0ff"
+"""Stands in a rendered text where the template ends an answer, until it is taken out."""
 TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
 
@@ -30,6 +34,19 @@ class Completion(NamedTuple):
     tool_calls: list[dict[str, Any]]
 
 
+class Generation(Extension):
+    """`{% generation %} … {% endgeneration %}`: how templates of Hugging Face mark what the
+    assistant says (transformers, `apply_chat_template(return_assistant_tokens_mask=True)`)."""
+
+    tags = {"generation"}  # noqa: RUF012 - Jinja declares it so
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        mark = nodes.Output([nodes.TemplateData(ANSWER_ENDS)], lineno=line)
+        return [*body, mark]
+
+
 class ChatFormat:
     """One model's template and tokenizer."""
 
@@ -37,7 +54,7 @@ class ChatFormat:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._special = _special_tokens(folder)
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise
@@ -58,6 +75,26 @@ class ChatFormat:
 
         Raises RolloutError where the template refuses the messages.
         """
+        return self._marked(messages, tools, answer).replace(ANSWER_ENDS, "")
+
+    def render_answered(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
+    ) -> tuple[str, int]:
+        """A conversation that ends with an answer as text, and where that answer ends in it: its
+        end token is the last thing the model says. Templates that mark answers say where; of others
+        all but the line break behind it is the answer.
+
+        Raises RolloutError where the template refuses the messages.
+        """
+        marked = self._marked(messages, tools, answer=False)
+        text = marked.replace(ANSWER_ENDS, "")
+        if ANSWER_ENDS in marked:
+            return text, len(marked[: marked.rindex(ANSWER_ENDS)].replace(ANSWER_ENDS, ""))
+        return text, len(text.removesuffix("\n"))
+
+    def _marked(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool
+    ) -> str:
         try:
             return self._template.render(
                 messages=[_for_template(message) for message in messages],
@@ -72,8 +109,14 @@ class ChatFormat:
                 "Check the roles and their order.",
             ) from error
 
-    def encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+    @property
+    def end(self) -> str:
+        """The token that ends a text; empty where the tokenizer names none."""
+        return self._special["eos_token"]
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """With `special` also the tokens that the tokenizer puts around a text without template."""
+        return self._tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, tokens: list[int]) -> str:
         """Text with special tokens visible."""

@@ -8,6 +8,7 @@ forks from an earlier turn starts one whose shared tokens are context, not train
 """
 
 import json
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,8 @@ class Turn:
     """Text of the branch up to the end of this turn, special tokens included."""
     length: int
     """Tokens of the branch up to the end of this turn."""
+    id: str = ""
+    """Its name, where completions are handed in one by one."""
 
 
 @dataclass
@@ -40,6 +43,7 @@ class OpenBranch:
     tokens: list[int] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    times: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Prompt:
     parent: Turn | None
     call: int
     """Which model call of the rollout this is, from 1."""
+    asked_s: float = 0.0
+    """Seconds from the beginning of the conversation."""
 
 
 class Conversation:
@@ -65,12 +71,13 @@ class Conversation:
         """The longest exchange so far, for reading."""
         self.tools: list[dict[str, Any]] = []
         self.truncated = False
+        self._begun = time.monotonic()
 
     def prompt(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], call: int = 1
     ) -> Prompt:
         """Turn a request into tokens that extend what is recorded, where they do."""
-        asked = [_normal(message) for message in messages]
+        asked, at = [_normal(message) for message in messages], self._seconds()
         shown: list[dict[str, Any]] = []
         raws: list[str] = []
         parent: Turn | None = None
@@ -88,8 +95,8 @@ class Conversation:
         if parent and text.startswith(parent.text):
             known = self._branches[parent.branch].tokens[: parent.length]
             tokens = known + self._chat.encode(text[len(parent.text) :])
-            return Prompt(tokens, text, asked, parent, call)
-        return Prompt(self._chat.encode(text), text, asked, None, call)
+            return Prompt(tokens, text, asked, parent, call, at)
+        return Prompt(self._chat.encode(text), text, asked, None, call, at)
 
     def record(
         self,
@@ -106,6 +113,7 @@ class Conversation:
         branch.tokens += [token.token for token in sampled]
         branch.logprobs += [token.logprob for token in sampled]
         branch.spans.append((start, len(branch.tokens)))
+        branch.times.append((prompt.asked_s, self._seconds()))
         message: dict[str, Any] = {"role": "assistant", "content": completion.content}
         if completion.tool_calls:
             message["tool_calls"] = completion.tool_calls
@@ -131,10 +139,14 @@ class Conversation:
                 spans=branch.spans,
                 logprobs=branch.logprobs,
                 pieces=self._chat.pieces(branch.tokens),
+                times=branch.times,
             )
             for branch in self._branches
             if branch.spans
         ]
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begun
 
     def _turn(self, before: list[str], message: str) -> Turn | None:
         return next(

@@ -4,7 +4,8 @@
 Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
 training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
 attempt must come from the distribution that is trained. Validation honours the agent's wishes.
-A session of a provider's model (remote.py) is forwarded instead.
+A session of a provider's model (remote.py) is forwarded instead. Behind a door (outside/door.py)
+one key serves all attempts of a script, and every request is a session of its own.
 """
 
 import asyncio
@@ -12,7 +13,6 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,10 +21,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from engine.policy.base import Policy, SampledToken, SampleRequest
+from engine.policy.base import SampledToken, SampleRequest
+from engine.protocol.outside import CHOICE_ID
 from engine.protocol.problems import AtelierError, RolloutError
-from engine.rollout.chat import ChatFormat, read_completion
-from engine.rollout.conversation import Conversation, Prompt
+from engine.rollout.chat import read_completion
+from engine.rollout.conversation import Prompt
 from engine.rollout.remote import RemoteSession, chunks, completion_of
 from engine.rollout.request import (
     MODEL_NAME,
@@ -42,55 +43,17 @@ from engine.rollout.responses import (
     input_messages,
     response_of,
 )
+from engine.rollout.session import Choice, Door, Session
 from engine.seeds import derive
 
 STREAM = "text/event-stream"
-
-
-@dataclass
-class Session:
-    """What one rollout may do, and what it has done."""
-
-    chat: ChatFormat
-    policy: Policy
-    seed: int
-    temperature: float
-    free: bool
-    """True in validation: the agent's own temperature and top_p are honoured."""
-    max_tokens: int
-    max_context: int
-    max_turns: int
-    system: str | None = None
-    """Takes the place of the agent's system message."""
-    name: str = MODEL_NAME
-    """What answers call the model."""
-    conversation: Conversation = field(init=False)
-    calls: int = 0
-    failure: AtelierError | None = None
-    """The first failure that is the policy's, not the agent's: the attempt does not count."""
-
-    def __post_init__(self) -> None:
-        self.conversation = Conversation(self.chat)
-
-    def seed_of(self, call: int, index: int) -> int:
-        """For one choice of one call."""
-        return derive(self.seed, "sample", call, index)
-
-
-@dataclass(frozen=True)
-class Choice:
-    index: int
-    sampled: list[SampledToken]
-    raw: str
-    finish: str
-    message: dict[str, Any]
 
 
 class Gateway:
     """Keys → sessions. One gateway serves all rollouts of an engine."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session | RemoteSession] = {}
+        self._sessions: dict[str, Session | RemoteSession | Door] = {}
         self._told: dict[str, dict[str, list[Message]]] = {}
         """By key and id of a response: all messages up to its end."""
 
@@ -100,6 +63,10 @@ class Gateway:
         self._sessions[key] = session
         return key
 
+    def open_door(self, key: str, door: Door) -> None:
+        """Under a key that its owner has made."""
+        self._sessions[key] = door
+
     def close(self, key: str) -> None:
         del self._sessions[key]
         self._told.pop(key, None)
@@ -107,7 +74,7 @@ class Gateway:
     def knows(self, key: str) -> bool:
         return key in self._sessions
 
-    def session_of(self, request: Request) -> Session | RemoteSession:
+    def session_of(self, request: Request) -> Session | RemoteSession | Door:
         """Whose request it is; the guard has let it pass."""
         return self._sessions[_key(request)]
 
@@ -120,15 +87,15 @@ class Gateway:
 
     async def _models(self, request: Request) -> Response:
         session = self.session_of(request)
-        name = session.name if isinstance(session, Session) else MODEL_NAME
+        name = MODEL_NAME if isinstance(session, RemoteSession) else session.name
         return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"}]})
 
     async def _complete(self, request: Request) -> Response:
-        session = self.session_of(request)
+        found = self.session_of(request)
 
         async def answer() -> Response:
             asked = ChatRequest.model_validate_json(await request.body())
-            asked = with_system(asked, session.system)
+            session, asked = await _entered(found, asked)
             if asked.stream and isinstance(session, Session):
                 events = _stream(session, asked, _admit(session, asked))
                 return StreamingResponse(events, media_type=STREAM)
@@ -137,13 +104,19 @@ class Gateway:
                 return StreamingResponse(events, media_type=STREAM)
             return JSONResponse(await _completion(session, asked))
 
-        return await self._answered(session, answer)
+        return await self._answered(found, answer)
 
     async def _respond(self, request: Request) -> Response:
         """The same in the form of the Responses API; a stream of it comes item by item."""
         session, told = self.session_of(request), self._told.setdefault(_key(request), {})
 
         async def answer() -> Response:
+            if not isinstance(session, Session | RemoteSession):
+                raise RolloutError.of(
+                    "gateway.not_handed_in",
+                    "What the Responses API answers cannot be handed in for training.",
+                    "Use chat completions, whose choices can.",
+                )
             asked = ResponsesRequest.model_validate_json(await request.body())
             before = _before(told, asked.previous_response_id)
             chat = with_system(chat_request(asked, before), session.system)
@@ -158,7 +131,7 @@ class Gateway:
         return await self._answered(session, answer)
 
     async def _answered(
-        self, session: Session | RemoteSession, answer: Callable[[], Awaitable[Response]]
+        self, session: Session | RemoteSession | Door, answer: Callable[[], Awaitable[Response]]
     ) -> Response:
         """What goes wrong on the way is said as OpenAI says it; what is ours ends the attempt."""
         try:
@@ -170,7 +143,8 @@ class Gateway:
         except RolloutError as error:
             return error_answer(400, error.problem.code, str(error))
         except AtelierError as error:
-            session.failure = session.failure or error
+            if isinstance(session, Session | RemoteSession):
+                session.failure = session.failure or error
             return error_answer(500, error.problem.code, str(error))
 
 
@@ -188,6 +162,17 @@ def _before(told: dict[str, list[Message]], previous: str | None) -> list[Messag
             "Send the whole exchange as input, or a response of this attempt.",
         )
     return told[previous]
+
+
+async def _entered(
+    found: Session | RemoteSession | Door, asked: ChatRequest
+) -> tuple[Session | RemoteSession, ChatRequest]:
+    """The session that a request is for, and the request as it is put there."""
+    session = found if isinstance(found, Session | RemoteSession) else await found.enter(asked)
+    asked = with_system(asked, session.system)
+    if isinstance(session, Session) and session.tells_logprobs:
+        asked = asked.model_copy(update={"logprobs": True})
+    return session, asked
 
 
 async def _completion(session: Session | RemoteSession, asked: ChatRequest) -> dict[str, Any]:
@@ -286,7 +271,7 @@ def _close(
     message = session.conversation.record(prompt, asked.messages, sampled, raw, completion)
     if completion.tool_calls:
         finish = "tool_calls"
-    return Choice(index, sampled, raw, finish, message)
+    return Choice(index, sampled, raw, finish, message, session.conversation.turns[-1].id)
 
 
 def _answer(
@@ -315,8 +300,12 @@ def _choice(asked: ChatRequest, choice: Choice) -> dict[str, Any]:
         "logprobs": None,
     }
     if asked.logprobs:
-        answer["logprobs"] = {"content": [_logprob(token) for token in choice.sampled]}
-    return answer
+        answer["logprobs"] = _logprobs(choice)
+    return {**answer, CHOICE_ID: choice.id} if choice.id else answer
+
+
+def _logprobs(choice: Choice) -> dict[str, Any]:
+    return {"content": [_logprob(token) for token in choice.sampled]}
 
 
 def _logprob(token: SampledToken) -> dict[str, Any]:
@@ -353,7 +342,8 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
             delta["content"] = delta["content"][len(said) :]
             for place, call in enumerate(delta.get("tool_calls", [])):
                 call["index"] = place
-            yield say(index, delta, choice.finish)
+            told = _logprobs(choice) if session.tells_logprobs else None
+            yield say(index, delta, choice.finish, told)
     except AtelierError as error:
         session.failure = session.failure or error
         body = {"error": {"message": str(error), "type": error.problem.code}}

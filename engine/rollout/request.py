@@ -18,6 +18,8 @@ class ChatRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
+    model: str = ""
+    """Heeded where one key leads to models of several names."""
     messages: list[dict[str, Any]] = Field(min_length=1)
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
@@ -51,7 +53,12 @@ def with_system(asked: ChatRequest, system: str | None) -> ChatRequest:
 
 
 def chunk(
-    model: str, name: str, index: int, delta: dict[str, Any], finish: str | None = None
+    model: str,
+    name: str,
+    index: int,
+    delta: dict[str, Any],
+    finish: str | None = None,
+    logprobs: dict[str, Any] | None = None,
 ) -> str:
     """One server-sent event of a streamed answer."""
     body = {
@@ -59,7 +66,9 @@ def chunk(
         "object": "chat.completion.chunk",
         "created": int(time.time()),
         "model": model,
-        "choices": [{"index": index, "delta": delta, "finish_reason": finish}],
+        "choices": [
+            {"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
+        ],
     }
     return f"data: {json.dumps(body)}\n\n"
 

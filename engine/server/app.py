@@ -32,17 +32,16 @@ from engine.machine.hardware import device_words
 from engine.machine.plan import preflight
 from engine.models import find_model, known_models
 from engine.project import (
-    create_project,
     edit_text,
     load_config,
     read_scenarios,
     read_toml,
-    samples,
     scenario_file,
     write_scenarios,
     write_toml,
 )
 from engine.protocol import API_VERSION
+from engine.protocol.event import BaseEvent
 from engine.protocol.events import StepFinished
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records import ProjectView
@@ -58,7 +57,9 @@ from engine.protocol.requests import (
 )
 from engine.rollout.gateway import Gateway
 from engine.run import DATABASE
+from engine.samples import create_project, samples
 from engine.server.arena_routes import ArenaRoutes
+from engine.server.authoring import AuthoringRoutes
 from engine.server.backends import backend_facts
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
@@ -66,12 +67,16 @@ from engine.server.far import FarRoutes
 from engine.server.guard import Guard
 from engine.server.hosts import HostRoutes
 from engine.server.library import Library
+from engine.server.mcp import McpRoutes
+from engine.server.outside import OutsideRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
 from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
+from engine.server.tracking import TrackRoutes
 from engine.server.wire import body_of, json_list, json_of, project_of
 from engine.store.reader import RunReader
+from engine.supervised.view import view
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -97,7 +102,10 @@ class Application:
         self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
         self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
         self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
+        self.tracks = TrackRoutes(self.supervisor.tracking, self.library)
+        self.authoring = AuthoringRoutes(self.library, self.supervisor, self.touch)
         self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
+        self.outside = OutsideRoutes(workspace, self.library, self.supervisor)
         self.environments = EnvironmentRoutes(
             lambda: self.supervisor.living, self.supervisor.environment_pids
         )
@@ -106,11 +114,12 @@ class Application:
             workspace,
             self.library.projects,
             self.library.all_runs,
-            self.broadcast.announce,
+            self._mirrored,
             self.supervisor.judge_keys,
         )
         self.host_routes = HostRoutes(self.hosts, self.library, self.supervisor, self.touch)
         self.supervisor.others = lambda: self.hosts.pids
+        self.supervisor.tracking.served = lambda: self.far.served
         self.stop = asyncio.Event()
 
     def asgi(self, port: int) -> Guard:
@@ -132,14 +141,19 @@ class Application:
             ("PUT", "/scenarios", self.write_scenarios),
             ("POST", "/import", self.import_run),
             ("GET", "/forecast", self.forecast),
+            ("GET", "/demonstrations", self.demonstrations),
             ("GET", "/rubric", self.rubric),
             ("PUT", "/rubric", self.save_rubric),
             ("GET", "/judges", self.judges),
             *self.runs.routes(),
             *self.replicas.routes(),
+            *self.tracks.routes(),
             *self.checkpoints.routes(),
             *self.arena.routes(),
+            *self.authoring.routes(),
+            *McpRoutes().routes(),
             *self.environments.routes(),
+            *self.outside.routes(),
             *self.far.routes(),
             *self.host_routes.routes(),
         ]
@@ -188,7 +202,9 @@ class Application:
         return Response(status_code=202)
 
     async def lend_keys(self, request: Request) -> Response:
-        self.supervisor.judge_keys.update((await body_of(request, LendKeys)).keys)
+        lent = await body_of(request, LendKeys)
+        self.supervisor.judge_keys.update(lent.keys)
+        self.supervisor.tracking.lend(lent.trackers)
         return Response(status_code=204)
 
     async def doctor(self, request: Request) -> Response:
@@ -259,6 +275,10 @@ class Application:
         times = await asyncio.to_thread(self._step_times, path)
         return json_of(await asyncio.to_thread(preflight, config, model, times, path))
 
+    async def demonstrations(self, request: Request) -> Response:
+        path = project_of(request)
+        return json_of(await asyncio.to_thread(view, path, load_config(path)))
+
     async def rubric(self, request: Request) -> Response:
         path = project_of(request)
         return json_of(await asyncio.to_thread(view_rubric, _rubric_file(path)))
@@ -277,9 +297,16 @@ class Application:
         """Somebody is there."""
         self.touched = time.monotonic()
 
+    def _mirrored(self, run_id: str, tick: BaseEvent | None) -> None:
+        """Of a run on a server: something was stored here, or a tick came."""
+        self.broadcast.announce(run_id, tick)
+        if tick is None:
+            self.supervisor.tracking.heard(run_id)
+
     def is_idle(self) -> bool:
         idle = time.monotonic() - self.touched > IDLE_EXIT_S
-        work = self.supervisor.living or self.supervisor.exports.busy
+        supervisor = self.supervisor
+        work = supervisor.living or supervisor.exports.busy or supervisor.tracking.busy
         busy = work or self.environments.busy or self.hosts.busy
         return idle and not busy and not self.broadcast.listeners
 

@@ -9,7 +9,7 @@ from engine.evaluation.contestants import find_contestants
 from engine.evaluation.evaluate import Hall, evaluate
 from engine.identity import run_name, ulid
 from engine.judge.access import Access
-from engine.project import load_config, load_scenarios, read_scenarios
+from engine.project import load_config, load_scenarios, read_scenarios, refuse_outside
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import EvaluationPlan, SystemPrompt
 from engine.protocol.problems import ConfigError
@@ -18,16 +18,20 @@ from engine.protocol.requests import StartEvaluation
 from engine.rollout.agents import AgentPool
 from engine.rollout.gateway import Gateway
 from engine.run import Run
+from engine.server import distilling
 from engine.server.judging import judging
 from engine.server.spec import rubric_of, versions
+from engine.supervised.select import read_rule
 
 
 def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenario]]:
-    """What is compared, and on what. Raises ConfigError, ModelError."""
+    """What is compared, and on what; on nothing, where an earlier one has paid for all that a
+    teacher is asked. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
     config = load_config(project, overrides)
+    refuse_outside(config)
     _refuse_local_judge(config)
     _refuse_equal_names(request.systems)
     scenarios = _scenarios(project, config, request.scenarios)
@@ -39,7 +43,11 @@ def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenari
         scenarios=len(scenarios),
         source=request.scenarios,
         seed=config.train.seed if request.seed is None else request.seed,
+        demonstrate=request.demonstrate,
     )
+    if request.demonstrate:
+        scenarios = _not_yet_asked(project, request, evaluation, scenarios)
+        evaluation = evaluation.model_copy(update={"scenarios": len(scenarios)})
     spec = RunSpec(
         id=ulid(),
         name=run_name(),
@@ -62,9 +70,23 @@ async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> Non
     try:
         await pool.start()
         hall = Hall(gateway, base_url, pool, access, lambda: judging(run, access, None))
-        await evaluate(run, hall)
+        await evaluate(run, hall, distilling.keep)
     finally:
         await asyncio.shield(pool.close())
+
+
+def _not_yet_asked(
+    project: Path, request: StartEvaluation, plan: EvaluationPlan, scenarios: list[Scenario]
+) -> list[Scenario]:
+    """What the teacher has to be asked; what it was asked before is kept by the rule of now."""
+    assert request.demonstrate is not None
+    distilling.check(plan)
+    read_rule(request.demonstrate.keep)
+    if request.again:
+        return scenarios
+    folders = distilling.earlier(project, plan)
+    distilling.keep_earlier(folders, request.demonstrate)
+    return distilling.missing(scenarios, folders)
 
 
 def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:

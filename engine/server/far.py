@@ -44,6 +44,11 @@ class FarRoutes:
         self._heard = 0.0
         self._committing = asyncio.Lock()
 
+    @property
+    def served(self) -> bool:
+        """Whether a home machine works with this engine, and tells trackers of its runs."""
+        return self._holder is not None
+
     def routes(self) -> list[tuple[str, str, Handler]]:
         return [
             ("POST", "/lease", self.lease),

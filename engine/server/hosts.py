@@ -28,6 +28,7 @@ STAYING = {
     "/runs/{run}/checkpoints/{step:int}/fetch",
     "/runs/{run}/bring_home",
     "/runs/{run}/send",
+    "/runs/{run}/track",
 }
 """What is asked with POST and answered here: of the replica, or about where the run is."""
 LOG = "/runs/{run}/log"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from engine.environments.agent import packages_name
 from engine.hosts.record import read_record
-from engine.project import FILE, check_text, load_config, read_toml, split_info
+from engine.project import FILE, check_text, is_outside, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
     RunExtended,
@@ -17,6 +17,7 @@ from engine.protocol.events import (
 )
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split
+from engine.protocol.supervised_events import LossMeasured
 from engine.run import DATABASE, SPEC, is_locked, read_spec
 from engine.store.reader import RunReader
 
@@ -33,6 +34,7 @@ SUMMARY_KINDS = (
     "review.closed",
     "step.finished",
     "validation.finished",
+    "loss.measured",
 )
 
 STATES: dict[str, RunState] = {
@@ -76,7 +78,11 @@ class Library:
             config=config,
             toml=toml,
             problems=problems + (_file_problems(path, config) if config else []),
-            splits=[info for s in _splits() if config and (info := split_info(path, config, s))],
+            splits=[
+                info
+                for split in _splits()
+                if config and not is_outside(config) and (info := split_info(path, config, split))
+            ],
             runs=self.runs(path),
         )
 
@@ -135,7 +141,8 @@ def summarise(folder: Path) -> RunSummary:
     finally:
         reader.close()
     steps: dict[int, float | None] = {}
-    planned = spec.config.train.steps
+    planned = spec.updates
+    losses: dict[int, float] = {}
     validations, problem, device = [], None, ""
     state: RunState = "starting"
     changed = spec.started_at
@@ -147,6 +154,8 @@ def summarise(folder: Path) -> RunSummary:
                 steps[event.step] = event.metrics.get("reward/mean")
             case ValidationFinished():
                 validations.append(event)
+            case LossMeasured():
+                losses[event.step] = event.loss
             case RunExtended():
                 planned = event.steps
             case RunStarted():
@@ -161,11 +170,11 @@ def summarise(folder: Path) -> RunSummary:
         problem = Problem(
             code="run.interrupted",
             message="The engine ended while this run was going on.",
-            hint="Resume goes on from the last checkpoint; everything stored is kept.",
+            hint="Start its script again: it goes on by itself."
+            if spec.kind == "outside"
+            else "Resume goes on from the last checkpoint; everything stored is kept.",
         )
     plan = spec.evaluation
-    if plan:
-        planned = 0
     validations.sort(key=lambda event: event.step)
     return RunSummary(
         id=spec.id,
@@ -182,8 +191,10 @@ def summarise(folder: Path) -> RunSummary:
         changed_at=changed,
         device=device,
         model=spec.config.model.name,
+        source=spec.source,
         parent=spec.parent,
-        rewards=[steps[number] for number in sorted(steps)],
+        rewards=[steps[number] for number in sorted(steps)] if spec.kind != "sft" else [],
+        losses=[losses[number] for number in sorted(losses)],
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         trajectories=trajectories,
@@ -201,7 +212,7 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
         packages_name(path, agent)
     except ConfigError as error:
         found.append(error.problem)
-    if agent.command or (path / agent.file).is_file():
+    if is_outside(config) or agent.command or (path / agent.file).is_file():
         return found
     missing = ConfigError.of(
         "agent.missing",

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from engine.evaluation.stored import read_result
 from engine.judge.measure import Place, agreements, disagreements
 from engine.judge.trial import Trial, places_for
+from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.exports import ExportCheckpoint
 from engine.protocol.labels import Label
 from engine.protocol.problems import AtelierError
@@ -30,6 +31,7 @@ from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_list, json_of
 from engine.store.history import HistoryReader
 from engine.store.reader import RunReader
+from engine.supervised.select import demonstrate
 
 R = TypeVar("R")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -57,6 +59,7 @@ class RunRoutes:
             ("GET", "/runs", self.runs),
             ("POST", "/runs", self.start_run),
             ("POST", "/evaluations", self.start_evaluation),
+            ("POST", "/runs/{run}/demonstrations", self.demonstrate),
             ("GET", "/runs/{run}", self.run),
             ("POST", "/runs/{run}/command", self.command),
             ("GET", "/runs/{run}/events", self.events),
@@ -89,6 +92,11 @@ class RunRoutes:
 
     async def start_run(self, request: Request) -> Response:
         return json_of(await self.supervisor.start(await body_of(request, StartRun)))
+
+    async def demonstrate(self, request: Request) -> Response:
+        asked = await body_of(request, SelectDemonstrations)
+        folder = self.library.folder(request.path_params["run"])
+        return json_of(await asyncio.to_thread(demonstrate, folder, asked))
 
     async def start_evaluation(self, request: Request) -> Response:
         asked = await body_of(request, StartEvaluation)

@@ -26,7 +26,8 @@ from engine.protocol.config import ModelConfig
 from engine.protocol.exports import ExportFormat
 from engine.protocol.problems import ConfigError, Refused
 from engine.rollout.chat import ChatFormat
-from engine.rollout.gateway import Gateway, Session
+from engine.rollout.gateway import Gateway
+from engine.rollout.session import Session
 from engine.seeds import derive
 from engine.server.guard import Guard
 

@@ -1,5 +1,7 @@
 """A request → the folder of a run that can begin: everything that can be wrong is said before."""
 
+import asyncio
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,21 +11,29 @@ from engine.environments.agent import packages_python
 from engine.evaluation.stored import keep_scenarios
 from engine.identity import run_name, ulid
 from engine.models import find_model
-from engine.project import load_config, load_scenarios
+from engine.project import load_config, load_scenarios, refuse_outside
 from engine.protocol.config import ProjectConfig
 from engine.protocol.records import RunSpec, Scenario
 from engine.protocol.requests import StartRun
+from engine.rollout.chat import ChatFormat
 from engine.run import write_spec
 from engine.server.spec import rubric_of, versions
+from engine.supervised.data import Data, collect, keep_lines, plan_of, refuse
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     """Raises ConfigError, ModelError, Refused; what it raises leaves nothing behind."""
     origin = find_origin(project, request) if request.origin else None
     config = origin.config if origin else load_config(project, request.overrides)
-    load_scenarios(project, config, "train")
-    load_scenarios(project, config, "validation")
-    await packages_python(project, config.agent)
+    refuse_outside(config)
+    model = find_model(config.model.name)
+    data = None
+    if request.kind == "sft":
+        data = await asyncio.to_thread(_demonstrations, project, config, model)
+    else:
+        load_scenarios(project, config, "train")
+        load_scenarios(project, config, "validation")
+        await packages_python(project, config.agent)
     spec = RunSpec(
         id=ulid(),
         name=run_name(),
@@ -31,15 +41,21 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
         project=config.name or project.name,
         started_at=time.time(),
         config=config,
-        model_path=str(find_model(config.model.name)),
-        rubric=_rubric(project, config, origin),
+        model_path=str(model),
+        rubric="" if data else _rubric(project, config, origin),
         versions=versions(),
         parent=origin.parent if origin else None,
         keys_at_home=request.keys_at_home,
+        supervised=plan_of(config, data) if data else None,
     )
-    if origin:
-        return await plant(origin, project, spec), spec
-    return make_folder(project, spec), spec
+    folder = await plant(origin, project, spec) if origin else make_folder(project, spec)
+    if data:
+        try:
+            await asyncio.to_thread(keep_lines, folder, data)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    return folder, spec
 
 
 def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()) -> Path:
@@ -50,6 +66,13 @@ def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()
         keep_scenarios(folder, scenarios)
     write_spec(folder, spec)
     return folder
+
+
+def _demonstrations(project: Path, config: ProjectConfig, model: Path) -> Data:
+    """Raises ConfigError where an SFT run may not start."""
+    data = collect(project, config, ChatFormat(model))
+    refuse(project, config, data)
+    return data
 
 
 def _rubric(project: Path, config: ProjectConfig, origin: Origin | None) -> str:

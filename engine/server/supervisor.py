@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,22 +12,26 @@ from engine.judge.access import Access
 from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.machine.hardware import devices_of
+from engine.outside.desk import Desk
 from engine.protocol.checkpoint_events import CheckpointBranched
 from engine.protocol.events import RubricChanged, RunExtended, RunQueued, RunStarted, RunStopped
-from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records import LIVING, RunSpec, RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun
 from engine.rollout.gateway import Gateway
 from engine.run import Run, locked, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
+from engine.server.distilling import earlier
 from engine.server.errands import Errands
 from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
 from engine.server.library import Library
 from engine.server.open_runs import Opened, OpenRuns
+from engine.server.resuming import refuse_extension, refuse_resumption
 from engine.server.starting import make_folder, make_run
 from engine.server.stream import Broadcast
+from engine.server.tracking import TrackDesk
 from engine.server.work import STOPPED, Living, last_step, work
 from engine.server.workers import House
 
@@ -41,7 +45,7 @@ class Supervisor:
         self._living: dict[str, Living] = {}
         self._queue: list[Path] = []
         self._advancing: asyncio.Task[None] | None = None
-        self._beginning = asyncio.Lock()
+        self.beginning = asyncio.Lock()
         self._leaving = False
         self._keys: dict[str, str] = {}
         self.judge_keys: dict[str, str] = {}
@@ -55,6 +59,7 @@ class Supervisor:
         self.house = House(gateway, self.access, lambda: self.spared)
         self.arena = ArenaDesk(self.house)
         self.exports = ExportDesk(self.opened)
+        self.tracking = TrackDesk(library, self._living.__contains__, self._log)
         self.others: Callable[[], list[int]] = list
         """Of processes that serve others than our runs."""
         self.environment_pids: set[int] = set()
@@ -64,7 +69,7 @@ class Supervisor:
     def spared(self) -> list[int]:
         """Children that are no run's."""
         known = [*self.desk.pids, *self.arena.pids, *self.exports.pids]
-        return [*known, *self.environment_pids, *self.others()]
+        return [*known, *self.tracking.pids, *self.environment_pids, *self.others()]
 
     def access(self, spec: RunSpec) -> Access:
         """How a run reaches providers."""
@@ -79,7 +84,7 @@ class Supervisor:
     async def start(self, request: StartRun) -> RunSummary:
         """Check what can be checked, then begin, or wait in the queue where that is asked. Raises
         ConfigError, ModelError, Refused."""
-        async with self._beginning:
+        async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
             project = Path(request.project).expanduser().resolve()
@@ -88,17 +93,53 @@ class Supervisor:
             self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
 
+    async def admit(self) -> None:
+        """Raises Refused where the device is busy."""
+        await self._settle()
+        self._refuse_second()
+
+    async def begin_outside(self, folder: Path, desk: Desk, resumed: bool) -> None:
+        """Work for the script at this desk; what is to be asked of it was asked."""
+        spec = read_spec(folder)
+        self.house.desks[spec.id] = desk
+        self.house.gateway.open_door(desk.script.key, desk.door)
+        try:
+            await self._begin(folder, resumed)
+        except BaseException:
+            self._close_desk(spec.id, None)
+            raise
+
+    async def ended(self, run_id: str) -> None:
+        """Returns when nothing of this run goes on any more."""
+        if living := self._living.get(run_id):
+            await asyncio.wait([living.task])
+
+    def _close_desk(self, run_id: str, problem: Problem | None) -> None:
+        if desk := self.house.desks.pop(run_id, None):
+            self.house.gateway.close(desk.script.key)
+            desk.close(problem)
+
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
         """Likewise. Raises ConfigError, ModelError, Refused."""
-        async with self._beginning:
+        async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
             project = Path(request.project).expanduser().resolve()
             spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
+            if request.demonstrate and not request.again and spec.evaluation:
+                if cut := self._cut_off(earlier(project, spec.evaluation)):
+                    return await self._begin(cut, resumed=True)
+                if not scenarios:
+                    return self._library.summary(earlier(project, spec.evaluation)[0])
             await packages_python(project, spec.config.agent)
             folder = make_folder(project, spec, scenarios)
             self._lent[spec.id] = request.lent
             return await self._launch(folder, spec, request.key)
+
+    def _cut_off(self, folders: Sequence[Path]) -> Path | None:
+        """The first of these runs that did not come to its end."""
+        ended = ("stopped", "failed")
+        return next((one for one in folders if self._library.summary(one).state in ended), None)
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
         """What was started with this key already. Raises Refused where the device is busy, and
@@ -172,6 +213,7 @@ class Supervisor:
             task.cancel(self.stop_reason)
         if tasks:
             await asyncio.wait(tasks)
+        await self.tracking.close()
         await self.exports.close()
         await self.desk.close()
         await self.arena.close()
@@ -196,14 +238,15 @@ class Supervisor:
         folder = self._library.folder(run_id)
         if run_id in self._living:
             raise Refused.of("run.lives", "This run goes on.", "Stop it first, or wait.")
+        await self.tracking.forget(run_id)
         async with self._open.none_of(run_id):
             with locked(folder):
                 yield folder
 
     async def _resume(self, run_id: str, command: Command) -> RunSummary:
         living = self._living.get(run_id)
-        if command.action == "extend" and self.summary(run_id).kind == "evaluation":
-            raise Refused.of("run.no_steps", "An evaluation has no steps that could be added.")
+        if command.action == "extend":
+            refuse_extension(self.summary(run_id))
         if living and command.action == "extend" and command.steps:
             living.run.orders.steps = max(command.steps, self.summary(run_id).step)
             await living.run.say(RunExtended(steps=living.run.orders.steps))
@@ -213,23 +256,8 @@ class Supervisor:
             return self.summary(run_id)
         folder = self._library.folder(run_id)
         summary = self._library.summary(folder)
-        if summary.kind in ("imported", "arena"):
-            raise Refused.of(
-                "run.imported",
-                "This run has no weights of its own to train further.",
-                "Start a run of the project instead.",
-            )
-        if summary.state == "finished" and summary.kind == "evaluation":
-            raise Refused.of(
-                "run.finished", "This evaluation has finished.", "Start another one instead."
-            )
-        if summary.state == "finished" and not (command.steps and command.steps > summary.step):
-            raise Refused.of(
-                "run.finished",
-                f"This run has finished its {summary.steps} steps.",
-                "Train more by asking for more steps.",
-            )
-        async with self._beginning:
+        refuse_resumption(summary, command.steps)
+        async with self.beginning:
             self._refuse_second()
             self._queue = [waiting for waiting in self._queue if waiting != folder]
             return await self._begin(folder, resumed=True, steps=command.steps or summary.steps)
@@ -240,7 +268,7 @@ class Supervisor:
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
         last = self._library.summary(folder).step if resumed else None
-        planned = 0 if spec.kind == "evaluation" else spec.config.train.steps
+        planned = spec.updates
         run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
         device = await asyncio.to_thread(devices_of, spec.config.backend)
@@ -249,6 +277,7 @@ class Supervisor:
             await run.say(RunExtended(steps=run.orders.steps))
         task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
         self._living[spec.id] = Living(run, task)
+        self.tracking.begin(folder, spec)
         return self.summary(spec.id)
 
     async def _work(self, run: Run) -> None:
@@ -256,9 +285,16 @@ class Supervisor:
             await work(run, self.house)
         finally:
             del self._living[run.spec.id]
+            self._close_desk(run.spec.id, self._library.summary(run.folder).problem)
             self._lent.pop(run.spec.id, None)
             self._broadcast.announce(run.spec.id, None)
+            self.tracking.ended(run.spec.id)
             self.take_up_queue()
+
+    async def _log(self, run_id: str, level: str, text: str) -> None:
+        """Into the log of a run, where it lives."""
+        if living := self._living.get(run_id):
+            await living.run.log(level, "track", text)
 
     # The queue: runs that wait until the device is free, oldest first
 
@@ -270,7 +306,7 @@ class Supervisor:
     async def _advance(self) -> None:
         known = await asyncio.to_thread(self._library.all_runs)
         waiting = [Path(run.path) for run in reversed(known) if run.state == "queued"]
-        async with self._beginning:
+        async with self.beginning:
             self._queue += [folder for folder in waiting if folder not in self._queue]
             while self._queue and not self._living and not self._leaving:
                 folder = self._queue.pop(0)

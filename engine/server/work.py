@@ -9,6 +9,7 @@ from engine.labelling import Labeller
 from engine.machine.devices import cards_of
 from engine.machine.hardware import free_disk, step_disk_need
 from engine.models import model_of
+from engine.outside import loop as outside
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import FINAL, RunFailed, RunStopped, WorkerRestarted
 from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
@@ -16,7 +17,8 @@ from engine.run import Run
 from engine.server import evaluating
 from engine.server.lock import device_lock
 from engine.server.memory import explained, refuse_held
-from engine.server.workers import House, workers
+from engine.server.workers import House, policy_of, workers
+from engine.supervised.fine_tune import fine_tune
 
 MOST_RESTARTS = 3
 BACK_OFF_S = (1.0, 5.0, 15.0)
@@ -62,6 +64,12 @@ async def _train_with_restarts(run: Run, house: House) -> None:
             if run.spec.kind == "evaluation":
                 return await _evaluate(run, house)
             _check_disk(run)
+            if run.spec.kind == "outside":
+                async with policy_of(run, house) as (policy, chat):
+                    return await outside.train(run, policy, chat, house.desks[run.spec.id])
+            if run.spec.kind == "sft":
+                async with policy_of(run, house, sampling=False) as (policy, chat):
+                    return await fine_tune(run, policy, chat)
             async with workers(run, house) as (policy, stage):
                 stages = loop.train if run.spec.kind == "train" else loop.measure_baseline
                 return await stages(run, policy, stage)

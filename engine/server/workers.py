@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.child import reap_orphans
 from engine.judge.access import Access
 from engine.models import model_of
+from engine.outside.desk import Desk
 from engine.policy.base import Policy
-from engine.policy.start import start_policy
+from engine.policy.start import start_policy, without_sampler
 from engine.protocol.records import RunSpec
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
@@ -29,25 +30,38 @@ class House:
     spared: Callable[[], Collection[int]]
     """Children that are no run's."""
     base_url: str = ""
+    desks: dict[str, Desk] = field(default_factory=dict)
+    """Of the scripts that train, by their runs."""
 
 
 @contextlib.asynccontextmanager
 async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]:
     """Policy and agent processes of one run, and its judges."""
+    async with policy_of(run, house) as (policy, chat):
+        pool = AgentPool(run.project, run.config.agent, run.log_file)
+        try:
+            await pool.start()
+            async with judging(run, house.access(run.spec), policy) as judge:
+                stage = Stage(run.config, chat, policy, house.gateway, house.base_url, pool, judge)
+                yield policy, stage
+        finally:
+            await asyncio.shield(pool.close())
+
+
+@contextlib.asynccontextmanager
+async def policy_of(
+    run: Run, house: House, sampling: bool = True
+) -> AsyncIterator[tuple[Policy, ChatFormat]]:
+    """The policy's processes, and what speaks its model's language. Where nothing is sampled, the
+    trainer alone."""
     model = await asyncio.to_thread(model_of, run.spec)
     chat = await asyncio.to_thread(ChatFormat, model)
-    config = run.config
+    config = run.config if sampling else without_sampler(run.config)
     policy = await start_policy(config, model, run.log_file, config.model.name)
-    pool = AgentPool(run.project, config.agent, run.log_file)
     policy.on_restart = run.sampler_restarted
     try:
-        await pool.start()
-        async with judging(run, house.access(run.spec), policy) as judge:
-            yield (
-                policy,
-                Stage(run.config, chat, policy, house.gateway, house.base_url, pool, judge),
-            )
+        yield policy, chat
     finally:
-        await asyncio.shield(asyncio.gather(pool.close(), policy.close()))
+        await asyncio.shield(policy.close())
         # One run at a time: whatever child is left now was orphaned by a worker that died.
         await asyncio.to_thread(reap_orphans, house.spared())

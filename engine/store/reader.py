@@ -57,6 +57,24 @@ class RunReader:
         sql = f"SELECT body FROM events WHERE kind IN ({marks}) ORDER BY seq"
         return [decode(str(row[0])) for row in self._rows(sql, kinds)]
 
+    def events_after(
+        self, after: int, kinds: Sequence[str], limit: int
+    ) -> list[Event | UnknownEvent]:
+        """The next events of these kinds, in order, from `after` + 1."""
+        marks = ", ".join("?" * len(kinds))
+        sql = f"SELECT body FROM events WHERE kind IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?"
+        return [decode(str(row[0])) for row in self._rows(sql, (*kinds, after, limit))]
+
+    def count_after(self, after: int, kinds: Sequence[str]) -> int:
+        """How many of these kinds come behind `after`."""
+        marks = ", ".join("?" * len(kinds))
+        sql = f"SELECT count(*) FROM events WHERE kind IN ({marks}) AND seq > ?"
+        return self._value(sql, (*kinds, after))
+
+    def last_seq(self) -> int:
+        """0 without any event."""
+        return self._value("SELECT coalesce(max(seq), 0) FROM events")
+
     def counts(self) -> tuple[int, int]:
         """(trajectories, of them unscored)."""
         sql = "SELECT count(*), count(*) - count(reward) FROM trajectories"

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QObject, Qt
 
-from engine.protocol.records import ProjectView, RunSummary
+from engine.protocol.records import LEARNING, ProjectView, RunSummary
 from studio import figures
 from studio.models.paged import ROOT, Index
 from studio.models.rows import RowsModel
@@ -43,7 +43,7 @@ def project_rows(
     """Newest change first; recent projects the engine does not know are shown as missing."""
     newest: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.started_at):
-        if run.kind == "train" or run.project_path not in newest:
+        if run.kind in LEARNING or run.project_path not in newest:
             newest[run.project_path] = run
     rows = [_row(view, newest.get(view.path)) for view in views]
     known = {row.path for row in rows}
@@ -148,7 +148,8 @@ def engine_words(run: RunSummary) -> str:
 
 
 def _sparkline(row: ProjectRow) -> tuple[list[float], str] | None:
-    values = [reward for reward in (row.run.rewards if row.run else ()) if reward is not None]
+    rewards = [reward for reward in (row.run.rewards if row.run else ()) if reward is not None]
+    values = list(row.run.losses) if row.run and row.run.losses else rewards
     if row.run is None or len(values) < 2:
         return None
     token = {"failed": "plot-5", "paused": "plot-4"}.get(row.run.state, "plot-1")

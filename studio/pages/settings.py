@@ -15,7 +15,7 @@ from studio.models.shortcuts import ShortcutTableModel
 from studio.pages.page import Page, scrolled
 from studio.pages.servers.card import ServersCard
 from studio.pages.settings_engines import EnginesCards
-from studio.pages.settings_keys import JudgeKeysCard
+from studio.pages.settings_keys import judge_keys_card, tracker_keys_card
 from studio.session import Session
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card
@@ -42,7 +42,7 @@ class SettingsPage(Page):
         self._facts = KeyValues(2)
         self._checks: list[CheckLine] = []
         self._contact = ""
-        self._judge_keys = JudgeKeysCard(self.tasks)
+        self._api_keys = (judge_keys_card(self.tasks), tracker_keys_card(self.tasks))
         self._engines = EnginesCards(session, self.tasks)
         self.servers = ServersCard(session.hosts)
         self._build()
@@ -53,7 +53,8 @@ class SettingsPage(Page):
 
     def enter(self) -> None:
         self._show_engine(self.session.feed.link)
-        self._judge_keys.look()
+        for card in self._api_keys:
+            card.look()
         self._engines.look()
 
     def leave(self) -> None:
@@ -75,7 +76,7 @@ class SettingsPage(Page):
             self._engines,
             self.servers,
             self._doctor_card(),
-            self._judge_keys,
+            *self._api_keys,
             self._keys_card(),
         ):
             card.setMaximumWidth(WIDEST)

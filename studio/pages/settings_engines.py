@@ -27,7 +27,7 @@ class EnginesCards(QWidget):
         self._found: EnvironmentList | None = None
         self._rows: dict[str, EnvironmentRow] = {}
         self._engines = Card("Engines", "one trains at a time; the others wait", padding=16)
-        words = "each is installed by itself when it is first needed"
+        words = "installed when first needed; those of trackers when you say so"
         self._others = Card("Beside the engine", words, padding=16)
         self._back = Button("Roll back", "quiet", icon="undo-2", height=24)
         self._words = Text("Not asked yet.", "body", tone="faint", wrap=True)

@@ -1,9 +1,15 @@
-"""Settings: API keys of judges, kept in the operating system's keyring and nowhere else."""
+"""Settings: API keys of judges and trackers, kept in the operating system's keyring and nowhere
+else.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
 from studio import keys
+from studio.lending import tracker_slot
 from studio.tasks import TaskScope
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card
@@ -21,18 +27,36 @@ PROVIDERS = (
     ("together_ai", "Together AI"),
     ("xai", "xAI"),
 )
+TRACKERS = (
+    ("wandb", "W&B"),
+    ("langfuse", "Langfuse"),
+    ("otel", "OpenTelemetry"),
+    ("mlflow", "MLflow"),
+)
+FORMS = {
+    "langfuse": "It has two parts: PUBLIC:SECRET, as pk-lf-…:sk-lf-….",
+    "otel": "It is what the collector wants as headers: name=value, and a comma before the next.",
+    "mlflow": "It is a token, or USER:PASSWORD.",
+}
+"""How a tracker's key is written, where that is not plain."""
 
 
-class JudgeKeysCard(Card):
-    """Choose a provider, paste its key, keep it; a kept key is never shown again."""
+class KeysCard(Card):
+    """Choose whose, paste the key, keep it; a kept key is never shown again."""
 
-    def __init__(self, tasks: TaskScope, parent: QWidget | None = None) -> None:
-        super().__init__(
-            "Judge keys", "in the system's keyring, lent to the engine in memory", padding=16
-        )
-        self._tasks = tasks
-        self._provider = ChoiceField("Provider", PROVIDERS)
-        self._key = TextField("API key", "paste the key", mono=True, secret=True)
+    def __init__(
+        self,
+        title: str,
+        whose: str,
+        choices: Sequence[tuple[str, str]],
+        tasks: TaskScope,
+        slot: Callable[[str], str] = str,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(title, "in the system's keyring, lent to the engine in memory", padding=16)
+        self._tasks, self._choices, self._slot = tasks, dict(choices), slot
+        self._provider = ChoiceField(whose, choices)
+        self._key = TextField(f"{whose}: API key", "paste the key", mono=True, secret=True)
         self._keep = Button("Keep", "outlined", icon="key-round")
         self._forget = Button("Forget", "quiet", icon="trash-2")
         self._words = Text("", "caption", tone="faint", wrap=True)
@@ -52,25 +76,41 @@ class JudgeKeysCard(Card):
 
     def look(self) -> None:
         """Say whether the chosen provider's key is there."""
-        name = str(self._provider.value())
-        self._tasks.run("key", keys.get(name), lambda key: self._say(bool(key)), self._failed)
+        job = keys.get(self._slot(self._name))
+        self._run(job, lambda key: self._say(bool(key)))
 
     def _put(self) -> None:
         if key := self._key.value().strip():
             self._key.set_value("")
-            job = keys.put(str(self._provider.value()), key)
-            self._tasks.run("key", job, lambda _: self._say(True), self._failed)
+            job = keys.put(self._slot(self._name), key)
+            self._run(job, lambda _: self._say(True))
 
     def _delete(self) -> None:
-        job = keys.delete(str(self._provider.value()))
-        self._tasks.run("key", job, lambda _: self._say(False), self._failed)
+        job = keys.delete(self._slot(self._name))
+        self._run(job, lambda _: self._say(False))
+
+    @property
+    def _name(self) -> str:
+        return str(self._provider.value())
+
+    def _run(self, job: Coroutine[Any, Any, Any], done: Callable[[Any], None]) -> None:
+        self._tasks.run(f"key of {self._slot('')}", job, done, self._failed)
 
     def _say(self, kept: bool) -> None:
-        title = dict(PROVIDERS)[str(self._provider.value())]
+        title = self._choices[self._name]
         self._forget.setEnabled(kept)
-        self._words.set_words(
-            f"A key of {title} is kept." if kept else f"No key of {title} is kept."
-        )
+        said = f"A key of {title} is kept." if kept else f"No key of {title} is kept."
+        form = FORMS.get(self._name, "")
+        self._words.set_words(f"{said} {form}" if form and not kept else said)
 
     def _failed(self, problem: Problem) -> None:
         self._words.set_words(f"{problem.message} {problem.hint}")
+
+
+def judge_keys_card(tasks: TaskScope) -> KeysCard:
+    return KeysCard("Judge keys", "Provider", PROVIDERS, tasks)
+
+
+def tracker_keys_card(tasks: TaskScope) -> KeysCard:
+    """trackio and TensorBoard write here, and need none."""
+    return KeysCard("Tracker keys", "Tracker", TRACKERS, tasks, tracker_slot)

@@ -10,10 +10,10 @@ WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
 
 
 def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
-    """The step with the highest validation mean, the earlier of equals; None without a test. Of a
-    `remote` run the files need not be here."""
+    """The step with the highest validation mean, or the lowest held-out loss, the earlier of
+    equals; None without a test. Of a `remote` run the files need not be here."""
     usable = [one for one in kept if remote or one.state == "whole"]
-    tested = [one for one in usable if one.validation is not None]
+    tested = [one for one in usable if one.validation is not None or one.loss is not None]
     best = min(tested, key=lambda one: (-_mean(one), one.checkpoint.step), default=None)
     return best.checkpoint.step if best else None
 
@@ -51,4 +51,6 @@ def export_sizes(state: RunState, kept: KeptCheckpoint | None) -> dict[str, floa
 
 
 def _mean(one: KeptCheckpoint) -> float:
-    return one.validation.mean if one.validation else float("-inf")
+    if one.validation:
+        return one.validation.mean
+    return float("-inf") if one.loss is None else -one.loss

@@ -38,7 +38,7 @@ def remaining_seconds(state: RunState, now: float) -> float | None:
     but never for more than the step usually takes.
     """
     usual = step_seconds(state.steps)
-    if usual is None or not state.living:
+    if usual is None or not state.living or not state.planned:
         return None
     under_way = state.step > state.done and state.life not in ("paused", "reviewing")
     spent = min(usual, max(0.0, now - state.step_at)) if under_way else 0.0

@@ -36,8 +36,15 @@ class ProjectStore:
         return [*self.view.problems, *(p for info in self.view.splits for p in info.problems)]
 
     @property
+    def outside(self) -> bool:
+        """Whether a script of its own makes the attempts."""
+        config = self.view.config if self.view else None
+        return config is not None and config.agent.source == "outside"
+
+    @property
     def trainable(self) -> bool:
-        return self.view is not None and self.view.config is not None and not self.problems
+        readable = self.view is not None and self.view.config is not None
+        return readable and not self.problems and not self.outside
 
     def command(self) -> str:
         """The line that trains it without a window."""

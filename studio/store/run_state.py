@@ -27,11 +27,14 @@ from engine.protocol.records import (
     TrajectorySummary,
 )
 from engine.protocol.records import RunState as Life
+from engine.protocol.supervised_events import LossMeasured, WarmupFinished
 from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
 from studio.store.series import Series
 
 Told = Event | UnknownEvent | History
 LOG_LINES = LINES_KEPT
+HELD_OUT = "validation/loss"
+"""The series of losses on held-out demonstrations, by step; the first is that of step 0."""
 
 
 class SequenceGap(ValueError):
@@ -74,7 +77,7 @@ class RunState:
     logged: int = 0
     restarts: list[e.WorkerRestarted] = field(default_factory=list)
     resumes: list[int] = field(default_factory=list)
-    warmup: e.WarmupFinished | None = None
+    warmup: WarmupFinished | None = None
     problem: Problem | None = None
     reason: str = ""
     trajectories: int = 0
@@ -195,8 +198,13 @@ class RunState:
                 self.flight |= _planned(event.groups)
             case e.StepFinished():
                 self._finish_step(event)
+            case e.MetricsLogged():
+                for name, value in event.values.items():
+                    self.series.setdefault(f"script/{name}", Series()).append(event.step, value)
             case e.ValidationFinished():
                 self._validate(event)
+            case LossMeasured():
+                self._measure(event)
             case e.EvaluationFinished():
                 self.evaluation = event.result
             case CheckpointSaved():
@@ -216,13 +224,13 @@ class RunState:
                 self.findings = list(event.findings)
             case e.RunQueued():
                 self.spec, self.life = event.spec, "queued"
-                self.planned = event.spec.config.train.steps
+                self.planned = event.spec.updates
             case e.RunStarted():
                 self._start(event)
             case e.PolicyLoaded():
                 self.parameters, self.trainable = event.parameters, event.trainable
                 self.dtype, self.sampler = event.dtype, event.sampler
-            case e.WarmupFinished():
+            case WarmupFinished():
                 self.warmup = event
             case e.WorkerRestarted():
                 self.restarts.append(event)
@@ -251,8 +259,7 @@ class RunState:
 
     def _start(self, event: e.RunStarted) -> None:
         self.spec, self.device = event.spec, event.device or self.device
-        updates = 0 if event.spec.kind == "evaluation" else event.spec.config.train.steps
-        self.planned = self.planned or updates
+        self.planned = self.planned or event.spec.updates
         self.rubric = self.rubric or event.spec.rubric
         self.life, self.problem, self.reason = "running", None, ""
         self.phase, self.phase_at = None, event.at
@@ -347,6 +354,9 @@ class RunState:
             event.step, event.at, event.reward, event.scenarios, event.unscored, event.seconds
         )
         self.validations = [*kept, record]
+
+    def _measure(self, event: LossMeasured) -> None:
+        self.series.setdefault(HELD_OUT, Series()).append(event.step, event.loss)
 
     def _end(self, life: Life, reason: str) -> None:
         self.life, self.reason, self.review = life, reason, None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from engine.protocol.records import LIVING, RunSummary
-from studio.store.run_state import RunState, Told
+from studio.store.run_state import HELD_OUT, RunState, Told
 
 
 class RunStore:
@@ -84,7 +84,8 @@ def overlay(summary: RunSummary, state: RunState) -> RunSummary:
             "state": "stopping" if stopping else state.life,
             "step": state.done,
             "steps": state.planned or summary.steps,
-            "rewards": rewards,
+            "rewards": [] if summary.kind == "sft" else rewards,
+            "losses": list(state.series[HELD_OUT].ys) if HELD_OUT in state.series else [],
             "validation": validation or summary.validation,
             "trajectories": max(summary.trajectories, state.trajectories),
             "unscored": max(summary.unscored, state.unscored),

@@ -67,6 +67,7 @@ class StepStrip(KeyboardFocus, QWidget):
         self._merged: list[StepCell] = []
         self._marked: list[set[str]] | None = None
         self._range = (0.0, 1.0)
+        self._measure, self._falls = "reward", False
         self._marks: dict[str, frozenset[int]] = {}
         self._chosen: int | None = None
         self._crosshair: int | None = None
@@ -79,6 +80,10 @@ class StepStrip(KeyboardFocus, QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Steps of the run")
+
+    def set_measure(self, name: str, falls: bool = False) -> None:
+        """What the cells' figures are; with `falls` less is better, and the ramp is turned."""
+        self._measure, self._falls = name, falls
 
     def set_steps(self, cells: Sequence[StepCell], low: float = 0.0, high: float = 1.0) -> None:
         """All cells in order, planned ones included, and the ends of the reward ramp."""
@@ -153,7 +158,7 @@ class StepStrip(KeyboardFocus, QWidget):
         name = "Steps of the run"
         if index >= 0:
             cell = self._cells[index]
-            told = _STATE_WORDS.get(cell.state, f"reward {figures.number(cell.reward)}")
+            told = _STATE_WORDS.get(cell.state, f"{self._measure} {figures.number(cell.reward)}")
             name = f"{name}, step {cell.step}, {told}"
         self.setAccessibleName(name)
 
@@ -183,10 +188,12 @@ class StepStrip(KeyboardFocus, QWidget):
             title = f"Steps {cells[0].step} to {cells[-1].step}"
         lines = []
         if cell.reward is not None:
-            mean = "mean reward " if len(cells) > 1 else "reward "
-            lines.append([Span(mean), Span(figures.number(cell.reward), "text", 600)])
+            mean = "mean " if len(cells) > 1 else ""
+            lines.append(
+                [Span(f"{mean}{self._measure} "), Span(figures.number(cell.reward), "text", 600)]
+            )
         else:
-            lines.append([Span(_STATE_WORDS.get(cell.state, "no reward"))])
+            lines.append([Span(_STATE_WORDS.get(cell.state, f"no {self._measure}"))])
         if cell.words:
             lines.append([Span(cell.words)])
         found = [what for what in self._marks if what in self._mark()[number]]
@@ -214,11 +221,15 @@ class StepStrip(KeyboardFocus, QWidget):
                 if number >= 0:
                     self._paint_choice(painter, self._slots[number], tone)
 
+    def _token(self, value: float) -> str:
+        low, high = self._range
+        return reward_token(-value, -high, -low) if self._falls else reward_token(value, low, high)
+
     def _paint_cell(self, painter: QPainter, slot: Slot, cell: StepCell) -> None:
         rect = QRectF(slot.x, _TOP, slot.width, _CELL)
         radius = 2 if slot.width >= 5 else 1
         if cell.state == "done" and cell.reward is not None:
-            paint.box(painter, rect, reward_token(cell.reward, *self._range), None, radius)
+            paint.box(painter, rect, self._token(cell.reward), None, radius)
         elif cell.state == "running":
             phase = self._age.elapsed() % _BREATH_MS / _BREATH_MS
             alpha = 0.8 + 0.2 * math.cos(2 * math.pi * phase) if self._breath.isActive() else 1.0

@@ -51,7 +51,7 @@ class TrainButton(Button):
 
     def set_state(self, state: str, done: int = 0, planned: int = 0, words: str = "") -> None:
         """ready, starting (with words, and how far), training (with done of planned), paused,
-        finished, or none (disabled).
+        finished, or none (disabled, with the reason as its words).
         """
         said = {
             "ready": "Train",
@@ -63,11 +63,13 @@ class TrainButton(Button):
         }[state]
         self._state, self._done, self._planned = state, done, planned
         self.setEnabled(state != "none")
+        self.setToolTip(words if state == "none" else "")
+        self.setAccessibleDescription(self.toolTip())
         self.set_words(said)
         self.set_icon("" if state == "starting" else "play")
         self._restyle()
         if state == "training":
-            self.setAccessibleName(f"Training, step {done} of {planned}, opens a menu")
+            self.setAccessibleName(f"Training, step {self._count()}, opens a menu")
         running = state == "starting" and not planned and not theme().reduced_motion
         self._sweep.start() if running else self._sweep.stop()
 
@@ -125,7 +127,7 @@ class TrainButton(Button):
             self.train_requested.emit()
 
     def _count(self) -> str:
-        return f"{self._done} of {self._planned}"
+        return f"{self._done} of {self._planned}" if self._planned else str(self._done)
 
     def _paint_alive(self, painter: QPainter) -> None:
         frame = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)

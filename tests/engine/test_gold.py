@@ -4,7 +4,7 @@ from pathlib import Path
 
 from engine.gold import FILE
 from engine.protocol.config import WarmupConfig
-from engine.sft import demonstration_files
+from engine.supervised.epochs import demonstration_files
 
 
 def test_gold_joins_the_demonstrations_once(tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ class Handler(BaseHTTPRequestHandler):
         script.asked.append(asked)
         script.headers.append({name.lower(): value for name, value in self.headers.items()})
         mood = script.moods.pop(0) if script.moods else script.mood
+        if mood == "garbage":
+            return self._send(200, {"choices": "none of them", "usage": 3})
         if mood != "good":
             return self._send(int(mood), {"error": {"message": "no", "type": "x", "code": None}})
         message = script.message(asked)

@@ -11,19 +11,24 @@ import pytest
 
 from engine.launch.local import discovery_file, find
 from engine.server.app import Application
+from engine.server.authoring import AuthoringRoutes
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
 from engine.server.far import FarRoutes
 from engine.server.hosts import HostRoutes
+from engine.server.mcp import McpRoutes
 from engine.server.moving import MovingRoutes
+from engine.server.outside import OutsideRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
+from engine.server.tracking import TrackRoutes
 from tests.engine_http.conftest import Engine
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 PATHS = (
     "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
-    "/project", "/scenarios", "/import", "/forecast", "/runs", "/runs/x", "/runs/x/command",
+    "/project", "/scenarios", "/import", "/forecast", "/demonstrations",
+    "/runs/x/demonstrations", "/runs", "/runs/x", "/runs/x/command",
     "/evaluations", "/runs/x/evaluation",
     "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
     "/runs/x/trajectories", "/runs/x/agreement", "/runs/x/calls/y",
@@ -32,10 +37,12 @@ PATHS = (
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
     "/runs/x/checkpoints/1/export", "/environments", "/environments/x", "/project/packages",
-    "/engine/use", "/backends", "/docs", "/nope",
+    "/drafts", "/project/servers", "/engine/use", "/backends", "/docs", "/nope",
     "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
     "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",
+    "/outside", "/runs/x/outside/train", "/runs/x/outside/log", "/runs/x/outside/close",
     "/runs/x/hand_over", "/runs/x/bring_home", "/runs/x/send", "/runs/x/checkpoints/1/fetch",
+    "/runs/x/trackers", "/runs/x/track",
 )  # fmt: skip
 
 
@@ -95,7 +102,8 @@ def test_the_matrix_knows_every_route() -> None:
     """A route that is added must be added to PATHS too."""
     modules = (
         Application, RunRoutes, ReplicaRoutes, CheckpointRoutes, EnvironmentRoutes,
-        FarRoutes, HostRoutes, MovingRoutes,
+        FarRoutes, HostRoutes, MovingRoutes, TrackRoutes, OutsideRoutes, AuthoringRoutes,
+        McpRoutes,
     )  # fmt: skip
     files = [Path(one.__module__.replace(".", "/")).with_suffix(".py") for one in modules]
     source = "".join(file.read_text() for file in files)

@@ -14,6 +14,8 @@ import platformdirs
 import psutil
 import pytest
 
+from engine.environments import python_of
+from engine.protocol.events import LogWritten
 from engine.protocol.exports import ExportCheckpoint
 from engine.protocol.hosts import ActOnHost, AddHost, HostView, Moved, SendRun
 from engine.protocol.labels import Label, Word
@@ -30,7 +32,9 @@ from tests.engine_http.conftest import (
     until,
 )
 from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
+from tests.engine_http.test_tracking import agents, stored
 from tests.far_engine import NAME, lay_engine, let_in, spec_of
+from tests.otlp_collector import collecting
 from tests.ssh_server import FarSide
 
 TABLES = ("events", "trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
@@ -358,3 +362,29 @@ def last(pair: Pair, call: Callable) -> object:  # type: ignore[type-arg]
         return [one async for one in call(client)][-1]
 
     return pair.home.call(drain)
+
+
+def test_a_run_over_there_is_told_from_home(
+    pair: Pair, workspace: Path, tiny_model: Path, real_cache: None
+) -> None:
+    """The client and its keys are here; the server has neither."""
+    python = python_of("otel")
+    with collecting() as collector:
+        toml = f'[track.otel]\non = true\nendpoint = "{collector.url}"'
+        project = make_project(workspace / "told", tiny_model, toml=toml)
+        pair.home.call(lambda client: client.lend_tracker_keys({"otel": f"x-key={SECRET}"}))
+        run = pair.start(project, overrides={"train.steps": 2})
+        events = pair.home.wait(run)
+        assert events[-1].kind == "run.finished"  # type: ignore[union-attr]
+        assert not [e for e in events if isinstance(e, LogWritten) and e.source == "track"]
+        until(lambda: told_of(pair, run) == "in_step")
+        spans = agents(collector.spans(python))
+        assert {span["attributes"]["gen_ai.conversation.id"] for span in spans} == {
+            f"{run.id}/{one.id}" for one in stored(run)
+        }
+        assert {headers["x-key"] for headers in collector.headers} == {SECRET}
+
+
+def told_of(pair: Pair, run: RunSummary) -> str:
+    found = pair.home.call(lambda client: client.trackers(run.id))
+    return "" if found.sending or not found.trackers else found.trackers[0].state

@@ -33,13 +33,14 @@ from engine.protocol.requests import (
     StartRun,
     TrajectoryQuery,
 )
-from studio.store.run_state import RunState
+from studio.store.run_state import HELD_OUT, RunState
 from tests.studio.fake_environments import FakeEnvironments
 from tests.studio.fake_hosts import LOOK_S, FakeHosts
 from tests.studio.fake_kept import FakeKept, evaluation_run
 from tests.studio.fake_labels import FakeLabels
 from tests.studio.fake_projects import FakeProjects, refusal
 from tests.studio.fake_reading import FakeReading
+from tests.studio.fake_tracking import FakeTracking
 from tests.studio.fake_trials import FakeTrials
 from tests.studio.simulate import Made, Simulation
 
@@ -66,6 +67,7 @@ class FakeEngine:
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
         self.kept = FakeKept(self._state_of, self._evaluate)
+        self.tracking = FakeTracking()
         self.beside = FakeEnvironments(self._living)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
@@ -142,6 +144,7 @@ class FakeEngine:
             device=self._device(made.spec.id),
             model="smollm2-135m-instruct",
             rewards=[s.metrics.get("reward/mean") for s in state.steps],
+            losses=list(state.series[HELD_OUT].ys) if HELD_OUT in state.series else [],
             validation=validations[-1] if validations else None,
             baseline=validations[0] if validations else None,
             trajectories=state.trajectories,
@@ -203,6 +206,7 @@ class FakeEngine:
                         *self.reading.routes(),
                         *self.homes.routes(),
                         *self.trials.routes(),
+                        *self.tracking.routes(),
                         *self.kept.routes(),
                         *self.beside.routes(),
                         *self.servers.routes(),

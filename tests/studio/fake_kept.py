@@ -89,6 +89,7 @@ class FakeKept:
                 kept_by=self._why(one.step, place, len(kept)),
                 note=self.pinned.get(one.step, ""),
                 validation=tests.get(one.step),
+                loss=one.metrics.get("validation/loss"),
             )
             for place, one in enumerate(kept)
         ]

@@ -12,6 +12,7 @@ from engine.machine.plan import vram_plan
 from engine.project import config_problems
 from engine.protocol.backends import BackendFacts, Provision
 from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import Demonstrations, SelectDemonstrations, Selection
 from engine.protocol.machine import Card
 from engine.protocol.problems import Problem
 from engine.protocol.records import (
@@ -93,6 +94,9 @@ class FakeProjects:
         """Graphics cards that a forecast plans for, by the files of `model`."""
         self.model = workspace
         self.backends = BackendFacts(cards=0, vllm=VLLM, unsloth=UNSLOTH)
+        self.demonstrations = Demonstrations(files=[])
+        self.selected: list[tuple[str, SelectDemonstrations]] = []
+        """Runs whose attempts were kept."""
         self.forecasts: list[dict[str, Any]] = []
         """The values that were not saved yet, of each forecast."""
 
@@ -106,6 +110,8 @@ class FakeProjects:
             ("/project", self._project, "GET", "PUT"),
             ("/scenarios", self._scenarios, "GET", "PUT"),
             ("/forecast", self._forecast),
+            ("/demonstrations", self._demonstrations),
+            ("/runs/{run}/demonstrations", self._demonstrate, "POST"),
         ]
 
     def add(self, name: str = "inbox-scout", **changes: Any) -> ProjectView:
@@ -140,6 +146,14 @@ class FakeProjects:
         ).model_copy(update=changes)
         self.projects[path] = view
         return view
+
+    async def _demonstrations(self, request: Request) -> Demonstrations:
+        return self.demonstrations
+
+    async def _demonstrate(self, request: Request) -> Selection:
+        asked = SelectDemonstrations.model_validate(await request.json())
+        self.selected.append((request.path_params["run"], asked))
+        return Selection(kept=11, scenarios=11, of=12, left_out={"cut off by a token limit": 1})
 
     async def _doctor(self, request: Request) -> list[Check]:
         return [

@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.protocol import events as e
 from tests.studio.made_backends import BackendRun
 from tests.studio.made_evaluation import made_evaluation
+from tests.studio.made_sft import sft_run
 from tests.studio.simulate import MEMORY, SMALL, Simulation
 
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden"
@@ -34,6 +35,8 @@ def golden() -> dict[str, list[e.Event]]:
         "extended": _extended(),
         "evaluation": _evaluation(),
         "served": _served(),
+        "outside": _outside(),
+        "taught": sft_run(done=40, clock=1_790_000_000.0).events,
     }
 
 
@@ -61,6 +64,20 @@ def _served() -> list[e.Event]:
         run.step(step)
         run.revive(step)
     run.end(2)
+    return run.made.events
+
+
+def _outside() -> list[e.Event]:
+    """A script makes the attempts, and logs figures of its own."""
+    run = Simulation(name="agent-001", train=SMALL, kind="outside", seed=12)
+    run.made.spec = run.made.spec.model_copy(update={"source": "openpipe-art 0.5.18"})
+    run.begin()
+    for step in (1, 2, 3):
+        run.step(step)
+        values = {"train/max_value": 16.0 + 8 * step, "val/max_value": 14.0 + 6 * step}
+        values |= {"train/moves": 30.0 + step, "data/step_num_groups_submitted": 4.0}
+        run.made.say(e.MetricsLogged(step=step, split="train", values=values))
+    run.made.say(e.RunStopped(step=3, reason="Its script has ended."))
     return run.made.events
 
 

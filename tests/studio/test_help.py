@@ -4,9 +4,11 @@ import pytest
 from PySide6.QtWidgets import QListWidget
 from pytestqt.qtbot import QtBot
 
+from engine.protocol.art_names import NAMES
 from engine.protocol.metrics import METRICS
 from engine.protocol.presets import PRESETS
-from studio.help import GuideBrowser, HelpDialog
+from engine.protocol.tracking import TRACKERS, VARIABLES
+from studio.help import GuideBrowser, HelpDialog, help_pages
 from studio.paths import resource
 from studio.store.hosts import STOPPED, WHY
 from studio.theme import Theme
@@ -47,3 +49,12 @@ def test_every_method_is_explained() -> None:
 def test_every_trouble_with_a_server_is_explained() -> None:
     text = (resource("help") / "12-servers.md").read_text()
     assert all(f"| {words} | " in text for words in {*WHY.values(), *STOPPED.values()})
+
+
+def test_every_name_of_art_is_in_the_table() -> None:
+    page = next(page for page in help_pages() if page.startswith("# Trackers"))
+    for name in NAMES:
+        assert f"| {name.art.replace('*', 'NAME')} | " in page
+    assert all(f"[track.{name}]" in page for name in TRACKERS)
+    for variable in (one for names in VARIABLES.values() for one in names):
+        assert variable in page

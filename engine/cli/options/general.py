@@ -19,6 +19,35 @@ def as_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="JSON lines on stdout, nothing else")
 
 
+def settings(parser: argparse.ArgumentParser, example: str) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="values",
+        help=f"any setting of project.toml, as {example}; repeatable",
+    )
+
+
+def queue(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--queue", action="store_true", help="where another run is going on: start after it"
+    )
+
+
+def money(parser: argparse.ArgumentParser) -> None:
+    """Of models that are paid by the token."""
+    parser.add_argument("--budget", type=float, metavar="USD", help="spend at most this")
+    parser.add_argument(
+        "--price",
+        type=float,
+        nargs=2,
+        metavar=("IN", "OUT"),
+        help="dollars for a million tokens, where the price list lacks the model",
+    )
+
+
 def positive(text: str) -> int:
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")

@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import Parser, as_json, positive, workspace
+from engine.cli.options.general import Parser, as_json, money, positive, workspace
 
 
 def _judge(parser: argparse.ArgumentParser) -> None:
@@ -16,14 +16,7 @@ def _judge(parser: argparse.ArgumentParser) -> None:
         help="as litellm names it (openai/gpt-5.4); repeatable; the run's own when left out",
     )
     parser.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… judges")
-    parser.add_argument("--budget", type=float, metavar="USD", help="spend at most this")
-    parser.add_argument(
-        "--price",
-        type=float,
-        nargs=2,
-        metavar=("IN", "OUT"),
-        help="dollars for a million tokens, where the price list lacks the model",
-    )
+    money(parser)
     parser.add_argument("--passes", type=positive, help="most looks at a group (default 3)")
     parser.add_argument("--step", type=int, help="only this step")
     parser.add_argument("--split", choices=["train", "validation"], help="only this split")

@@ -2,27 +2,50 @@
 
 import argparse
 
-from engine.cli.options.general import as_json, positive, workspace
+from engine.cli.options.general import Parser, as_json, positive, queue, settings, workspace
 from engine.cli.options.hosts import train_there
 
 
 def _new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="where the project is made")
     parser.add_argument("--sample", help="copy this sample (hello, …)")
+    written = parser.add_argument_group("a project that an LLM writes")
+    written.add_argument(
+        "--describe",
+        metavar="TEXT",
+        help="what the task is, in a paragraph (@FILE reads it): the system prompt, the rubric and "
+        "the scenarios are written for it",
+    )
+    written.add_argument("--model", help="who writes, as litellm names it (openai/gpt-5.4)")
+    written.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… models")
+    written.add_argument(
+        "--count", type=positive, default=60, help="scenarios, a fifth for validation (60)"
+    )
+    written.add_argument(
+        "--budget", type=float, default=1.0, metavar="USD", help="all of it may cost this (1)"
+    )
+    written.add_argument(
+        "--price",
+        type=float,
+        nargs=2,
+        metavar=("IN", "OUT"),
+        help="dollars for a million tokens, where the price list lacks the model",
+    )
+    written.add_argument(
+        "--mcp",
+        metavar="FILE",
+        help="an mcp.json: the agent has the tools of its servers, and the scenarios need them",
+    )
+    written.add_argument("--judge", help="who judges by the rubric (the model that writes)")
+    written.add_argument("--learner", default="", help="the model that learns (the starter)")
+    as_json(parser)
 
 
 def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument("--steps", type=positive, help="train.steps")
     parser.add_argument("--seed", type=int, help="train.seed")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="values",
-        help="any setting of project.toml, as train.lr=2e-4; repeatable",
-    )
+    settings(parser, "train.lr=2e-4")
     parser.add_argument(
         "--resume", metavar="RUN", help="go on with this run (id or name) instead of starting one"
     )
@@ -39,9 +62,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --from: learn again from the attempts stored behind it, and compare the weights",
     )
-    parser.add_argument(
-        "--queue", action="store_true", help="where another run is going on: start after it"
-    )
+    queue(parser)
     parser.add_argument(
         "--baseline",
         action="store_true",
@@ -84,14 +105,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the project's judge scores too (as the project says)",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="values",
-        help="any setting of project.toml, as evaluate.budget_usd=1; repeatable",
-    )
+    settings(parser, "evaluate.budget_usd=1")
     parser.add_argument("--resume", metavar="RUN", help="go on with this evaluation (id or name)")
     train_there(parser)
     workspace(parser)
@@ -100,8 +114,31 @@ def _eval(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _mcp(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        required=True, metavar="ACTION", parser_class=Parser, dest="action"
+    )
+    for action, words in (
+        ("list", "those of mcp.json"),
+        ("tools", "start each, and list what it offers; x marks what the model is offered"),
+        ("add", "write one down: NAME -- COMMAND ARGUMENTS, or NAME --url ADDRESS"),
+        ("choose", "offer only these tools of a server (none named: all)"),
+        ("remove", "take one out"),
+    ):
+        one = actions.add_parser(action, help=words, description=words.capitalize() + ".")
+        one.add_argument("project", help="project folder")
+        if action not in ("list", "tools"):
+            one.add_argument("name", help="what the server is called here")
+        if action == "add":
+            one.add_argument("--url", help="of a server that is reached over streamable HTTP")
+        if action in ("add", "choose"):
+            one.add_argument("words", nargs=argparse.REMAINDER, metavar="…")
+        as_json(one)
+
+
 COMMANDS = {
     "new": ("make a project, from a sample or empty", _new),
+    "mcp": ("the MCP servers of a project: add one, see and choose its tools", _mcp),
     "train": ("train a project, and watch it here", _train),
     "eval": (
         "compare models on the scenarios of a project: base, checkpoints, providers' models",

@@ -33,6 +33,20 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def _track(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        metavar="TRACKER",
+        help="only this one (wandb, mlflow, trackio, tensorboard, otel, langfuse), also where the "
+        "project has it off; repeatable (default: those on)",
+    )
+    workspace(parser)
+    as_json(parser)
+
+
 def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument(
@@ -46,6 +60,7 @@ COMMANDS = {
     "runs": ("list the runs of a project", _runs),
     "checkpoints": ("what a run keeps and why; pin, unpin, delete", _checkpoints),
     "trajectories": ("list the trajectories of a run", _trajectories),
+    "track": ("tell trackers (W&B, MLflow …) what they have not been told of a run", _track),
     "import": ("make a run of attempts from elsewhere: an .art folder, or a JSONL file", _import),
 }
 """Name: (what it does, its options)."""

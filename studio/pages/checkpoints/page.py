@@ -7,7 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem, Refused
-from engine.protocol.records import LIVING, KeptCheckpoint
+from engine.protocol.records import LEARNING, LIVING, KeptCheckpoint
 from engine.protocol.requests import PinCheckpoint
 from studio import figures
 from studio.actions import Actions
@@ -63,9 +63,9 @@ class CheckpointsPage(Page):
     def enter(self) -> None:
         """An evaluation or a talk keeps no weights: then the newest trained run is shown."""
         summary = self._run.summary
-        if summary is not None and summary.kind != "train":
+        if summary is not None and summary.kind not in LEARNING:
             runs = self.session.runs.of(self.session.project.path)
-            trained = next((run for run in runs if run.kind == "train"), None)
+            trained = next((run for run in runs if run.kind in LEARNING), None)
             if trained is not None:
                 self.session.select_run(trained.id)
         self._seen = ()
@@ -132,7 +132,7 @@ class CheckpointsPage(Page):
         first = f"The first is kept after step {every}." if every else "Train makes the first one."
         words = f"{first} Here you compare them, talk to them and export one."
         self._empty.set_words("No checkpoint yet", words)
-        if summary is not None and summary.state in LIVING and summary.kind == "train":
+        if summary is not None and summary.state in LIVING and summary.kind in LEARNING:
             self._empty.set_actions("Keep one now", icon="layers", second="Watch the run")
         else:
             self._empty.set_actions("Watch the run", icon="activity")

@@ -145,7 +145,7 @@ class CheckpointModel(RowsModel[Contender]):
             "",
             row.words,
             figures.number(mean),
-            "" if self._interval(row) else "not tested",
+            "" if self._interval(row) else _untested(row),
             "0" if row.is_base else figures.number(row.kl, 3) if row.kl is not None else "–",
             figures.size(kept.bytes) if kept else "",
             ago(kept.at, max(self._now, kept.at)) if kept else "",
@@ -165,6 +165,11 @@ class CheckpointModel(RowsModel[Contender]):
         """Of the axis: 0 to 1, or what the tests need."""
         ends = [v for r in self.rows if r.validation for v in (r.validation.low, r.validation.high)]
         return min([0.0, *ends]), max([1.0, *ends])
+
+
+def _untested(row: Contender) -> str:
+    loss = row.kept.loss if row.kept else None
+    return "not tested" if loss is None else f"held-out loss {figures.number(loss, 3)}"
 
 
 def _chips(row: Contender) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from studio.widgets.inputs import SearchInput
 from studio.widgets.phrase import Span
 from studio.widgets.table import Table
 from studio.widgets.text import Text
+from studio.words import script_of, steps_of
 
 WIDEST = 1480
 ROW_PX, HEAD_PX = 52, 28
@@ -146,7 +147,7 @@ class HomePage(Page):
     def _fill_banner(self, run: RunSummary) -> None:
         state = self.session.runs.state(run.id)
         left = remaining_seconds(state, time.time())
-        words = f"step {run.step} of {run.steps}"
+        words = f"step {steps_of(run.step, run.steps)}"
         if left is not None:
             words += f" · {figures.duration(left)} left"
         verb = {
@@ -154,6 +155,8 @@ class HomePage(Page):
             "stopping": "is stopping",
             "reviewing": "waits for your review",
         }.get(run.state, "is training")
+        if run.kind == "outside" and run.state == "running":
+            verb = f"is trained by {script_of(run)}"
         if run.kind == "baseline":
             verb, words = "is being measured", "attempts before any training"
         low, high = ramp_ends(state)

@@ -26,6 +26,10 @@ REPEAT = (
     "Nothing is sampled. The attempts that are stored behind the step are learned from once more, "
     "and every checkpoint is compared with this run's, byte for byte."
 )
+WEIGHTS = (
+    "An RL run begins with these weights, under the project's settings as they are now. Its steps "
+    "count from 0, and the optimizer starts anew."
+)
 LABEL_PX = 132
 
 
@@ -38,6 +42,7 @@ class BranchSheet(Sheet):
         super().__init__("Branch", host)
         self._project, self._name = "", ""
         self._finished = 0
+        self._supervised = False
         self._state: RunState | None = None
         self._way = Segmented(WAYS, "How")
         self._words = Text(GO_ON, "label", 400, "muted", wrap=True)
@@ -67,13 +72,18 @@ class BranchSheet(Sheet):
         self._where.setVisible(bool(run.host))
         spec = state.spec
         assert spec is not None
-        self._finished = state.done
-        self.set_title(f"Branch {run.name}")
+        self._finished, self._supervised = state.done, spec.kind == "sft"
+        self._way.setVisible(not self._supervised)
+        if self._supervised:
+            self._way.set_index(0)
+        self.set_title(f"Train on from {run.name}" if self._supervised else f"Branch {run.name}")
         self._from.set_choices(_choices(state.checkpoints, state))
-        self._from.set_value(_nearest(state.checkpoints, step))
+        best = _best(state.checkpoints) if self._supervised and step is None else None
+        self._from.set_value(_nearest(state.checkpoints, step) if best is None else best)
         train = spec.config.train
-        planned = max(train.steps, state.planned)
-        more = planned if planned > self._from.value() else planned + max(10, planned // 4)
+        planned = train.steps if self._supervised else max(train.steps, state.planned)
+        begins = 0 if self._supervised else self._from.value()
+        more = planned if planned > begins else planned + max(10, planned // 4)
         self._steps.set_value(more)
         self._lr.set_value(train.lr)
         self._seed.set_value(train.seed)
@@ -91,7 +101,7 @@ class BranchSheet(Sheet):
             overrides = {
                 f"train.{name}": value
                 for name, value in wanted.items()
-                if value is not None and value != getattr(train, name)
+                if value is not None and (self._supervised or value != getattr(train, name))
             }
         return StartRun(
             project=self._project,
@@ -118,8 +128,9 @@ class BranchSheet(Sheet):
         self.foot.addWidget(self._go)
 
     def _refresh(self) -> None:
-        replay, step = self._way.index() == 1, int(self._from.value() or 0)
-        self._words.set_words(REPEAT if replay else GO_ON)
+        replay = self._way.index() == 1
+        step = 0 if self._supervised else int(self._from.value() or 0)
+        self._words.set_words(WEIGHTS if self._supervised else REPEAT if replay else GO_ON)
         for row in self._rows:
             row.setVisible(not replay)
         left = max(0, (self._finished if replay else self._steps.value()) - step)
@@ -128,7 +139,8 @@ class BranchSheet(Sheet):
         self._rows[0].set_problem("" if replay or left else f"More than {step}, the branch's start")
         self._rows[1].set_problem("" if replay else self._lr.problem())
         self._go.setEnabled(left > 0 and (replay or not self._lr.problem()))
-        self._go.set_words("Repeat" if replay else "Branch", figures.plural(left, "step"))
+        verb = "Train" if self._supervised else "Repeat" if replay else "Branch"
+        self._go.set_words(verb, figures.plural(left, "step"))
         self._command.set_words(command_of(self.request()))
 
     def _accept(self) -> None:
@@ -157,10 +169,18 @@ def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str
             words += f" · validation {figures.number(reward.mean)}"
         elif (mean := one.metrics.get("reward/mean")) is not None:
             words += f" · reward {figures.number(mean)}"
+        elif (loss := one.metrics.get("validation/loss")) is not None:
+            words += f" · loss {figures.number(loss, 3)}"
         found.append((one.step, words))
     if not any(step == 0 for step, _ in found):
         found.append((0, "the start, before any step"))
     return found
+
+
+def _best(kept: Sequence[Checkpoint]) -> int | None:
+    """That with the lowest held-out loss, the earlier of equals; None where none was measured."""
+    losses = {one.step: loss for one in kept if (loss := one.metrics.get("validation/loss"))}
+    return min(losses, key=lambda step: (losses[step], step), default=None)
 
 
 def _nearest(kept: Sequence[Checkpoint], step: int | None) -> int:

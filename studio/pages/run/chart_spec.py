@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from engine.protocol.metrics import metric
 from studio.models.run import RunModel
+from studio.store.run_state import RunState
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 
@@ -37,6 +38,8 @@ class ChartSpec:
     """One line under the title."""
     of_judge: bool = False
     """Only for runs with a judge."""
+    of_script: bool = False
+    """Only for runs that a script outside trains."""
 
     def bound(self, link: ChartLink) -> BoundChart:
         card, fill = self.make(link)
@@ -54,3 +57,8 @@ def change_of(run: RunModel, name: str) -> float | None:
     if series is None or len(series) < 2 or series.last is None or series.first is None:
         return None
     return series.last - series.first
+
+
+def is_judged(state: RunState) -> bool:
+    """Whether anybody was asked to judge."""
+    return state.spec is not None and state.spec.config.judge.enabled

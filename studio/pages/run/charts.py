@@ -77,10 +77,10 @@ def _events(run: RunModel) -> list[EventTag]:
     """Where it began as a branch, and where it was resumed."""
     parent = run.summary.parent if run.summary else None
     resumes = [step for step in run.state.resumes if step]
-    if parent is None or parent.step not in resumes:
+    if parent is None or parent.begins not in resumes:
         return [EventTag(step, "resumed", "accent") for step in resumes]
-    resumes.remove(parent.step)
-    tags = [EventTag(parent.step, "branched", "accent")]
+    resumes.remove(parent.begins)
+    tags = [EventTag(parent.begins, "branched", "accent")]
     return tags + [EventTag(step, "resumed", "accent") for step in resumes]
 
 
@@ -99,6 +99,28 @@ def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:
             line.set_data(*run.series(key))  # type: ignore[attr-defined]
 
     return card, fill
+
+
+def _script(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("What the script logs", link)
+    card.set_empty("Its own metrics, with the first model.log()")
+    lines: dict[str, object] = {}
+
+    def fill(run: RunModel) -> None:
+        keys = [key for key in run.names("script/") if _is_own(key)][:MOST_LINES]
+        for place, key in enumerate(keys):
+            if key not in lines:
+                lines[key] = card.add_line(key.removeprefix("script/"), f"plot-{place + 1}")
+        for key, line in lines.items():
+            line.set_data(*run.series(key))  # type: ignore[attr-defined]
+
+    return card, fill
+
+
+def _is_own(key: str) -> bool:
+    """Neither what other charts show nor what ART counts of every run."""
+    _, split, *rest = key.split("/")
+    return bool(rest) and split not in COUNTED_BY_ART and rest[0] not in KNOWN_OF_ART
 
 
 def _spread(link: ChartLink) -> tuple[ChartCard, Fill]:
@@ -199,6 +221,9 @@ def _highest(run: RunModel, name: str) -> float | None:
     return float(np.nanmax(values)) if len(values) else None
 
 
+MOST_LINES = 5
+COUNTED_BY_ART = ("data", "time", "loss", "throughput", "costs")
+KNOWN_OF_ART = ("reward", "exception_rate", "reward_std_dev", "completion_tokens", "duration")
 MAIN = (
     ChartSpec("reward", "Reward", _reward, ("reward/mean",)),
     ChartSpec("parts", "Reward parts", _parts, ("reward/part/*",)),
@@ -208,5 +233,6 @@ MAIN = (
         "speed", "Speed", _speed, ("tokens_per_s/sample", "tokens_per_s/train", "time_s/step")
     ),
     ChartSpec("length", "Completion length", _length, ("tokens/completion_mean", "truncated")),
+    ChartSpec("script", "What the script logs", _script, ("script/*",), of_script=True),
 )
 CHARTS: tuple[ChartSpec, ...] = (*MAIN, *DIAGNOSTICS)

@@ -127,7 +127,7 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
     return card, fill
 
 
-def _norm_limit(run: RunModel) -> Limit | None:
+def norm_limit(run: RunModel) -> Limit | None:
     spec = run.state.spec
     return Limit(spec.config.train.max_grad_norm, "cut above") if spec else None
 
@@ -204,7 +204,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
     ChartSpec(
         "grad_norm",
         "Gradient norm",
-        lines("Gradient norm", NORM, log=True, limit=_norm_limit),
+        lines("Gradient norm", NORM, log=True, limit=norm_limit),
         ("grad_norm",),
         "Learning",
         "Size of the update, before it is cut",

@@ -3,29 +3,32 @@
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.problems import Problem
-from engine.protocol.records import Finding, Split
+from engine.protocol.records import Finding
 from engine.protocol.requests import EditProject, TrajectoryQuery
 from studio import figures
 from studio.actions import Actions
 from studio.pages.away_bar import AwayBar
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
+from studio.pages.run.before import read_well, to_mend
 from studio.pages.run.branch import BranchSheet
-from studio.pages.run.chart_spec import BoundChart
+from studio.pages.run.chart_spec import BoundChart, is_judged
 from studio.pages.run.charts import CHARTS
 from studio.pages.run.diagnostics import SECTIONS
 from studio.pages.run.failure import failure_card, onwards, ways
 from studio.pages.run.filling import Filling
 from studio.pages.run.grid import ChartGrid, Section
 from studio.pages.run.log_drawer import LogDrawer
+from studio.pages.run.sft_charts import SFT_CHARTS
 from studio.pages.run.side import SideColumn
 from studio.pages.run.strip import StripBlock
+from studio.pages.run.trackers import TrackersCard
 from studio.session import Session
-from studio.store.run_state import RunState
+from studio.store.run_state import HELD_OUT
 from studio.widgets.buttons import Button
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.empty_page import EmptyPage, Preparation
+from studio.words import OUTSIDE
 
 
 class RunPage(Page):
@@ -41,10 +44,12 @@ class RunPage(Page):
         self._bound: dict[str, BoundChart] = {}
         self._filling = Filling(self._fill, self)
         self._drawn: tuple[object, ...] = ()
-        self._judged = False
+        self._judged = self._supervised = self._scripted = False
         self._failure: QWidget | None = None
         self._strip, self._grid = StripBlock(self.charts), ChartGrid()
         self._side, self._log = SideColumn(), LogDrawer(session.run)
+        self._trackers = TrackersCard(session, self.tasks)
+        self._side.add_card(self._trackers)
         self._branch = BranchSheet(self)
         self._empty = EmptyPage("No run yet", "", drawing="run")
         self._stack = QStackedWidget()
@@ -54,11 +59,13 @@ class RunPage(Page):
 
     def enter(self) -> None:
         self._side.set_ticking(True)
+        self._trackers.look()
         self._drawn = ()
         self._refresh()
 
     def leave(self) -> None:
         self._side.set_ticking(False)
+        self._trackers.rest()
 
     def toggle_log(self) -> None:
         self._log.setVisible(not self._log.isVisible())
@@ -125,13 +132,15 @@ class RunPage(Page):
             return
         run, state = self._run, self._run.state
         summary = run.summary
-        empty = summary is None or summary.kind in ("baseline", "evaluation", "arena")
+        empty = summary is None or summary.kind in ("baseline", "evaluation", "arena", "writing")
         self._stack.setCurrentIndex(0 if empty else 1)
         if empty:
             self._show_empty()
             return
-        if (judged := _is_judged(state)) != self._judged:
-            self._judged = judged
+        kind = summary.kind if summary is not None else ""
+        made = is_judged(state), kind == "sft", kind == "outside"
+        if made != (self._judged, self._supervised, self._scripted):
+            self._judged, self._supervised, self._scripted = made
             self._show_charts()
         self._side.show_run(state)
         self._strip.show_facts(run)
@@ -141,6 +150,7 @@ class RunPage(Page):
             state.step,
             len(state.steps),
             len(state.validations),
+            len(state.series.get(HELD_OUT, ())),
             len(state.checkpoints),
             state.planned,
             len(state.resumes),
@@ -241,6 +251,10 @@ class RunPage(Page):
             self._empty.set_words("The project cannot be read", "Setup says what is wrong with it.")
             self._empty.set_actions("Train")
             return
+        if project.outside:
+            self._empty.set_words(*OUTSIDE)
+            self._empty.set_actions("Read how", icon="book-open")
+            return self._empty.set_preparations([])
         train = config.train
         self._empty.set_words(
             "No run yet",
@@ -261,7 +275,7 @@ class RunPage(Page):
         project = self.session.project
         counts = {info.split: info.count for info in (project.view.splits if project.view else ())}
         problems = project.problems
-        read = _read_well(counts) if not problems else _to_mend(problems)
+        read = read_well(counts) if not problems else to_mend(problems)
         runs = self.session.runs.of(project.path)
         measured = [run for run in runs if run.kind == "baseline" and run.validation]
         if measured and (rate := measured[0].validation):
@@ -271,7 +285,9 @@ class RunPage(Page):
         return [read, Preparation("baseline", "Baseline", words, button="Measure")]
 
     def _begin(self) -> None:
-        if living := self.session.runs.living():
+        if self.session.project.outside:
+            self._actions.trigger("app.help")
+        elif living := self.session.runs.living():
             self.session.open_run(living[0])
         else:
             self._actions.trigger("run.train")
@@ -285,13 +301,14 @@ class RunPage(Page):
 
     def _show_charts(self) -> None:
         extra = self.session.settings.current.extra_charts
-        for spec in CHARTS:
+        charts = SFT_CHARTS if self._supervised else CHARTS
+        for spec in charts:
             if spec.key not in self._bound:
                 self._bound[spec.key] = self._bind(spec.bound(self.charts))
         placed = {
             spec.key: "" if spec.key in extra else spec.section
-            for spec in CHARTS
-            if self._judged or not spec.of_judge
+            for spec in charts
+            if (self._judged or not spec.of_judge) and (self._scripted or not spec.of_script)
         }
         titles = {"": "", **SECTIONS}
         cards = {
@@ -316,7 +333,7 @@ class RunPage(Page):
         menu = QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
         extra = self.session.settings.current.extra_charts
-        for spec in CHARTS:
+        for spec in SFT_CHARTS if self._supervised else CHARTS:
             if spec.section:
                 action = menu.addAction(spec.title)
                 action.setCheckable(True)
@@ -332,6 +349,8 @@ class RunPage(Page):
     # Ways to the trajectories
 
     def _open_step(self, step: int) -> None:
+        if self._supervised:  # it has no attempts to look at
+            return
         if step > 0:
             self._want(step=step)
         else:
@@ -377,19 +396,3 @@ class RunPage(Page):
 
 ONE_STEP = {"train.steps": 1}
 """Overrides of "Just one step"."""
-
-
-def _is_judged(state: RunState) -> bool:
-    return state.spec is not None and state.spec.config.judge.enabled
-
-
-def _read_well(counts: dict[Split, int]) -> Preparation:
-    words = (
-        f"{counts.get('train', 0):,} scenarios to practise, {counts.get('validation', 0):,} to test"
-    )
-    return Preparation("setup", "Project reads well", words, done=True)
-
-
-def _to_mend(problems: list[Problem]) -> Preparation:
-    title = f"{figures.plural(len(problems), 'problem')} to mend"
-    return Preparation("setup", title, problems[0].message, button="Open Setup")

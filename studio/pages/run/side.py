@@ -12,7 +12,7 @@ from studio.pages.run.cards import CardsCard
 from studio.store.forecast import remaining_seconds, step_seconds, usual_phases, usual_switch
 from studio.store.parts import FlightGroup
 from studio.store.programs import precision, programs, restarts
-from studio.store.run_state import RunState
+from studio.store.run_state import HELD_OUT, RunState
 from studio.widgets.card import Card, CardHeader
 from studio.widgets.diagnosis_card import DiagnosisCard
 from studio.widgets.facts import Fact, FactRow
@@ -22,7 +22,7 @@ from studio.widgets.meter import MeterRow
 from studio.widgets.phase_bars import Phase, PhaseBars
 from studio.widgets.phrase import Phrase, Span
 from studio.widgets.text import Text
-from studio.words import PHASES, largest_gap
+from studio.words import PHASES, largest_gap, steps_of
 
 WIDTH = 308
 MOST_GROUPS = 16
@@ -60,17 +60,33 @@ class StepCard(_Headed):
 
     def show_run(self, state: RunState) -> None:
         now = time.time()
-        self._bars.set_phases(_phases(state, now))
+        supervised = is_supervised(state)
+        self._bars.setVisible(not supervised)
+        self.head.title.set_words("Update" if supervised else "Step")
+        if not supervised:
+            self._bars.set_phases(_phases(state, now))
         self.head.set_words(_phase_words(state))
         left, per_step = remaining_seconds(state, now), step_seconds(state.steps)
         validation = state.validations[-1].reward if state.validations else None
         self._facts.set_facts(
             [
                 Fact("Run ends in" if state.living else "Ended after", _ends(state, left)),
-                Fact("Validation", figures.number(validation.mean if validation else None)),
-                Fact("Per step", figures.clock(per_step)),
+                _held_out(state)
+                if supervised
+                else Fact("Validation", figures.number(validation.mean if validation else None)),
+                Fact("Per update" if supervised else "Per step", figures.clock(per_step)),
             ]
         )
+
+
+def is_supervised(state: RunState) -> bool:
+    """Whether nothing is sampled in this run."""
+    return state.spec is not None and state.spec.kind == "sft"
+
+
+def _held_out(state: RunState) -> Fact:
+    series = state.series.get(HELD_OUT)
+    return Fact("Held-out loss", figures.number(series.last if series else None))
 
 
 def _ends(state: RunState, left: float | None) -> str:
@@ -84,7 +100,7 @@ def _phase_words(state: RunState) -> str:
     if state.life == "paused":
         return f"{state.done} done, paused"
     if not state.living or state.phase is None:
-        return f"{state.done} of {state.planned}"
+        return steps_of(state.done, state.planned)
     tick = state.progress
     words = PHASES.get(state.phase, state.phase)
     if tick is not None and tick.phase == state.phase and tick.words:
@@ -234,6 +250,7 @@ class MachineCard(_Headed):
 
     def _show_programs(self, state: RunState) -> None:
         found = programs(state)
+        found = None if is_supervised(state) else found
         self._programs.setVisible(found is not None)
         self._unlike.setVisible(found is not None and not found.alike)
         if found is not None:
@@ -248,6 +265,7 @@ class MachineCard(_Headed):
         self._tokens.set_value(share, f"{figures.short(per_s)} / s" if per_s else figures.ABSENT)
 
     def _show_gap(self, state: RunState) -> None:
+        self._gap.setVisible(not is_supervised(state))
         series = state.series.get("logprob_gap/max")
         gap = series.last if series else None
         if gap is None:
@@ -306,12 +324,16 @@ class SideColumn(QScrollArea):
         """Tick once a second while in view: elapsed times move without events."""
         self._clock.timeout.connect(lambda: self._step.show_run(run.state))
 
+    def add_card(self, card: QWidget) -> None:
+        """Below the others."""
+        self._column.insertWidget(self._column.count() - 1, card)
+
     def set_ticking(self, ticking: bool) -> None:
         self._clock.start() if ticking else self._clock.stop()
 
     def show_run(self, state: RunState) -> None:
         self._step.show_run(state)
-        self._flight.setVisible(state.living)
+        self._flight.setVisible(state.living and not is_supervised(state))
         self._flight.show_run(state)
         self._machine.show_run(state)
         self._cards.show_run(state)

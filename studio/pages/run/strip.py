@@ -11,13 +11,15 @@ from studio import figures
 from studio.models.run import RunModel
 from studio.store.parts import StepRecord
 from studio.store.programs import programs
-from studio.store.run_state import RunState
+from studio.store.run_state import HELD_OUT, RunState
+from studio.store.series import Series
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.phrase import Phrase, Span
 from studio.widgets.segmented import Segmented
 from studio.widgets.step_strip import StepStrip
 from studio.widgets.strip_layout import StepCell
 from studio.widgets.strip_legend import StripLegend
+from studio.words import steps_of
 
 AXES = ("step", "time", "tokens")
 
@@ -40,7 +42,7 @@ class StepCells:
 
     def of(self, state: RunState) -> list[StepCell]:
         """As `cells_of`; a cell that says the same is the same object as before."""
-        self._follow(state.steps)
+        self._follow(state.steps, measure_of(state))
         last = state.steps[-1].step if state.steps else 0
         first_planned, between = last + 1, []
         if state.living and state.step > last:
@@ -53,22 +55,27 @@ class StepCells:
             self._planned.append(StepCell(step, "planned"))
         return [*self._cells, *between, *self._planned[first_planned - 1 : state.planned]]
 
-    def _follow(self, records: Sequence[StepRecord]) -> None:
+    def _follow(self, records: Sequence[StepRecord], measure: str) -> None:
         known = len(self._records)
         if known > len(records) or (known and self._records[-1] is not records[known - 1]):
             known = 0  # another run, or one that was rewound
         self._records[known:] = records[known:]
-        self._cells[known:] = [_cell(record) for record in records[known:]]
+        self._cells[known:] = [_cell(record, measure) for record in records[known:]]
 
 
-def _cell(record: StepRecord) -> StepCell:
+def _cell(record: StepRecord, measure: str) -> StepCell:
     life = "skipped" if record.skipped else "done"
-    return StepCell(record.step, life, record.metrics.get("reward/mean"), record.reason)
+    return StepCell(record.step, life, record.metrics.get(measure), record.reason)
+
+
+def measure_of(state: RunState) -> str:
+    """The metric that the cells show: an SFT run has no rewards."""
+    return "loss" if state.spec is not None and state.spec.kind == "sft" else "reward/mean"
 
 
 def ramp_ends(state: RunState) -> tuple[float, float]:
-    """The 2nd and 98th percentile of the run's rewards; 0 to 1 until there are enough of them."""
-    series = state.series.get("reward/mean")
+    """The 2nd and 98th percentile of what the cells show; 0 to 1 until there are enough of them."""
+    series = state.series.get(measure_of(state))
     if series is None or not len(series):
         return 0.0, 1.0
     if len(series) < ENOUGH_STEPS:
@@ -92,6 +99,7 @@ class StripBlock(QWidget):
         self._axis = Segmented(["Step", "Time", "Tokens"], "x axis of the charts")
         self.strip = StepStrip()
         self._cells = StepCells()
+        self._tells_rewards = True
         self._build()
         self._axis.chosen.connect(lambda index: self.axis_chosen.emit(AXES[index]))
         self._facts.link_activated.connect(lambda _: self.unscored_wanted.emit())
@@ -104,9 +112,14 @@ class StripBlock(QWidget):
     def show_run(self, run: RunModel) -> None:
         state = run.state
         low, high = ramp_ends(state)
+        self._tells_rewards = measure_of(state) == "reward/mean"
+        self.strip.set_measure("reward" if self._tells_rewards else "loss", not self._tells_rewards)
         self.strip.set_steps(self._cells.of(state), low, high)
         self.strip.set_marks(
-            validations=[record.step for record in state.validations],
+            validations=[
+                *(record.step for record in state.validations),
+                *(int(step) for step in state.series.get(HELD_OUT, Series()).xs),
+            ],
             checkpoints=[kept.step for kept in state.checkpoints],
             branches=[*state.branches, *_own_start(run)],
         )
@@ -130,7 +143,7 @@ class StripBlock(QWidget):
         items = [self._line.itemAt(place) for place in range(self._line.count())]
         widgets = [widget for item in items if item and (widget := item.widget())]
         needed = sum(widget.sizeHint().width() + self._line.spacing() for widget in widgets)
-        self._legend.setVisible(needed <= self.width())
+        self._legend.setVisible(self._tells_rewards and needed <= self.width())
 
     def _build(self) -> None:
         self._line = QHBoxLayout()
@@ -149,11 +162,15 @@ class StripBlock(QWidget):
 def _own_start(run: RunModel) -> list[int]:
     """Where a branch begins."""
     parent = run.summary.parent if run.summary else None
-    return [parent.step] if parent and parent.step else []
+    return [parent.begins] if parent and parent.begins else []
 
 
 def _facts(state: RunState) -> list[Span]:
-    spans = [Span(f"Step {state.done} of {state.planned}", "text", 600), Span("   ")]
+    supervised = measure_of(state) == "loss"
+    unit = "Update" if supervised else "Step"
+    spans = [Span(f"{unit} {steps_of(state.done, state.planned)}", "text", 600), Span("   ")]
+    if supervised:
+        return spans + _learned(state)
     reward = state.series.get("reward/mean")
     facts: list[list[Span]] = []
     if reward is not None and reward.last is not None:
@@ -171,4 +188,21 @@ def _facts(state: RunState) -> list[Span]:
         facts.append([Span(words, "warn")])
     for place, fact in enumerate(facts):
         spans += ([Span(" · ")] if place else []) + fact
+    return spans
+
+
+def _learned(state: RunState) -> list[Span]:
+    """The facts of an SFT run."""
+    loss, held_out = state.series.get("loss"), state.series.get(HELD_OUT)
+    plan = state.spec.supervised if state.spec else None
+    spans = []
+    if loss is not None and loss.last is not None:
+        spans += [Span("loss "), Span(figures.number(loss.last), "text", 600), Span(" · ")]
+    if held_out is not None and held_out.last is not None:
+        spans += [Span("held out "), Span(figures.number(held_out.last), "text", 600), Span(" · ")]
+    if plan is not None:
+        spans.append(Span(figures.plural(plan.train.examples, "demonstration")))
+        if plan.skipped:
+            left = f"{figures.plural(plan.skipped, 'bad line')} left out"
+            spans += [Span(" · "), Span(left, "warn")]
     return spans

@@ -224,7 +224,19 @@ class ChoicesForm(QWidget):
         self._method.show_config(config)
         self._follows.set_values(_follows(config))
         self._backend.show_config(config)
+        self._show_outside(config.agent.source == "outside")
         self._advanced.show_config(config)
+
+    def _show_outside(self, outside: bool) -> None:
+        """What the script brings along is not chosen here."""
+        for row, words in (
+            (self._second, "A script of its own makes the attempts."),
+            (self._third, "The script has its own."),
+            (self._fifth, "The script says how many steps there are."),
+        ):
+            row.setEnabled(not outside)
+            if outside:
+                row.say(words)
 
     def show_facts(self, facts: BackendFacts | None) -> None:
         """What the engine has to sample and train with; None until it has said so."""

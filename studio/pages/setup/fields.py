@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import BackendConfig, ProjectConfig, TrainConfig
+from engine.protocol.tracking import TRACKERS
 from studio.widgets.form import FormRow
 from studio.widgets.form_fields import (
     ChoiceField,
@@ -57,7 +58,17 @@ VARIANTS = {
         ("none", "none"),
     ),
 }
-LABELS = {"lr": "Learning rate", "kl": "KL weight", "kl_in": "KL counts in"}
+SECTIONS = {"sft": "SFT"}
+LABELS = {
+    "lr": "Learning rate",
+    "kl": "KL weight",
+    "kl_in": "KL counts in",
+    "on": "Send",
+    "uri": "Address",
+    "endpoint": "Address",
+    "host": "Address",
+    "content": "Send messages",
+}
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,13 @@ def label_of(key: str) -> str:
 
 def section_of(key: str) -> str:
     """The heading a dotted key stands under."""
-    return "Algorithm" if key.startswith("train.algorithm.") else key.split(".")[0].capitalize()
+    section, _, rest = key.partition(".")
+    if section == "track":
+        tracker = rest.partition(".")[0]
+        return f"Track · {next(words for name, words in TRACKERS.items() if name == tracker)}"
+    if key.startswith("train.algorithm."):
+        return "Algorithm"
+    return SECTIONS.get(section, section.capitalize())
 
 
 def _plain(kind: Any) -> Any:

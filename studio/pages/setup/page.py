@@ -18,11 +18,13 @@ from studio.actions import Actions
 from studio.link.state import LinkState
 from studio.pages.page import Page, scrolled
 from studio.pages.setup.choices import ChoicesForm
+from studio.pages.setup.demonstrations_tab import DemonstrationsTab
 from studio.pages.setup.fields import value_at
 from studio.pages.setup.method import KEY
 from studio.pages.setup.packages import AgentPackages
 from studio.pages.setup.preflight import WIDTH, Preflight
 from studio.pages.setup.scenarios_tab import ScenariosTab
+from studio.pages.setup.teacher_sheet import TeacherSheet
 from studio.pages.setup.toml_tab import TomlTab
 from studio.session import Session
 from studio.store.backends import checks as backend_checks
@@ -30,9 +32,16 @@ from studio.theme import theme
 from studio.widgets.paint import painting
 from studio.widgets.segmented import Segmented
 from studio.widgets.text import Text
+from studio.words import no_train_words
 
-TABS = ("Form", "project.toml", "Scenarios")
-TITLES = ("Five choices, the rest follows", "The project as a file", "Scenarios")
+TABS = ("Form", "project.toml", "Scenarios", "Demonstrations")
+TITLES = (
+    "Five choices, the rest follows",
+    "The project as a file",
+    "Scenarios",
+    "What a supervised run learns from",
+)
+DEMONSTRATIONS = 3
 WIDEST_FORM = 980
 PRICED_AFTER_MS = 120
 """After the last move of a field."""
@@ -56,6 +65,8 @@ class SetupPage(Page):
         self._packages = AgentPackages(session, self.tasks)
         self._form.add_packages(self._packages)
         self._scenarios = ScenariosTab(session, self.tasks)
+        self._teacher = TeacherSheet(self)
+        self._demonstrations = DemonstrationsTab(session, self.tasks, self._teacher)
         self._preflight, self._stack = Preflight(), QStackedWidget()
         self._build()
         self._wire()
@@ -76,6 +87,11 @@ class SetupPage(Page):
         self._choose(2)
         self._scenarios.show_split(split)
 
+    def show_demonstrations(self, teacher: bool = False) -> None:
+        self._choose(DEMONSTRATIONS)
+        if teacher:
+            self._demonstrations.open_teacher()
+
     def _build(self) -> None:
         head = QHBoxLayout()
         head.setContentsMargins(24, 14, 24, 10)
@@ -83,7 +99,7 @@ class SetupPage(Page):
         head.addStretch(1)
         head.addWidget(self._tabs)
         self._form.setMaximumWidth(WIDEST_FORM)
-        for part in (scrolled(self._form), self._toml, self._scenarios):
+        for part in (scrolled(self._form), self._toml, self._scenarios, self._demonstrations):
             self._stack.addWidget(part)
         left = QVBoxLayout()
         left.setSpacing(0)
@@ -111,6 +127,8 @@ class SetupPage(Page):
         self._form.agent_file_wanted.connect(self._choose_agent)
         self._toml.save_wanted.connect(self._save_toml)
         self._scenarios.changed.connect(session.show_project)
+        self._demonstrations.edited.connect(self._edit)
+        self._demonstrations.train_wanted.connect(lambda: self._actions.trigger("sft.train"))
         self._packages.changed.connect(self._show_readiness)
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
         self._preflight.train_wanted.connect(lambda: self._actions.trigger("run.train"))
@@ -123,8 +141,12 @@ class SetupPage(Page):
         self._tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         self._title.set_words(TITLES[tab])
+        self._preflight.setVisible(tab != DEMONSTRATIONS)  # it speaks of RL
+        self.update()
         if tab == 2:
             self._scenarios.load()
+        elif tab == DEMONSTRATIONS:
+            self._demonstrations.load()
 
     # The project
 
@@ -141,6 +163,11 @@ class SetupPage(Page):
             return
         self._form.show_project(project.view, project.command())
         self._form.show_problems(project.view.problems)
+        self._teacher.project = project.path
+        if project.view.config is not None:
+            self._demonstrations.show_config(project.view.config)
+            if self._tabs.index() == DEMONSTRATIONS:
+                self._demonstrations.load()
         self._toml.show_text(project.view.toml, list(project.view.problems))
         if project.view.config is None:
             self._choose(1)
@@ -288,19 +315,22 @@ class SetupPage(Page):
         project, view = self.session.project, self.session.project.view
         if view is None:
             return
-        checks = _checks(project.problems, view.config is not None, self._packages.lacking)
+        lacking = self._packages.lacking
+        checks = _checks(project.problems, view.config is not None, lacking, project.outside)
+        self._preflight.allow_measuring(not project.outside)
         self._preflight.show_checks(
             checks + backend_checks(self._form.notes()) + _disk(self._forecast)
         )
         living = self.session.runs.living()
-        lacking = self._packages.lacking
         ready = project.trainable and self.session.connected and not lacking
         why = (
             f"This machine trains one at a time: it starts after {living[0].name}."
             if living
             else ""
         )
-        if not project.trainable:
+        if project.outside:
+            why = no_train_words(None)
+        elif not project.trainable:
             why = "Mend what is marked first."
         elif lacking:
             why = f"{lacking}."
@@ -309,7 +339,7 @@ class SetupPage(Page):
 
     def _price(self) -> str:
         view = self.session.project.view
-        if view is None or view.config is None:
+        if view is None or view.config is None or self.session.project.outside:
             return ""
         words = figures.plural(view.config.train.steps, "step")
         if self._forecast is None:
@@ -321,11 +351,16 @@ class SetupPage(Page):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with painting(self) as painter:
-            x = self.width() - WIDTH - 1
-            painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
+            if not self._preflight.isHidden():
+                x = self.width() - WIDTH - 1
+                painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
 
 
-def _checks(problems: list[Problem], readable: bool, lacking: str) -> list[tuple[str, str]]:
+def _checks(
+    problems: list[Problem], readable: bool, lacking: str, outside: bool = False
+) -> list[tuple[str, str]]:
+    if outside and not problems:
+        return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios read well")] if readable else []

@@ -101,6 +101,10 @@ class Preflight(QWidget):
         self._train.setEnabled(enabled)
         self._safe.set_words(why or "Closing this window does not stop training.")
 
+    def allow_measuring(self, allowed: bool) -> None:
+        """False where there is no agent of ours to measure with."""
+        self._measure.setVisible(allowed)
+
     def _build(self) -> None:
         card = Card("Preflight", " ", padding=14)
         self._again = Button("Work it out again", "quiet", icon="refresh-cw", height=24)

@@ -11,11 +11,12 @@ from engine.export.parity import LIMITS
 from engine.export.source import read_source
 from engine.protocol.comparison import Comparison, EvaluationResult, Standing
 from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import SupervisedPlan, Tally
 from engine.protocol.evaluation import Contestant, EvaluationPlan
 from engine.protocol.events import EvaluationFinished
 from engine.protocol.exports import FilesCheck, ParityReport
 from engine.protocol.records import Interval, RunSpec
-from engine.run import DATABASE, write_spec
+from engine.run import DATABASE, read_spec, write_spec
 from engine.store.writer import RunWriter
 from tests.engine.export.make_run import RUN_ID
 
@@ -40,6 +41,23 @@ def test_the_card_says_what_it_is_and_nothing_of_this_machine(run: Path, tmp_pat
     home = str(Path.home())
     for secret in (str(tmp_path), home, f"{getpass.getuser()}@", socket.gethostname() + "."):
         assert secret not in card
+
+
+def test_the_card_of_an_sft_run_tells_of_no_reward(run: Path, tmp_path: Path) -> None:
+    project = Path(shutil.copytree(run.parents[1], tmp_path / "letters"))
+    folder = project / "runs" / run.name
+    shown, held = Tally(examples=22, trained=1234), Tally(examples=2)
+    plan = SupervisedPlan(train=shown, held_out=held, updates=18, files=["good.jsonl"], skipped=3)
+    changed = {"kind": "sft", "supervised": plan, "rubric": ""}
+    write_spec(folder, read_spec(folder).model_copy(update=changed))
+    card = model_card(read_source(folder, 3, 4), known_parity())
+    for words in (
+        "trained by supervised training", "tags: [atelier, sft, lora]", "step 3 of 18 |",
+        "22 demonstrations of `good.jsonl`; 3 bad lines left out", "1,234 an epoch", "linear",
+    ):  # fmt: skip
+        assert words in card, words
+    for words in ("## Reward", "attempts in all", "reinforcement"):
+        assert words not in card, words
 
 
 def test_the_card_tells_of_the_newest_evaluation(run: Path, tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Script:
     grade: Grade = truth
     suggestion: str = "```\nBetter words.\n```"
     """What it answers when it is asked for a better rubric."""
+    writes: Callable[[list[dict[str, str]]], str] = lambda messages: ""
+    """What it answers when it is asked to write for a project."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     billed: dict[str, int] = field(default_factory=dict)
@@ -79,6 +81,8 @@ class Handler(BaseHTTPRequestHandler):
     def _reply(self, messages: list[dict[str, str]], mood: str) -> str:
         if "improve a rubric" in messages[0]["content"]:
             return self.script.suggestion
+        if "You prepare the training" in messages[0]["content"]:
+            return self.script.writes(messages)
         found = ATTEMPT.findall(messages[1]["content"])
         entries = [
             {"id": name, "score": self.script.grade(place, text), "reason": f"I see {name}.",

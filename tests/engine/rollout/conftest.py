@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from engine.models import check_folder
 from engine.policy.base import SampledToken, SampleRequest
 from engine.rollout.chat import ChatFormat
-from engine.rollout.gateway import Gateway, Session
+from engine.rollout.gateway import Gateway
+from engine.rollout.session import Session
 
 END = 2
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}

@@ -16,7 +16,7 @@ from tests.engine.rollout.conftest import END, Served
 
 CALL = 'Let me look. <tool_call>{"name": "look_up", "arguments": {"name": "Ada"}}</tool_call>'
 ANSWER = "She is in the garden."
-SCENARIO = {"question": "Where is Ada?", "answer": "garden"}
+SCENARIO = {"question": "Where is Ada?", "answer": "garden", "input": "Where is Dune?"}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,88 @@
+"""Where the writing for a project is kept: a run folder of its own, with every question and answer,
+so that what was paid for is never paid for again.
+"""
+
+import time
+from pathlib import Path
+
+from engine.identity import ulid
+from engine.project import FILE, write_atomically
+from engine.protocol.authoring import DescribeTask, Writer
+from engine.protocol.config import JudgeConfig, ProjectConfig
+from engine.protocol.events import RunFinished, RunStarted
+from engine.protocol.problems import ConfigError
+from engine.protocol.records import RunSpec
+from engine.run import DATABASE, SPEC, read_spec, write_spec
+from engine.store.writer import RunWriter
+
+NAME = "writing"
+MOST_TOKENS = 4096
+BEGUN = '# Being written: see "New project from a description".\n'
+
+
+def asking(writer: Writer) -> JudgeConfig:
+    """How the writer is asked. Raises ConfigError for what is no model's name."""
+    return JudgeConfig(
+        enabled=True,
+        models=(writer.model,),
+        base_url=writer.base_url,
+        budget_usd=writer.budget_usd,
+        price_prompt=writer.price_prompt,
+        price_completion=writer.price_completion,
+        temperature=0.8,
+        max_tokens=MOST_TOKENS,
+    )
+
+
+async def open_place(wanted: DescribeTask) -> Path:
+    """The run folder, made with the project where there is none yet. Raises ConfigError where the
+    folder holds something else."""
+    folder = Path(wanted.folder).expanduser().resolve()
+    if found := find_place(folder):
+        return found
+    refuse_others(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / FILE).exists():
+        write_atomically(folder / FILE, BEGUN)
+    spec = RunSpec(
+        id=ulid(),
+        name=NAME,
+        kind="writing",
+        project=folder.name,
+        started_at=time.time(),
+        config=ProjectConfig(judge=asking(wanted.writer)),
+        model_path="",
+    )
+    run = folder / "runs" / spec.id
+    run.mkdir(parents=True)
+    writer = RunWriter(run / DATABASE, spec.id)
+    try:
+        await writer.say(RunStarted(spec=spec))
+        await writer.say(RunFinished(step=0, seconds=0))
+    finally:
+        writer.close()
+    write_spec(run, spec)
+    return run
+
+
+def find_place(project: Path) -> Path | None:
+    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
+        if read_spec(file.parent).kind == "writing":
+            return file.parent
+    return None
+
+
+def refuse_others(folder: Path) -> None:
+    """Raises ConfigError where the folder holds what was not begun by us."""
+    if folder.exists() and any(folder.iterdir()) and not _is_begun(folder):
+        raise ConfigError.of(
+            "project.exists",
+            f"{folder} exists and is not empty.",
+            "Choose another name.",
+            where=str(folder),
+        )
+
+
+def _is_begun(folder: Path) -> bool:
+    file = folder / FILE
+    return file.is_file() and file.read_text(encoding="utf-8").startswith(BEGUN)

@@ -1,0 +1,84 @@
+"""Options of the commands that learn from demonstrations, and make them."""
+
+import argparse
+
+from engine.cli.options.general import as_json, money, positive, queue, settings, workspace
+from engine.cli.options.hosts import train_there
+
+
+def _sft(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument("--data", metavar="FILE", help="demonstrations, JSON Lines (sft.data)")
+    parser.add_argument("--seed", type=int, help="train.seed")
+    settings(parser, "sft.epochs=2")
+    parser.add_argument(
+        "--from",
+        dest="origin",
+        default="",
+        metavar="RUN@STEP",
+        help="begin with the weights of another run (also RUN@best), or of an adapter: its folder",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with this run (id or name)")
+    queue(parser)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="only read the demonstrations: counts, and every bad line with its reason",
+    )
+    train_there(parser)
+    workspace(parser)
+    as_json(parser)
+
+
+def _keep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep",
+        default="best",
+        metavar="RULE",
+        help="best of each scenario (default), best:0.5 (if its reward is at least that), all, "
+        "above:0.8; unscored attempts never",
+    )
+    parser.add_argument(
+        "--out",
+        default="demonstrations.jsonl",
+        metavar="FILE",
+        help="file in the project; its lines of other runs stay (default demonstrations.jsonl)",
+    )
+
+
+def _demonstrations(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder: of an evaluation, an import, or a trained run")
+    _keep(parser)
+    parser.add_argument("--step", type=int, help="only attempts of this step")
+    parser.add_argument("--split", choices=["train", "validation"], help="only of this split")
+    parser.add_argument("--contestant", default="", help="only of this model of an evaluation")
+    parser.add_argument("--count", action="store_true", help="only count; write nothing")
+    as_json(parser)
+
+
+def _distill(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project folder")
+    parser.add_argument(
+        "--teacher", required=True, metavar="MODEL", help="as litellm names it (openai/gpt-5.4)"
+    )
+    parser.add_argument(
+        "--scenarios", default="train", metavar="FILE", help="train (default), or a JSON Lines file"
+    )
+    parser.add_argument("--attempts", type=positive, default=1, help="at each scenario (default 1)")
+    _keep(parser)
+    money(parser)
+    parser.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… models")
+    parser.add_argument(
+        "--again", action="store_true", help="ask also what an earlier call has paid already"
+    )
+    settings(parser, "evaluate.concurrency=2")
+    workspace(parser)
+    as_json(parser)
+
+
+COMMANDS = {
+    "sft": ("train a project on demonstrations (supervised), and watch it here", _sft),
+    "distill": ("let a teacher do a project's scenarios, and keep what it did well", _distill),
+    "demonstrations": ("write the good attempts of a run as demonstrations", _demonstrations),
+}
+"""Name: (what it does, its options)."""

@@ -1,0 +1,3 @@
+"""MCP servers of a project: what `mcp.json` says of them, and what they offer. The agent alone
+speaks to them, in its own environment.
+"""

@@ -1,0 +1,90 @@
+"""Asks the servers of a project what they offer, in a process of the agent's environment."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from engine.child import allowed_environment
+from engine.environments.agent import packages_python
+from engine.mcp.servers import read_servers
+from engine.project import load_config
+from engine.protocol.authoring import ToolView
+from engine.protocol.mcp import ServerView, ServerViews
+from engine.protocol.problems import Problem, Refused
+
+LOOK = Path(__file__).parents[2] / "resources" / "agents" / "tools" / "servers.py"
+LIMIT_S = 90.0
+"""For all servers together; each call of theirs has its own limit."""
+LINE_LIMIT = 2**24
+
+
+async def look(project: Path) -> ServerViews:
+    """Each server with its tools, or with what is wrong with it. Raises ConfigError where mcp.json
+    cannot be read or the agent's packages are not installed."""
+    servers = await asyncio.to_thread(read_servers, project)
+    agent = (await asyncio.to_thread(load_config, project)).agent
+    python = agent.python or await packages_python(project, agent) or sys.executable
+    found = await _run(project, python) if servers else {}
+    return ServerViews(
+        servers=[
+            ServerView(
+                name=name,
+                server=server,
+                tools=[ToolView.model_validate(tool) for tool in found[name]["tools"]],
+                looked=True,
+                problem=_problem(str(found[name].get("wrong", ""))),
+            )
+            for name, server in servers.items()
+        ]
+    )
+
+
+async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]:
+    path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)])
+    process = await asyncio.create_subprocess_exec(
+        *(python, str(LOOK), str(project)),
+        cwd=project,
+        env=allowed_environment({"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        limit=LINE_LIMIT,
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), LIMIT_S)
+    except TimeoutError:
+        raise Refused.of(
+            "mcp.slow",
+            f"The MCP servers did not say what they offer within {LIMIT_S:g} s.",
+            "Start them by hand, and look what they wait for.",
+        ) from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    if process.returncode:
+        said = err.decode(errors="replace")
+        lines = said.strip().splitlines()
+        raise Refused.of(
+            "mcp.not_looked",
+            f"The MCP servers cannot be looked at: {lines[-1] if lines else process.returncode}",
+            "The agent's environment needs the package mcp: see agent.requirements.",
+            detail=said[-4000:],
+        )
+    looks: dict[str, dict[str, list[object]]] = json.loads(out.decode().strip().splitlines()[-1])
+    return looks
+
+
+def _problem(wrong: str) -> Problem | None:
+    if not wrong:
+        return None
+    return Problem(
+        code="mcp.unusable",
+        message=wrong if wrong.endswith(".") else f"{wrong}.",
+        hint="Check its command or address; start it by hand to see what it says.",
+    )

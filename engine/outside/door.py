@@ -1,0 +1,167 @@
+"""Where a script's requests enter: one key for all its attempts, one conversation for each request.
+
+A request's messages that were answered here before are put in as the tokens they were, whoever of
+the script's attempts asked then: the same words after the same words. What is sampled is recorded
+under a name of its own, which the answer carries.
+"""
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from engine.outside.completions import Completion, Completions, Whole, digest
+from engine.policy.base import Policy, SampledToken
+from engine.protocol.problems import RolloutError
+from engine.protocol.records import RunSpec
+from engine.rollout.chat import ChatFormat
+from engine.rollout.chat import Completion as Said
+from engine.rollout.conversation import Conversation, OpenBranch, Prompt, Turn
+from engine.rollout.request import ChatRequest
+from engine.rollout.session import Session
+
+READY_S = 600.0
+"""The longest that a request waits for the model to be loaded, or for the run to go on."""
+
+
+class SharedConversation(Conversation):
+    """One request's view of all that was sampled under the key."""
+
+    def __init__(
+        self, chat: ChatFormat, known: Completions, version: int, temperature: float, top_p: float
+    ) -> None:
+        super().__init__(chat)
+        self._known = known
+        self._version = version
+        self._temperature, self._top_p = temperature, top_p
+        self._digests = [""]
+
+    def record(
+        self,
+        prompt: Prompt,
+        messages: list[dict[str, Any]],
+        sampled: list[SampledToken],
+        raw: str,
+        completion: Said,
+    ) -> dict[str, Any]:
+        message = super().record(prompt, messages, sampled, raw, completion)
+        turn, parent = self.turns[-1], prompt.parent
+        turn.id = f"c-{uuid.uuid4().hex}"
+        begin = parent.length if parent else 0
+        self._known.add(
+            Completion(
+                id=turn.id,
+                parent=parent.id if parent else "",
+                version=self._version,
+                prompt=prompt.tokens[begin:],
+                sampled=[token.token for token in sampled],
+                logprobs=[token.logprob for token in sampled],
+                said=digest(self._digest(prompt.asked), turn.returned),
+                raw=raw,
+                text=turn.text[len(parent.text) if parent else 0 :],
+                temperature=self._temperature,
+                top_p=self._top_p,
+                truncated=self.truncated,
+                tools=self.tools,
+            )
+        )
+        self.truncated = False
+        return message
+
+    def _turn(self, before: list[str], message: str) -> Turn | None:
+        found = self._known.after(digest(self._digest(before), message))
+        if found is None:
+            return None
+        whole: Whole = self._known.whole(found)
+        self._branches.append(OpenBranch(tokens=list(whole.tokens)))
+        return Turn(
+            asked=before,
+            returned=message,
+            raw=found.raw,
+            branch=len(self._branches) - 1,
+            text=whole.text,
+            length=len(whole.tokens),
+            id=found.id,
+        )
+
+    def _digest(self, messages: Sequence[str]) -> str:
+        while len(self._digests) <= len(messages):
+            place = len(self._digests) - 1
+            self._digests.append(digest(self._digests[-1], messages[place]))
+        return self._digests[len(messages)]
+
+
+class Door:
+    """Of one run, for as long as this engine knows its script."""
+
+    def __init__(self, spec: RunSpec, known: Completions) -> None:
+        self.name = spec.name
+        self.known = known
+        self._config = spec.config
+        self._chat: ChatFormat | None = None
+        self._policy: Policy | None = None
+        self.step = 0
+        """Updates behind the policy that samples."""
+        self._open = asyncio.Event()
+
+    def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
+        """The policy can sample, with so many updates behind it."""
+        self._chat, self._policy, self.step = chat, policy, step
+        self._open.set()
+
+    def shut(self) -> None:
+        """It cannot for now: who asks waits."""
+        self._open.clear()
+
+    async def enter(self, asked: ChatRequest) -> Session:
+        """A session for one request. Raises RolloutError for a model that is not here."""
+        try:
+            async with asyncio.timeout(READY_S):
+                await self._open.wait()
+        except TimeoutError:
+            raise RolloutError.of(
+                "outside.not_ready",
+                f"The model was not ready within {READY_S:.0f} s.",
+                "Look at the run in the studio: it may be paused, or load a large model.",
+            ) from None
+        self._check_name(asked.model)
+        assert self._chat is not None
+        assert self._policy is not None
+        train = self._config.train
+        temperature = train.temperature if asked.temperature is None else asked.temperature
+        session = Session(
+            chat=self._chat,
+            policy=self._policy,
+            seed=secrets.randbits(31),
+            temperature=train.temperature,
+            free=True,
+            max_tokens=train.max_tokens,
+            max_context=self._config.model.max_context,
+            max_turns=1,
+            name=f"{self.name}@{self.step}",
+            tells_logprobs=True,
+        )
+        top_p = 1.0 if asked.top_p is None else asked.top_p
+        session.conversation = SharedConversation(
+            self._chat, self.known, self._policy.version, temperature, top_p
+        )
+        return session
+
+    def _check_name(self, model: str) -> None:
+        """`NAME` is the newest policy, `NAME@STEP` that step's and no other."""
+        name, at, step = model.rpartition("@")
+        if model in ("", self.name) or (at and name == self.name and step == str(self.step)):
+            return
+        if at and name == self.name and step.isdecimal():
+            raise RolloutError.of(
+                "outside.other_step",
+                f"{model} was asked for, and this engine samples {self.name}@{self.step} now.",
+                "Leave the step out for the newest policy; to compare steps, use `engine eval` or "
+                "the Checkpoints page.",
+            )
+        raise RolloutError.of(
+            "outside.other_model",
+            f"There is no model {model} behind this key: it is {self.name}.",
+            "Use model.get_inference_name().",
+        )

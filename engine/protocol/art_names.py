@@ -1,0 +1,74 @@
+"""What ART calls a figure: our metrics go to trackers by their own names, and by these beside them,
+so that charts and queries made for ART go on. The one place that says so; the help shows it.
+
+Names as of ART 0.5.18 (`src/art/metrics.py`, `metrics_taxonomy.py`, `loss.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+
+class Name(NamedTuple):
+    """`*` stands for the same name on both sides."""
+
+    art: str
+    ours: tuple[str, ...]
+    """Metrics that it is made of: all of them must be there."""
+    how: str
+    """In words, where it is not the very same figure."""
+    made: Callable[[list[float]], float | None] = lambda values: values[0]
+
+
+NAMES: tuple[Name, ...] = (
+    Name("train/reward", ("reward/mean",), ""),
+    Name("train/reward_std_dev", ("reward/std",), ""),
+    Name(
+        "train/exception_rate",
+        ("unscored", "trajectories"),
+        "unscored attempts, of all",
+        lambda values: values[0] / values[1] if values[1] else None,
+    ),
+    Name("train/*", ("reward/part/*",), ""),
+    Name("val/reward", ("validation/reward",), ""),
+    Name("loss/train", ("loss",), ""),
+    Name("loss/entropy", ("entropy",), ""),
+    Name("loss/grad_norm", ("grad_norm",), ""),
+    Name("loss/learning_rate", ("lr",), ""),
+    Name("loss/kl_policy_ref", ("kl",), ""),
+    Name("loss/importance_ratio_mean", ("ratio/mean",), ""),
+    Name("loss/importance_ratio_p99", ("ratio/p99",), ""),
+    Name(
+        "loss/clipped_token_fraction",
+        ("clip/low", "clip/high"),
+        "both sides together",
+        sum,
+    ),
+    Name("data/step_num_trajectories", ("trajectories",), ""),
+    Name("data/step_trainer_tokens", ("tokens/forwarded",), ""),
+    Name("time/step_wall_s", ("time_s/step",), ""),
+    Name("time/step_trainer_s", ("time_s/training",), ""),
+    Name("time/step_actor_s", ("time_s/rolling_out",), ""),
+)
+
+
+def art_metrics(ours: Mapping[str, float]) -> dict[str, float]:
+    """ART's names for what is there."""
+    found: dict[str, float] = {}
+    for name in NAMES:
+        if name.art.endswith("*"):
+            found |= _starred(name, ours)
+        elif all(key in ours for key in name.ours):
+            value = name.made([ours[key] for key in name.ours])
+            found |= {} if value is None else {name.art: value}
+    return found
+
+
+def _starred(name: Name, ours: Mapping[str, float]) -> dict[str, float]:
+    """A part that is called `reward`, say, does not take the place of the reward."""
+    begin, taken = name.ours[0].removesuffix("*"), {one.art for one in NAMES}
+    named = {
+        name.art.replace("*", key.removeprefix(begin)): value
+        for key, value in ours.items()
+        if key.startswith(begin)
+    }
+    return {key: value for key, value in named.items() if key not in taken}

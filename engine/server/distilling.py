@@ -1,0 +1,75 @@
+"""A teacher's attempts as demonstrations: what an earlier evaluation has paid is not paid twice."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.evaluation.stored import kept_scenarios
+from engine.protocol.demonstrations import SelectDemonstrations
+from engine.protocol.evaluation import EvaluationPlan
+from engine.protocol.problems import AtelierError, ConfigError
+from engine.protocol.records import Scenario
+from engine.run import DATABASE, SPEC, Run, read_spec
+from engine.store.reader import RunReader
+from engine.supervised.select import demonstrate, words_of
+
+STEP = 0
+
+
+def earlier(project: Path, plan: EvaluationPlan) -> list[Path]:
+    """Run folders in which the same teacher was asked the same way, newest first."""
+    found = []
+    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
+        try:
+            spec = read_spec(file.parent)
+        except AtelierError:
+            continue  # a damaged run has nothing that could be taken over
+        other = spec.evaluation
+        if other and other.demonstrate and _alike(other, plan):
+            found.append(file.parent)
+    return found
+
+
+def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
+    same = ("contestants", "variants", "attempts", "seed")
+    return all(getattr(one, name) == getattr(other, name) for name in same)
+
+
+def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scenario]:
+    """Those of which no earlier run has an attempt with a reward."""
+    known = {one.model_dump_json() for folder in folders for one in _scored(folder)}
+    return [one for one in scenarios if one.model_dump_json() not in known]
+
+
+def _scored(folder: Path) -> list[Scenario]:
+    """Scenarios that somebody has paid for and that came out well."""
+    reader = RunReader(folder / DATABASE)
+    try:
+        rows = reader.summaries_of("validation", STEP)
+    finally:
+        reader.close()
+    good = {row.scenario_id for row in rows if row.reward is not None}
+    return [scenario for scenario in kept_scenarios(folder) if scenario.id in good]
+
+
+def check(plan: EvaluationPlan) -> None:
+    """Raises ConfigError where the plan is not that of one teacher."""
+    if len(plan.contestants) != 1 or plan.variants:
+        raise ConfigError.of(
+            "demonstrations.one_teacher",
+            "Demonstrations come from one teacher at a time.",
+            "Name one model, and no other system prompts.",
+        )
+
+
+def keep_earlier(folders: Sequence[Path], asked: SelectDemonstrations) -> None:
+    """By the rule that holds now, in the order in which they were made."""
+    for folder in reversed(folders):
+        demonstrate(folder, asked)
+
+
+async def keep(run: Run) -> None:
+    """At the end of an evaluation that was made for it."""
+    plan = run.spec.evaluation
+    if plan and plan.demonstrate:
+        found = demonstrate(run.folder, plan.demonstrate)
+        await run.log("info", "demonstrations", words_of(found))

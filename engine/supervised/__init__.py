@@ -1,0 +1,1 @@
+"""Supervised training: demonstrations → tokens → updates; the warm-up, and SFT runs."""

@@ -1,0 +1,215 @@
+"""Files of demonstrations → what is learned and what is held out. Every bad line is listed with its
+reason; none is dropped in silence."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.gold import FILE as GOLD
+from engine.policy.base import TrainItem
+from engine.project import write_atomically
+from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import (
+    BadLine,
+    DemonstrationFile,
+    Role,
+    SupervisedPlan,
+    Tally,
+)
+from engine.protocol.problems import ConfigError, Problem, StoreError
+from engine.rollout.chat import ChatFormat
+from engine.seeds import derive
+from engine.step.batch import trained_tokens
+from engine.supervised.formats import read_line
+from engine.supervised.render import render
+from engine.supervised.schedule import updates_of
+
+SHOWN, NAMED = 50, 3
+"""Bad lines that are listed, and those that a refusal names."""
+TRAIN, HELD_OUT = "demonstrations.jsonl", "held_out.jsonl"
+"""What an SFT run keeps in its folder."""
+
+
+class Entry(NamedTuple):
+    """A good line."""
+
+    line: bytes
+    beginning: str
+    """Equal for answers to the same question: they are held out together."""
+    items: list[TrainItem]
+
+
+class Source(NamedTuple):
+    """A file, and its good lines."""
+
+    file: DemonstrationFile
+    entries: list[Entry]
+
+
+class Data(NamedTuple):
+    """All that an SFT run has."""
+
+    files: list[DemonstrationFile]
+    train: list[Entry]
+    held_out: list[Entry]
+
+
+def read_source(file: Path, role: Role, project: Path, chat: ChatFormat, context: int) -> Source:
+    """Reads to the end whatever is wrong; `context` is the most tokens of a demonstration."""
+    inside = file.is_relative_to(project)
+    about = DemonstrationFile(
+        path=os.path.relpath(file, project) if inside else str(file), role=role
+    )
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        problem = _unreadable(file, role, error)
+        return Source(about.model_copy(update={"problem": problem}), [])
+    entries: list[Entry] = []
+    bad: list[BadLine] = []
+    forms: Counter[str] = Counter()
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            example = read_line(line)
+            entries.append(Entry(line, example.beginning, render(example, chat, context)))
+            forms[example.form] += 1
+        except ValueError as error:
+            bad.append(BadLine(file=about.path, line=number, reason=str(error)))
+    found = {
+        "lines": len(entries) + len(bad),
+        "forms": dict(forms),
+        "tally": tally(entries),
+        "bad": bad[:SHOWN],
+        "bad_count": len(bad),
+    }
+    return Source(about.model_copy(update=found), entries)
+
+
+def collect(project: Path, config: ProjectConfig, chat: ChatFormat) -> Data:
+    """What an SFT run of the project would learn from and measure; refuses nothing."""
+    sft, context = config.sft, config.model.max_context
+    wanted: list[tuple[Path, Role]] = [(project / sft.data, "train")]
+    gold = project / GOLD
+    if sft.gold and gold.is_file() and gold != wanted[0][0]:
+        wanted.append((gold, "gold"))
+    if sft.validation:
+        wanted.append((project / sft.validation, "validation"))
+    sources = [read_source(file, role, project, chat, context) for file, role in wanted]
+    learned = [e for source in sources if source.file.role != "validation" for e in source.entries]
+    measured = [e for source in sources if source.file.role == "validation" for e in source.entries]
+    if not sft.validation:
+        learned, measured = split(learned, sft.held_out, config.train.seed)
+    return Data([source.file for source in sources], learned, measured)
+
+
+def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], list[Entry]]:
+    """(learned, held out): about this share of the questions, at least one where there are two;
+    answers to one question stay together, so that none is known already."""
+    questions = list(dict.fromkeys(entry.beginning for entry in entries))
+    count = max(1, round(share * len(questions))) if share and len(questions) > 1 else 0
+    count = min(count, len(questions) - 1)
+    drawn = set(random.Random(derive(seed, "held out")).sample(questions, max(0, count)))
+    learned = [entry for entry in entries if entry.beginning not in drawn]
+    return learned, [entry for entry in entries if entry.beginning in drawn]
+
+
+def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> Problem | None:
+    """Why nobody may learn from these files: one that cannot be read, or bad lines that nobody has
+    said to leave out; the first are named."""
+    files = list(files)
+    if broken := next((file.problem for file in files if file.problem), None):
+        return broken
+    spoilt = [file for file in files if file.bad_count]
+    if skip or not spoilt:
+        return None
+    first = spoilt[0]
+    lines = [f"line {one.line}: {one.reason}" for one in first.bad[:NAMED]]
+    more = sum(file.bad_count for file in spoilt) - len(lines)
+    of = f"{first.bad_count} of the {first.lines} lines of {first.path}"
+    return Problem(
+        code="demonstrations.bad_lines",
+        message=f"{of} cannot be learned from. {' '.join(lines)}"
+        + (f" {more} more." if more else ""),
+        hint=hint or "Mend them, or learn without them: --set sft.skip_bad_lines=true.",
+        where=f"{first.path}, line {first.bad[0].line}",
+    )
+
+
+def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
+    """Raises ConfigError where an SFT run may not start."""
+    if problem := refusal(data.files, config.sft.skip_bad_lines):
+        raise ConfigError(problem)
+    if not data.train:
+        raise ConfigError.of(
+            "demonstrations.empty",
+            "There is no demonstration to learn from.",
+            'Write {"messages": [{"role": "user", "content": "…"}, …]}, one a line.',
+            where=str(project / config.sft.data),
+        )
+
+
+def plan_of(config: ProjectConfig, data: Data) -> SupervisedPlan:
+    """What the run keeps of it in its run.json."""
+    sft = config.sft
+    return SupervisedPlan(
+        train=tally(data.train),
+        held_out=tally(data.held_out),
+        updates=updates_of(len(data.train), sft.batch_size, sft.epochs),
+        files=[file.path for file in data.files],
+        skipped=sum(file.bad_count for file in data.files),
+    )
+
+
+def tally(entries: Iterable[Entry]) -> Tally:
+    entries = list(entries)
+    items = [item for entry in entries for item in entry.items]
+    return Tally(
+        examples=len(entries),
+        tokens=sum(len(item.tokens) for item in items),
+        trained=sum(trained_tokens(item) for item in items),
+        longest=max((len(item.tokens) for item in items), default=0),
+    )
+
+
+# What a run keeps: it learns the same when it is resumed, whatever has become of the files
+
+
+def keep_lines(folder: Path, data: Data) -> None:
+    for name, entries in ((TRAIN, data.train), (HELD_OUT, data.held_out)):
+        text = b"".join(entry.line.strip() + b"\n" for entry in entries).decode("utf-8-sig")
+        write_atomically(folder / name, text)
+
+
+def kept_lines(folder: Path, chat: ChatFormat, context: int) -> tuple[list[Entry], list[Entry]]:
+    """(learned, held out). Raises StoreError where they do not read as they did."""
+    found = []
+    for name in (TRAIN, HELD_OUT):
+        source = read_source(folder / name, "train", folder, chat, context)
+        if problem := refusal([source.file], skip=False):
+            raise StoreError.of(
+                "demonstrations.changed",
+                "The demonstrations that this run keeps cannot be read any more.",
+                "Start another run.",
+                where=str(folder / name),
+                detail=problem.message,
+            )
+        found.append(source.entries)
+    return found[0], found[1]
+
+
+def _unreadable(file: Path, role: Role, error: OSError) -> Problem:
+    setting = {"train": "sft.data", "validation": "sft.validation", "gold": "sft.gold"}[role]
+    missing = isinstance(error, FileNotFoundError)
+    return Problem(
+        code="demonstrations.missing" if missing else "demonstrations.unreadable",
+        message=f"There is no {file.name} in the project."
+        if missing
+        else f"The demonstrations cannot be read: {error.strerror or error}.",
+        hint=f"Make one with `python -m engine distill` or by hand, or set {setting}.",
+        where=str(file),
+    )

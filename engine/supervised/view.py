@@ -1,0 +1,27 @@
+"""What an SFT run of a project would learn from, for whoever looks before starting one."""
+
+from pathlib import Path
+
+from engine.models import find_model
+from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import Demonstrations
+from engine.protocol.problems import ConfigError
+from engine.rollout.chat import ChatFormat
+from engine.supervised.data import collect, plan_of, refuse
+
+
+def view(project: Path, config: ProjectConfig) -> Demonstrations:
+    """Every line read; what stands against a start is said, not raised. Raises ModelError."""
+    data = collect(project, config, ChatFormat(find_model(config.model.name)))
+    plan, problem = plan_of(config, data), None
+    try:
+        refuse(project, config, data)
+    except ConfigError as error:
+        problem = error.problem
+    return Demonstrations(
+        files=data.files,
+        train=plan.train,
+        held_out=plan.held_out,
+        updates=plan.updates,
+        problem=problem,
+    )

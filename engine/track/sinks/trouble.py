@@ -1,0 +1,21 @@
+"""What stands against telling a service, in words that follow its name."""
+
+
+class Trouble(Exception):
+    """`words` go on after the service's name: "cannot be reached at …"."""
+
+    def __init__(self, code: str, words: str, hint: str = "", detail: str = "") -> None:
+        super().__init__(detail or words)
+        self.code, self.words, self.hint = code, words, hint
+
+
+def unreachable(address: str, error: Exception) -> Trouble:
+    words = f"cannot be reached at {address}."
+    hint = "Check the address and the network; what is missing is sent as soon as it is back."
+    return Trouble("unreachable", words, hint, f"{type(error).__name__}: {error}")
+
+
+def refused(what: str, detail: str = "") -> Trouble:
+    """`what` it answers."""
+    hint = "Give a valid key under Settings, Tracker keys, or in its environment variable."
+    return Trouble("key", f"refuses the key ({what}).", hint, detail)

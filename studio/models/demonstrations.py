@@ -1,0 +1,42 @@
+"""Files of demonstrations and their bad lines, as tables."""
+
+from typing import Any
+
+from PySide6.QtCore import Qt
+
+from engine.protocol.demonstrations import BadLine, DemonstrationFile
+from studio import figures
+from studio.models.rows import RowsModel
+from studio.roles import TONE_ROLE
+from studio.store.demonstrations import ROLES, forms_words
+
+
+class FileTableModel(RowsModel[DemonstrationFile]):
+    """One row a file."""
+
+    columns = ("File", "Used", "Holds", "Lines", "Bad", "Tokens", "Learned")
+    right = (3, 4, 5, 6)
+
+    def cell(self, row: DemonstrationFile, column: int, role: int) -> Any:
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return self._words(row)[column]
+        if role == TONE_ROLE and (row.problem or (column == 4 and row.bad_count)):
+            return "bad"
+        return None
+
+    def _words(self, row: DemonstrationFile) -> tuple[str, ...]:
+        counts = (row.lines, row.bad_count, row.tally.tokens, row.tally.trained)
+        named = (row.path, ROLES[row.role], forms_words(row))
+        return (*named, *(figures.count(value) for value in counts))
+
+
+class BadLineModel(RowsModel[BadLine]):
+    """One row a line that cannot be learned from."""
+
+    columns = ("File", "Line", "Why")
+    right = (1,)
+
+    def cell(self, row: BadLine, column: int, role: int) -> Any:
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return (row.file, f"{row.line:,}", row.reason)[column]
+        return None

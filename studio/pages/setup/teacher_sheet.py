@@ -1,0 +1,142 @@
+"""From a teacher: which model, how often, what is kept, what it may cost, said before."""
+
+import uuid
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.config import ProjectConfig
+from engine.protocol.demonstrations import SelectDemonstrations
+from engine.protocol.requests import StartEvaluation
+from studio import figures
+from studio.widgets.buttons import Button
+from studio.widgets.form import FormRow
+from studio.widgets.form_fields import ChoiceField, NumberField, SpinField, SuggestField
+from studio.widgets.sheet import Sheet
+from studio.widgets.text import Text
+
+WORDS = (
+    "A stronger model does the training scenarios with this project's agent, and your rules and "
+    "judge reward it. The good attempts become demonstrations. What was paid once is not asked "
+    "again."
+)
+KEEP = (
+    ("best", "the best of each scenario"),
+    ("best:0.5", "the best, if rewarded 0.5 or more"),
+    ("above:0.8", "all rewarded 0.8 or more"),
+    ("all", "all that are scored"),
+)
+LABEL_PX = 132
+
+
+class TeacherSheet(Sheet):
+    """`show_project(config, scenarios)`, then `open()`; `teacher_wanted(StartEvaluation)`."""
+
+    teacher_wanted = Signal(object)
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Demonstrations from a teacher", host)
+        self._scenarios = 0
+        self._config = ProjectConfig()
+        self.project = ""
+        self.model = SuggestField("Teacher", "openai/gpt-5.4")
+        self.attempts = SpinField("Attempts", 1, 64)
+        self.keep = ChoiceField("Keep", KEEP)
+        self.budget = NumberField("Budget, dollars", 0.0)
+        self.price_in = NumberField("Price, read", 0.0, placeholder="price list")
+        self.price_out = NumberField("Price, answered", 0.0, placeholder="price list")
+        self._rows = {
+            name: FormRow(name, label, field, label_px=LABEL_PX)
+            for name, label, field in (
+                ("model", "Teacher", self.model),
+                ("attempts", "Attempts at each", self.attempts),
+                ("keep", "Keep", self.keep),
+                ("budget", "Budget, $", self.budget),
+                ("price_in", "$ per million read", self.price_in),
+                ("price_out", "$ per million said", self.price_out),
+            )
+        }
+        self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
+        self._go = Button("Ask", "primary", icon="sparkles", height=32)
+        self._build()
+
+    def show_project(self, config: ProjectConfig, scenarios: int) -> None:
+        """Offer what the project knows of teachers and money."""
+        self._config, self._scenarios = config, scenarios
+        usual = config.evaluate
+        self.model.set_choices(config.judge.models)
+        if not self.model.value():
+            self.model.set_value(config.judge.models[0] if config.judge.models else "")
+        self.attempts.set_value(max(4, usual.attempts))
+        self.budget.set_value(5.0 if usual.budget_usd is None else usual.budget_usd)
+        self.price_in.set_value(usual.price_prompt)
+        self.price_out.set_value(usual.price_completion)
+        self._refresh()
+
+    def request(self) -> StartEvaluation:
+        """What is asked of the engine as it stands."""
+        said: dict[str, Any] = {
+            "evaluate.budget_usd": self.budget.value(),
+            "evaluate.price_prompt": self.price_in.value(),
+            "evaluate.price_completion": self.price_out.value(),
+        }
+        return StartEvaluation(
+            project=self.project,
+            models=[str(self.model.value()).strip()],
+            attempts=self.attempts.value(),
+            scenarios="train",
+            demonstrate=SelectDemonstrations(keep=str(self.keep.value())),
+            overrides={key: value for key, value in said.items() if value is not None},
+            queue=True,
+            key=uuid.uuid4().hex,
+        )
+
+    def _build(self) -> None:
+        self.body.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
+        for row in self._rows.values():
+            self.body.addWidget(row)
+            row.edited.connect(lambda *_: self._refresh())
+        self.body.addStretch(1)
+        self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
+        self.body.addWidget(self._command)
+        cancel = Button("Cancel", "quiet", height=32)
+        cancel.clicked.connect(self.close_sheet)
+        self._go.clicked.connect(self._accept)
+        self.foot.addStretch(1)
+        self.foot.addWidget(cancel)
+        self.foot.addWidget(self._go)
+
+    def _refresh(self) -> None:
+        name, budget = str(self.model.value()).strip(), self.budget.value()
+        wrong = "" if "/" in name else "Write PROVIDER/MODEL, as openai/gpt-5.4"
+        self._rows["model"].set_problem(wrong if name else "")
+        wrong = wrong or self.budget.problem()
+        self._rows["budget"].set_problem(self.budget.problem())
+        for key, field in (("price_in", self.price_in), ("price_out", self.price_out)):
+            said = field.problem() if field.text() else ""
+            self._rows[key].set_problem(said)
+            wrong = wrong or said
+        count = figures.plural(self._scenarios * self.attempts.value(), "attempt")
+        most = f"at most ${budget or 0:.2f}"
+        self._go.set_words("Ask", f"{count} · {most}")
+        self._go.setEnabled(bool(name) and not wrong)
+        self._command.set_words(command_of(self.request()))
+
+    def _accept(self) -> None:
+        self.teacher_wanted.emit(self.request())
+        self.close_sheet()
+
+
+def command_of(request: StartEvaluation) -> str:
+    """The same in a terminal."""
+    assert request.demonstrate is not None
+    path = f'"{request.project}"' if " " in request.project else request.project
+    words = ["python -m engine distill", path, "--teacher", request.models[0] or "MODEL"]
+    words += ["--attempts", str(request.attempts), "--keep", request.demonstrate.keep]
+    if (budget := request.overrides.get("evaluate.budget_usd")) is not None:
+        words += ["--budget", f"{budget:g}"]
+    prices = [request.overrides.get(f"evaluate.price_{one}") for one in ("prompt", "completion")]
+    if None not in prices:
+        words += ["--price", *(f"{price:g}" for price in prices)]
+    return " ".join(words)

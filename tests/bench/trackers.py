@@ -1,0 +1,80 @@
+"""What a tracker that hangs costs a run: the same run with none and with three that accept and
+never answer, in turn.
+
+`python -m tests.bench.trackers [PAIRS]`
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from engine.environments import python_of
+from engine.protocol.events import RunFinished, RunStarted, StepFinished
+from tests.engine_http.conftest import Engine, at_home, make_project, start_engine, stop_engine
+from tests.otlp_collector import collecting
+from tests.tiny_model import make_tiny_model
+
+HANGING = """
+[track.otel]
+on = true
+endpoint = "{url}"
+[track.langfuse]
+on = true
+host = "{url}"
+[track.mlflow]
+on = true
+uri = "{url}"
+"""
+STEPS = 30
+
+
+def measure(engine: Engine, project: Path) -> tuple[float, float]:
+    """Seconds of the whole run, and of its steps in the middle, one."""
+    run = engine.train(project, **{"train.steps": STEPS})
+    events = engine.wait(run)
+    begun = next(e.at for e in events if isinstance(e, RunStarted))
+    assert isinstance(events[-1], RunFinished), events[-1]
+    times = [e.metrics["time_s/step"] for e in events if isinstance(e, StepFinished)]
+    return events[-1].at - begun, statistics.median(times)
+
+
+def main() -> None:
+    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 6
+    with tempfile.TemporaryDirectory() as scratch, collecting() as collector:
+        collector.mood = "silence"
+        folder = Path(scratch)
+        model = make_tiny_model(folder / "tiny")
+        cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+        with at_home(folder) as workspace:
+            os.environ["XDG_CACHE_HOME"] = cache  # where the trackers' environments are
+            for name in ("otel", "mlflow"):
+                python_of(name)
+            plain = make_project(workspace / "plain", model)
+            toml = HANGING.format(url=collector.url)
+            told = make_project(workspace / "told", model, toml=toml)
+            engine = start_engine(workspace)
+            try:
+                compare(engine, plain, told, pairs)
+            finally:
+                collector.over.set()
+                stop_engine(engine)
+        print(f"questions without an answer: {collector.asked}")
+
+
+def compare(engine: Engine, plain: Path, told: Path, pairs: int) -> None:
+    engine.call(lambda c: c.lend_tracker_keys({"langfuse": "pk:sk"}))
+    ratios: list[tuple[float, float]] = []
+    for pair in range(pairs):
+        order = (plain, told) if pair % 2 else (told, plain)
+        found = {project: measure(engine, project) for project in order}
+        whole, step = (a / b for a, b in zip(found[told], found[plain], strict=True))
+        ratios.append((whole, step))
+        print(f"{found[plain][0]:6.2f} s without, {found[told][0]:6.2f} s with: {whole:.3f}")
+    print(f"whole run, median ratio {statistics.median(r for r, _ in ratios):.3f}")
+    print(f"one step, median ratio  {statistics.median(r for _, r in ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()

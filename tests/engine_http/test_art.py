@@ -1,0 +1,172 @@
+"""A script of ART's own, with ART's own package, on an engine: both keep the same."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.environments import python_of
+from engine.imports.source import open_source
+from engine.launch.local import Endpoint, find
+from engine.protocol.records import Trajectory
+from engine.server.library import Library
+from engine.store.reader import RunReader
+from tests.engine_http.conftest import ROOT, until
+
+SCRIPT = Path(__file__).with_name("art_2048.py")
+MODEL = Path(".art/2048-multi-turn/models/agent-001")
+
+
+@dataclass
+class Place:
+    """Where a person works: their folder, and the workspace of their engine."""
+
+    folder: Path
+    workspace: Path
+    model: Path
+
+    def start(self, steps: int) -> "subprocess.Popen[str]":
+        names = {"PYTHONPATH": str(ROOT), "ATELIER_WORKSPACE": str(self.workspace)}
+        names |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "ATELIER_PYTHON": sys.executable}
+        command = [str(python_of("art")), str(SCRIPT), str(self.model), str(steps)]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=os.environ | names,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, steps: int) -> str:
+        return finished(self.start(steps))
+
+    @property
+    def engine(self) -> Endpoint | None:
+        return asyncio.run(find(self.workspace))
+
+    def reader(self) -> RunReader:
+        run = self.summary
+        return RunReader(Path(run.path) / "run.db")
+
+    @property
+    def summary(self) -> Any:
+        return Library(self.workspace).all_runs()[0]
+
+
+def finished(script: "subprocess.Popen[str]") -> str:
+    out, err = script.communicate(timeout=240)
+    assert script.returncode == 0, err[-4000:]
+    return out
+
+
+@pytest.fixture
+def place(workspace: Path, tiny_model: Path, tmp_path: Path) -> Iterator[Place]:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    place = Place(folder, workspace, tiny_model)
+    yield place
+    if endpoint := place.engine:
+        engine = psutil.Process(endpoint.pid)
+        family = [engine, *engine.children(recursive=True)]
+        engine.terminate()
+        until(lambda: not any(_alive(one) for one in family))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("real_cache")
+@pytest.mark.timeout(600)
+def test_a_script_of_art_trains_here_goes_on_and_outlives_the_engine(place: Place) -> None:
+    assert "step 3" in place.run(3)
+    assert place.summary.state == "finished"
+    assert (place.summary.step, place.summary.source) == (3, "openpipe-art 0.5.18")
+
+    script = place.start(5)
+    until(lambda: place.summary.step == 4, 120)
+    endpoint = place.engine
+    assert endpoint is not None
+    os.kill(endpoint.pid, signal.SIGKILL)
+    assert "step 5" in finished(script)
+    again = place.engine
+    assert again is not None
+    assert again.pid != endpoint.pid
+
+    reader = place.reader()
+    try:
+        compare_figures(place, reader)
+        compare_attempts(place, reader)
+        assert {one.step for one in reader.checkpoints()} >= {5}
+    finally:
+        reader.close()
+
+
+def compare_figures(place: Place, reader: RunReader) -> None:
+    """Every row of history.jsonl, value for value."""
+    lines = (place.folder / MODEL / "history.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    events: list[Any] = reader.events_of("metrics.logged")
+    assert [row["step"] for row in rows] == [event.step for event in events]
+    assert len(rows) == 10
+    for row, event in zip(rows, events, strict=True):
+        theirs = {
+            name: value
+            for name, value in row.items()
+            if name not in ("step", "training_step", "recorded_at") and "/atelier/" not in name
+        }
+        assert event.values == theirs
+    steps: dict[int, Any] = {e.step: e.metrics for e in reader.events_of("step.finished")}  # type: ignore[union-attr]
+    trained = [row for row in rows if "train/reward" in row]
+    assert [row["step"] for row in trained] == [1, 2, 3, 4, 5]
+    for row in trained:
+        ours = steps[row["step"]]
+        assert row["train/reward"] == pytest.approx(ours["reward/mean"], abs=1e-12)
+        assert row["train/reward_std_dev"] == pytest.approx(ours["groups/std_mean"], abs=1e-12)
+        unscored = ours["unscored"] / ours["trajectories"]
+        assert row["train/exception_rate"] == pytest.approx(unscored)
+        assert row["loss/train"] == ours["loss"]
+
+
+def compare_attempts(place: Place, reader: RunReader) -> None:
+    """What ART has written to Parquet, read by our importer, and what the run keeps."""
+    source = open_source(place.folder / MODEL)
+    lots = list(source.lots())
+    assert len(lots) == 10
+    for lot in lots:
+        kept = reader.stored(lot.split, lot.step)
+        theirs = [one for group in lot.groups for one in group]
+        ours = [one for one in kept if one.problem is None]  # version 1 has no exceptions
+        assert sorted(map(_facts, ours)) == sorted(map(_facts, theirs))
+        assert all(one.branches for one in ours)
+        if lot.split == "train":
+            assert [[one.reward for one in group] for group in lot.groups] == [
+                [one.reward for one in ours if one.group == number] for number in range(4)
+            ]
+
+
+def _facts(one: Trajectory) -> str:
+    messages = [(message.role, message.content) for message in one.messages]
+    metrics = sorted(one.metrics.items())
+    return json.dumps([one.scenario_id, one.reward, metrics, one.output, messages])
+
+
+def _alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_the_backend_needs_nothing_of_an_engine() -> None:
+    told = (
+        "import sys, engine.art; print(sorted({'apsw', 'starlette', 'torch'} & set(sys.modules)))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"

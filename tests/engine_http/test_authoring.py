@@ -1,0 +1,195 @@
+"""A project out of a paragraph, over a real engine and a scripted provider that also misbehaves."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.protocol.authoring import DescribeTask, DraftTold, FinishProject, Writer
+from engine.protocol.events import RunFinished, StepFinished
+from engine.protocol.problems import Refused
+from engine.protocol.requests import StartRun
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.conftest import ROOT, Engine
+
+pytestmark = pytest.mark.usefixtures("real_cache")
+PLAN = {"title": "Polite answers", "system_prompt": "Be polite.", "rubric": "- politeness\n"}
+TASK = "A customer writes a short message; the model answers it politely in one sentence."
+PRICE = {"price_prompt": 10.0, "price_completion": 20.0}
+
+
+class Pen:
+    """Writes the plan, then scenarios in words of their own; a mood is used up each question."""
+
+    def __init__(self, *moods: str) -> None:
+        self.moods = list(moods)
+        self.count = 0
+        self.questions: list[str] = []
+
+    def __call__(self, messages: list[dict[str, str]]) -> str:
+        question = messages[1]["content"]
+        self.questions.append(messages[-1]["content"])
+        mood = self.moods.pop(0) if self.moods else "good"
+        if mood == "refuses":
+            return "I am sorry, I cannot help with that."
+        if mood == "garbage":
+            return '{"scenarios": [{"input": "cut o'
+        if '"system_prompt"' in question:
+            return json.dumps(PLAN)
+        wanted = int(question.split("Write ")[1].split(" ")[0])
+        wanted += {"too few": -2, "too many": 3}.get(mood, 0)
+        entries: list[Any] = [self._entry() for _ in range(wanted)]
+        if mood == "repeats":
+            entries = ["The same once more, word for word?"] * wanted
+        return json.dumps({"scenarios": entries})
+
+    def _entry(self) -> dict[str, Any]:
+        self.count += 1
+        words = " ".join(f"w{self.count * 7 + place}" for place in range(6))
+        return {"input": f"{words}?", "difficulty": 1 + self.count % 5}
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with provider(Script(grade=lambda place, text: (sum(map(ord, text)) % 7) / 6)) as script:
+        yield script
+
+
+def asked(folder: Path, script: Script, **changes: Any) -> DescribeTask:
+    writer = Writer(model="openai/scripted", base_url=script.url, **PRICE)
+    values = {"folder": str(folder), "description": TASK, "writer": writer, "count": 30}
+    return DescribeTask(**{**values, **changes})
+
+
+def write(engine: Engine, request: DescribeTask) -> list[DraftTold]:
+    async def told(client: Any) -> list[DraftTold]:
+        return [one async for one in client.write_draft(request)]
+
+    return engine.call(told)
+
+
+def test_a_paragraph_becomes_a_project_that_trains(
+    engine: Engine, workspace: Path, tiny_model: Path, script: Script
+) -> None:
+    script.writes = Pen("good", "good", "refuses", "good", "repeats", "too many", "garbage")
+    request = asked(workspace / "polite", script)
+    told = write(engine, request)
+    last = told[-1]
+    assert (last.ended, last.problem) == (True, None)
+    assert (last.draft.title, last.draft.system) == ("Polite answers", "Be polite.")
+    assert len(last.draft.scenarios) == 30
+    assert len({one.input for one in last.draft.scenarios}) == 30
+    assert {one.difficulty for one in last.draft.scenarios} >= {1, 2, 3, 4, 5}
+    assert sum(one.split == "validation" for one in last.draft.scenarios) == 6
+    assert last.left_out["like another one"] >= 1
+    spent = [one.spent_usd for one in told]
+    assert spent == sorted(spent)
+    assert all(one.next_usd > 0 for one in told[:-1])
+    assert last.spent_usd == pytest.approx(len(script.asked) * (100 * 10 + 50 * 20) / 1e6)
+    assert "could not be used" in script.asked[3]["messages"][-1]["content"]
+
+    questions = len(script.asked)
+    assert write(engine, request)[-1].draft == last.draft
+    assert len(script.asked) == questions, "what was answered is not asked again"
+
+    view = engine.call(
+        lambda client: client.finish_project(
+            FinishProject(
+                folder=request.folder, description=TASK, draft=last.draft,
+                learner=str(tiny_model), judge=request.writer,
+            )
+        )
+    )  # fmt: skip
+    assert (view.name, view.problems) == ("Polite answers", [])
+    assert [(split.split, split.count) for split in view.splits] == [
+        ("train", 24), ("validation", 6),
+    ]  # fmt: skip
+    assert (Path(view.path) / "rubric.md").read_text() == "- politeness\n"
+    small = {
+        "train.steps": 2, "train.groups": 2, "train.group_size": 4, "train.max_tokens": 12,
+        "model.max_context": 400, "model.dtype": "float32", "judge.passes": 1,
+        "train.validation_attempts": 2, "judge.canary_every": 0,
+    }  # fmt: skip
+    start = StartRun(project=view.path, kind="baseline", overrides=small)
+    events = engine.wait(engine.call(lambda client: client.start_run(start)))
+    assert isinstance(events[-1], RunFinished), events[-1]
+    events = engine.wait(engine.train(Path(view.path), **small))
+    assert isinstance(events[-1], RunFinished), events[-1]
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    assert len(steps) == 2
+    assert all("reward/part/ruler" in step.metrics for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("moods", "code"),
+    [
+        (("refuses", "refuses"), "authoring.useless"),
+        (("good", *["refuses"] * 6), "authoring.dried_up"),
+        (("good", "good", *["repeats"] * 4), "authoring.dried_up"),
+    ],
+)
+def test_a_writer_that_does_not_write_ends_it(
+    engine: Engine, workspace: Path, script: Script, moods: tuple[str, ...], code: str
+) -> None:
+    script.writes = Pen(*moods)
+    last = write(engine, asked(workspace / "refused", script))[-1]
+    assert last.problem is not None
+    assert (last.ended, last.problem.code) == (True, code)
+    request = FinishProject(
+        folder=str(workspace / "refused"), draft=last.draft, judge=Writer(model="openai/scripted")
+    )
+    if len(last.draft.scenarios) < 8:
+        with pytest.raises(Refused, match="draft has"):
+            engine.call(lambda client: client.finish_project(request))
+
+
+def test_what_it_may_cost_is_kept(engine: Engine, workspace: Path, script: Script) -> None:
+    script.writes = Pen()
+    writer = Writer(model="openai/scripted", base_url=script.url, budget_usd=0.1, **PRICE)
+    request = asked(workspace / "dear", script, writer=writer, count=400)
+    last = write(engine, request)[-1]
+    assert last.problem is not None
+    assert last.problem.code == "judge.budget"
+    assert 12 <= len(last.draft.scenarios) < 400
+    assert last.spent_usd <= 0.1
+    more = writer.model_copy(update={"budget_usd": 5.0})
+    assert (
+        len(
+            write(engine, asked(workspace / "dear", script, writer=more, count=100))[
+                -1
+            ].draft.scenarios
+        )
+        == 100
+    )
+
+
+def test_a_folder_with_something_else_is_left_alone(
+    engine: Engine, workspace: Path, script: Script
+) -> None:
+    (workspace / "mine").mkdir()
+    (workspace / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(Refused, match="not empty"):
+        write(engine, asked(workspace / "mine", script))
+    assert [file.name for file in (workspace / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_the_terminal_does_it_alone(workspace: Path, script: Script, tiny_model: Path) -> None:
+    script.writes = Pen("good", "too few")
+    folder = workspace / "typed"
+    command = [sys.executable, "-m", "engine", "new", str(folder), "--describe", TASK]
+    command += ["--model", "openai/scripted", "--base-url", script.url, "--count", "20"]
+    command += ["--learner", str(tiny_model), "--price", "10", "20"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "16 scenarios to practise, 4 to test" in done.stdout
+    assert len((folder / "scenarios" / "train.jsonl").read_text().splitlines()) == 16
+    config = (folder / "project.toml").read_text()
+    assert "openai/scripted" in config
+    done = subprocess.run(
+        [*command[:6], "short"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2

@@ -1,0 +1,214 @@
+"""A teacher's attempts become demonstrations; what failed is counted, and nothing is paid twice."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.protocol.demonstrations import SelectDemonstrations, Selection
+from engine.protocol.events import Event, LogWritten, RunFinished, UnknownEvent
+from engine.protocol.problems import AtelierError
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, ImportRun, StartEvaluation, StartRun
+from engine.run import read_spec
+from engine.supervised.formats import read_line
+from engine.supervised.select import demonstrate
+from tests.engine_http.chat_provider import (
+    COMPLETION_TOKENS,
+    PROMPT_TOKENS,
+    ChatScript,
+    chat_provider,
+)
+from tests.engine_http.conftest import ROOT, Engine, until
+from tests.engine_http.test_evaluation import rows, with_provider
+
+pytestmark = pytest.mark.usefixtures("real_cache")
+TEACHER = "openai/teacher"
+CALL_USD = (PROMPT_TOKENS * 10 + COMPLETION_TOKENS * 20) / 1e6
+IN_TURN = {"agent.concurrency": 1, "evaluate.concurrency": 1}
+FILE = "demonstrations.jsonl"
+
+
+@pytest.fixture
+def chat() -> Iterator[ChatScript]:
+    with chat_provider(ChatScript()) as script:
+        yield script
+
+
+def begin(engine: Engine, project: Path, keep: str = "best", **more: Any) -> RunSummary:
+    request = StartEvaluation(
+        project=str(project),
+        models=[TEACHER],
+        scenarios="train",
+        demonstrate=SelectDemonstrations(keep=keep),
+        **{"overrides": IN_TURN, "attempts": 2, **more},
+    )
+    return engine.call(lambda client: client.start_evaluation(request))
+
+
+def finished(engine: Engine, run: RunSummary) -> list[Event | UnknownEvent]:
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    return events
+
+
+def lines(project: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (project / FILE).read_text().splitlines()]
+
+
+def kept(engine: Engine, run: RunSummary, keep: str, file: str = "") -> Selection:
+    asked = SelectDemonstrations(keep=keep, file=file)
+    return engine.call(lambda client: client.demonstrate(run.id, asked))
+
+
+def test_what_a_teacher_did_well_is_kept_and_paid_once(
+    engine: Engine, project: Path, chat: ChatScript
+) -> None:
+    with_provider(project, chat)
+    (project / FILE).write_text('{"text": "mine"}\n')
+    # Of the first scenario one attempt is refused, the other gets garbage; one more has to wait.
+    chat.moods = ["400", "garbage", "garbage", "429"]
+    run = begin(engine, project)
+    events = finished(engine, run)
+    said = [event.text for event in events if isinstance(event, LogWritten)]
+    assert said[0] == (
+        "openai/teacher: $10.00 for a million tokens read, $20.00 for a million answered; "
+        "at most $5.00 in all."
+    )
+    assert said[-1].startswith("3 demonstrations in demonstrations.jsonl from 3 of 4 scenarios")
+    mine, *made = lines(project)
+    assert mine == {"text": "mine"}, "lines of others stay"
+    assert [one["source"]["scenario"] for one in made] == ["s1", "s2", "s3"]
+    first = made[0]
+    assert [m["role"] for m in first["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert first["messages"][2]["tool_calls"][0]["function"]["name"] == "look_up"
+    assert first["tools"][0]["function"]["name"] == "look_up"
+    assert first["source"] | {"run": ""} == {
+        "run": "", "model": TEACHER, "scenario": "s1", "reward": 1.0
+    }  # fmt: skip
+    example = read_line(json.dumps(first).encode())
+    assert example.learned == {2, 4}
+
+    found = kept(engine, run, "above:0.5")
+    assert (found.kept, found.scenarios, found.of, found.mean) == (6, 3, 4, 1.0)
+    assert found.left_out == {"unscored: provider.refused": 1, "unscored: provider.server": 1}
+    assert kept(engine, run, "above:1.5").left_out["reward below 1.5"] == 6
+    with pytest.raises(AtelierError, match="does not say what to keep"):
+        kept(engine, run, "some")
+
+    asked = len(chat.asked)
+    again = begin(engine, project, "all")
+    finished(engine, again)
+    plan = read_spec(Path(again.path)).evaluation
+    assert plan is not None
+    assert (again.id != run.id, plan.scenarios) == (True, 1), "only what failed is asked again"
+    assert len(chat.asked) == asked + 4
+    assert len(lines(project)) == 1 + 6 + 2, "by the rule that holds now"
+    whole = (project / FILE).read_bytes()
+    third = begin(engine, project, "all")
+    assert third.id == again.id
+    assert third.state == "finished"
+    assert len(chat.asked) == asked + 4
+    assert (project / FILE).read_bytes() == whole
+
+
+def test_the_budget_is_kept_and_more_of_it_asks_only_the_rest(
+    engine: Engine, project: Path, chat: ChatScript
+) -> None:
+    with_provider(project, chat, budget=0.013)
+    run = begin(engine, project, attempts=1)
+    finished(engine, run)
+    found = kept(engine, run, "all")
+    spent = len(chat.asked) * CALL_USD
+    assert 0 < found.kept < 4
+    assert found.left_out == {"unscored: evaluate.budget": 4 - found.kept}
+    assert spent <= 0.013
+    before = len(chat.asked)
+    more = begin(engine, project, attempts=1, overrides={**IN_TURN, "evaluate.budget_usd": 5.0})
+    finished(engine, more)
+    assert len(chat.asked) - before == 2 * (4 - found.kept)
+    assert len(lines(project)) == 4
+
+
+def test_a_call_that_was_cut_off_goes_on(engine: Engine, project: Path, chat: ChatScript) -> None:
+    with_provider(project, chat)
+    run = begin(engine, project)
+    until(lambda: len(rows(engine, run)) >= 1)
+    engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
+    engine.wait(run)
+    until(lambda: engine.call(lambda c: c.info()).living_runs == 0)
+    again = begin(engine, project)
+    assert again.id == run.id
+    finished(engine, run)
+    assert len(rows(engine, run)) == 8
+    assert len(lines(project)) == 4
+
+
+def test_attempts_of_any_run_become_demonstrations(
+    engine: Engine, project: Path, workspace: Path
+) -> None:
+    attempts = [
+        {
+            "group": f"g{n // 2}",
+            "reward": None if n == 0 else n / 10,
+            "messages": [
+                {"role": "user", "content": f"Say {n // 2}"},
+                {"role": "assistant", "content": f"word {n}"},
+            ],
+        }
+        for n in range(8)
+    ]
+    source = workspace / "attempts.jsonl"
+    source.write_text("".join(json.dumps(one) + "\n" for one in attempts))
+    request = ImportRun(source=str(source))
+    run = engine.call(lambda client: client.import_run(str(project), request))
+    folder = Path(run.path)
+    best = demonstrate(folder, SelectDemonstrations())
+    assert (best.kept, best.of, best.mean) == (4, 4, pytest.approx(0.4))
+    assert best.left_out == {"unscored: judge.unrewarded": 1, "not the best of its scenario": 3}
+    good = demonstrate(folder, SelectDemonstrations(keep="above:0.4"))
+    assert (good.kept, good.left_out["reward below 0.4"]) == (4, 3)
+    assert [one["messages"][1]["content"] for one in lines(project)] == [
+        "word 4", "word 5", "word 6", "word 7"
+    ]  # fmt: skip
+    request_sft = StartRun(project=str(project), kind="sft")
+    finished(engine, engine.call(lambda client: client.start_run(request_sft)))
+
+
+def test_from_the_terminal(
+    engine: Engine, project: Path, workspace: Path, chat: ChatScript
+) -> None:
+    with_provider(project, chat)
+    command = [sys.executable, "-m", "engine"]
+    distill = [
+        *command, "distill", str(project), "--teacher", TEACHER, "--keep", "best:0.5",
+        "--budget", "1", "--workspace", str(engine.workspace),
+    ]  # fmt: skip
+    done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "at most $1.00 in all" in done.stdout
+    assert "4 demonstrations in demonstrations.jsonl from 4 of 4 scenarios" in done.stdout
+    asked = len(chat.asked)
+    again = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "nothing is asked" in again.stdout
+    assert (again.returncode, len(chat.asked)) == (0, asked)
+    check = subprocess.run(
+        [*command, "sft", str(project), "--check"],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert check.returncode == 1, "the tiny model's template knows no tools"
+    assert "line 4: The model's chat template leaves out the tool calls" in check.stdout
+    wrong = subprocess.run(
+        [*distill, "--teacher", "gpt"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert wrong.returncode == 2

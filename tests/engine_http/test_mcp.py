@@ -1,0 +1,148 @@
+"""MCP servers of a project, from mcp.json to training, over a real engine and real servers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.authoring.finish import AGENTS, begin_with_tools
+from engine.environments import python_of
+from engine.environments.door import OF_AGENT
+from engine.protocol.events import RunFinished, StepFinished
+from engine.protocol.mcp import ServerViews, SetServer
+from engine.protocol.problems import Refused
+from engine.protocol.requests import TrajectoryQuery
+from tests.agents import REQUIREMENTS
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.conftest import ROOT, Engine
+from tests.engine_http.test_authoring import Pen
+
+pytestmark = pytest.mark.usefixtures("installed")
+SERVER = str(REQUIREMENTS.parent / "library_server.py")
+LIBRARY: dict[str, Any] = {"command": "python", "args": [SERVER], "timeout_s": 10}
+
+
+@pytest.fixture(scope="module")
+def installed(real_cache: None) -> None:
+    python_of(f"{OF_AGENT}{AGENTS / 'tools' / 'requirements.txt'}")
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    grade = lambda place, text: (sum(map(ord, text)) % 7) / 6  # noqa: E731
+    with provider(Script(grade=grade, writes=Pen())) as script:
+        yield script
+
+
+def typed(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "engine", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def written(workspace: Path, script: Script, tiny_model: Path) -> Path:
+    """A project that was written for the tools of a server."""
+    file = workspace / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"library": LIBRARY}}))
+    folder = workspace / "librarian"
+    done = typed(
+        "new", str(folder), "--mcp", str(file), "--model", "openai/scripted",
+        "--base-url", script.url,
+        "--describe", "People ask a librarian where books stand, and want to lend them.",
+        "--count", "10", "--learner", str(tiny_model), "--price", "10", "20",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    file.unlink()
+    return folder
+
+
+@pytest.fixture
+def begun(workspace: Path) -> Path:
+    """A project of which there is only what its agent needs."""
+    file = workspace / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"library": LIBRARY}}))
+    begin_with_tools(workspace / "begun", file)
+    return workspace / "begun"
+
+
+def test_a_project_for_the_tools_of_a_server_trains(
+    engine: Engine, written: Path, script: Script
+) -> None:
+    question = script.asked[1]["messages"][1]["content"]
+    assert "find_book: The shelf on which a book stands." in question
+    assert "requests of a person" in question
+    small = {
+        "train.steps": 2, "train.groups": 2, "train.group_size": 4, "train.max_tokens": 12,
+        "model.max_context": 400, "model.dtype": "float32", "judge.passes": 1,
+        "train.validate_every": 0, "judge.canary_every": 0,
+    }  # fmt: skip
+    events = engine.wait(engine.train(written, **small))
+    assert isinstance(events[-1], RunFinished), events[-1]
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    assert [step.metrics["unscored"] for step in steps] == [0, 0]
+
+    def change(server: dict[str, Any]) -> ServerViews:
+        request = SetServer(name="library", server=server)
+        return engine.call(lambda client: client.set_server(str(written), request))
+
+    change({**LIBRARY, "args": ["-c", "raise SystemExit('no licence')"]})
+    run = engine.train(written, **small | {"train.steps": 1})
+    events = engine.wait(run)
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    assert (steps[0].skipped, steps[0].metrics["unscored"]) == (True, 8)
+    query = TrajectoryQuery(split="train")
+    found = engine.call(lambda client: client.trajectories(run.id, query))
+    for one in found.items:
+        assert one.reward is None
+        assert one.problem is not None
+        assert "(no licence)" in one.problem.message
+
+
+def test_each_server_is_looked_at_by_itself(engine: Engine, begun: Path) -> None:
+    path = str(begun)
+
+    def look() -> ServerViews:
+        return engine.call(lambda client: client.look_at_servers(path))
+
+    servers = {
+        "chosen": {**LIBRARY, "tools": ["find_book"]},
+        "gone": {"command": "no-such-program"},
+        "away": {"url": "http://127.0.0.1:9/mcp", "timeout_s": 3},
+    }
+    for name, server in servers.items():
+        request = SetServer(name=name, server=server)
+        engine.call(lambda client, asked=request: client.set_server(path, asked))
+    views = {view.name: view for view in look().servers}
+    assert list(views) == ["library", *servers]
+    assert len(views["library"].offered) == 4
+    assert [tool.name for tool in views["chosen"].offered] == ["find_book"]
+    assert len(views["chosen"].tools) == 4
+    for name in ("gone", "away"):
+        assert views[name].problem is not None
+        assert views[name].tools == []
+    for bad in ({}, {"command": "x", "url": "http://y"}, {"url": "ftp://x"}):
+        request = SetServer(name="wrong", server=bad)
+        with pytest.raises(Refused, match="wrong"):
+            engine.call(lambda client, asked=request: client.set_server(path, asked))
+    assert "wrong" not in json.loads((begun / "mcp.json").read_text())["mcpServers"]
+
+
+def test_the_terminal_adds_chooses_and_removes(begun: Path) -> None:
+    project = str(begun)
+    assert typed("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
+    assert typed("mcp", "choose", project, "more", "find_book").returncode == 0
+    done = typed("mcp", "tools", project)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("x find_book") == 2
+    assert done.stdout.count("x lend_book") == 1
+    assert typed("mcp", "remove", project, "library").returncode == 0
+    assert list(json.loads(typed("mcp", "list", project, "--json").stdout)) == ["more"]
+    assert typed("mcp", "add", project, "bad name", "--", "python").returncode == 2
+    (begun / "mcp.json").write_text("{")
+    done = typed("mcp", "list", project)
+    assert done.returncode == 2
+    assert "mcp.json, line 1" in done.stderr

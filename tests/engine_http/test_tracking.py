@@ -1,0 +1,251 @@
+"""A run is told to trackers: what they hold is what is stored, whatever happens on the way."""
+
+import base64
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.environments import python_of
+from engine.protocol.events import LogWritten, RunFinished
+from engine.protocol.problems import Refused
+from engine.protocol.records import RunSummary, Trajectory
+from engine.protocol.tracking import TrackerList, TrackerName, TrackerState
+from engine.run import DATABASE
+from engine.store.reader import RunReader
+from tests.engine_http.conftest import Engine, until
+from tests.otlp_collector import Collector, collecting
+
+pytestmark = pytest.mark.usefixtures("real_cache")
+WORKER = "engine.track.worker"
+SECRET = "planted-0123456789"
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def otel_python(real_cache: None) -> Path:
+    """It is installed here, as a person has agreed to it."""
+    return python_of("otel")
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is installed beside the engine."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def to_otel(project: Path, collector: Collector, more: str = "") -> None:
+    write(project, f'[track.otel]\non = true\nendpoint = "{collector.url}"\n{more}')
+
+
+def write(project: Path, toml: str) -> None:
+    file = project / "project.toml"
+    file.write_text(f"{file.read_text()}\n{toml}")
+
+
+def trackers(engine: Engine, run: RunSummary) -> TrackerList:
+    return engine.call(lambda client: client.trackers(run.id))
+
+
+def state_of(engine: Engine, run: RunSummary, name: TrackerName) -> TrackerState:
+    views = {view.name: view for view in trackers(engine, run).trackers}
+    return views[name].state
+
+
+def settled(engine: Engine, run: RunSummary, timeout_s: float = 60) -> TrackerList:
+    until(lambda: not trackers(engine, run).sending, timeout_s)
+    return trackers(engine, run)
+
+
+def stored(run: RunSummary) -> list[Trajectory]:
+    reader = RunReader(Path(run.path) / DATABASE)
+    try:
+        last = reader.last_step("train")
+        steps = [reader.stored("train", step) for step in range(1, last + 1)]
+        tested = [reader.stored("validation", step) for step in range(last + 1)]
+        return [one for step in (*tested, *steps) for one in step]
+    finally:
+        reader.close()
+
+
+def agents(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [s for s in spans if s["attributes"]["gen_ai.operation.name"] == "invoke_agent"]
+
+
+def test_every_attempt_is_a_trace(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    to_otel(project, collector)
+    engine.call(lambda c: c.lend_tracker_keys({"otel": f"authorization=Bearer%20{SECRET}"}))
+    run = engine.train(project)
+    engine.wait_for(run, "step.finished")
+    assert_nobody_was_shown(engine, SECRET)
+    assert isinstance(engine.wait(run)[-1], RunFinished)
+    assert settled(engine, run).trackers[0].state == "in_step"
+    spans = collector.spans(otel_python)
+    roots = agents(spans)
+    assert set(collector.paths) == {"/v1/traces"}
+    assert {h["authorization"] for h in collector.headers} == {f"Bearer {SECRET}"}
+    known = {f"{run.id}/{one.id}": one for one in stored(run)}
+    ids = Counter(span["attributes"]["gen_ai.conversation.id"] for span in roots)
+    assert ids == Counter(list(known))
+    for span in roots:
+        told, one = span["attributes"], known[span["attributes"]["gen_ai.conversation.id"]]
+        assert told["atelier.reward"] == one.reward
+        assert told.get("atelier.advantage") == one.advantage
+        calls = [s for s in spans if s.get("parentSpanId") == span["spanId"]]
+        assert len(calls) == one.turns
+        assert sum(s["attributes"]["gen_ai.usage.output_tokens"] for s in calls) == (
+            one.sampled_tokens
+        )
+        assert {s["traceId"] for s in calls} == {span["traceId"]}
+        assert all(s["startTimeUnixNano"] >= span["startTimeUnixNano"] for s in calls)
+        assert all(s["endTimeUnixNano"] <= span["endTimeUnixNano"] for s in calls)
+    assert b"Say " not in b"".join(collector.bodies)  # no word of a scenario, unless asked
+    left = [file for file in project.rglob("*") if file.is_file()]
+    assert not [file for file in left if SECRET.encode() in file.read_bytes()]
+
+
+def test_words_go_out_where_they_are_asked_for(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    """And Langfuse gets the same at its own door, with its own names."""
+    host = f'[track.langfuse]\non = true\ncontent = true\nhost = "{collector.url}"'
+    write(project, host)
+    engine.call(lambda c: c.lend_tracker_keys({"langfuse": f"pk-lf-1:{SECRET}"}))
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    assert settled(engine, run).trackers[0].state == "in_step"
+    spans = collector.spans(otel_python)
+    assert set(collector.paths) == {"/api/public/otel/v1/traces"}
+    coded = base64.b64encode(f"pk-lf-1:{SECRET}".encode()).decode()
+    assert {h["authorization"] for h in collector.headers} == {f"Basic {coded}"}
+    known = {f"{run.id}/{one.id}": one for one in stored(run)}
+    for span in agents(spans):
+        told, one = span["attributes"], known[span["attributes"]["gen_ai.conversation.id"]]
+        assert json.loads(told["gen_ai.input.messages"]) == [
+            {"role": "user", "parts": [{"type": "text", "content": one.messages[0].content}]}
+        ]
+        said = json.loads(told["gen_ai.output.messages"])[0]
+        assert (said["role"], said["finish_reason"]) == ("assistant", "stop")
+        assert told["langfuse.session.id"] == run.id
+        assert told["langfuse.trace.metadata.reward"] == one.reward
+
+
+def test_a_collector_that_never_answers_costs_the_run_nothing(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    collector.mood = "silence"
+    to_otel(project, collector)
+    run = engine.train(project)
+    until(lambda: collector.asked > 0, 90)
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    assert state_of(engine, run, "otel") != "in_step"
+    collector.mood = 200
+    collector.over.set()
+    engine.call(lambda client: client.track(run.id))
+    assert settled(engine, run).trackers[0].state == "in_step"
+    seen = {s["traceId"] for s in agents(collector.spans(otel_python))}
+    assert len(seen) == len(stored(run))
+
+
+def test_one_that_is_down_is_told_everything_later(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    collector.mood = 503
+    to_otel(project, collector)
+    run = engine.train(project)
+    events = engine.wait(run)
+    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+    assert said == ["OpenTelemetry answers 503 Service Unavailable. The run goes on."]
+    view = trackers(engine, run).trackers[0]
+    assert (view.state, view.behind > 0) == ("failing", True)
+    collector.mood = 200
+    assert settled(engine, run).trackers[0].state == "in_step"
+    assert len(agents(collector.spans(otel_python))) == len(stored(run))
+
+
+def test_a_process_that_is_killed_is_started_again(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    to_otel(project, collector)
+    run = engine.train(project, **{"train.steps": 6})
+    engine.wait_for(run, "step.finished")
+    until(lambda: bool(engine.children(WORKER)))
+    for child in engine.children(WORKER):
+        child.kill()
+    assert isinstance(engine.wait(run)[-1], RunFinished)
+    assert settled(engine, run).trackers[0].state == "in_step"
+    seen = {s["traceId"] for s in agents(collector.spans(otel_python))}
+    assert len(seen) == len(stored(run))
+    until(lambda: not engine.children(WORKER))
+
+
+def test_a_run_that_was_never_tracked_is_sent_when_asked(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    assert trackers(engine, run).trackers == []
+    with pytest.raises(Refused, match="No tracker is on"):
+        engine.call(lambda client: client.track(run.id))
+    to_otel(project, collector)
+    argv = [sys.executable, "-m", "engine", "track", run.path, "--workspace", str(engine.workspace)]
+    for _ in range(2):
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "  OpenTelemetry: in step\n"), done.stderr
+        assert len(agents(collector.spans(otel_python))) == len(stored(run))  # and not twice
+
+
+def test_a_wrong_key_is_said_and_mended_by_another(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    collector.mood, collector.reply = 401, f"no such key {SECRET}".encode()
+    to_otel(project, collector)
+    engine.call(lambda c: c.lend_tracker_keys({"otel": f"x-key={SECRET}"}))
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    problem = trackers(engine, run).trackers[0].problem
+    assert problem is not None
+    assert problem.message == "OpenTelemetry refuses the key (it answers 401)."
+    assert SECRET not in problem.model_dump_json()
+    engine.call(lambda c: c.lend_tracker_keys({"otel": "x-key=another"}))
+    collector.mood, collector.reply = 200, b""
+    assert settled(engine, run).trackers[0].state == "in_step"
+    assert {h["x-key"] for h in collector.headers} == {"another"}
+    logs = [file.read_text() for file in (Path(run.path) / "logs").iterdir()]
+    assert SECRET not in "".join(logs)
+
+
+def test_one_that_is_not_installed_is_said_once(
+    empty_cache: None, own_engine: Engine, project: Path, collector: Collector
+) -> None:
+    to_otel(project, collector)
+    run = own_engine.train(project, **{"train.steps": 1})
+    events = own_engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+    assert said == [
+        "OpenTelemetry is told nothing: its environment otel is not installed. Install it under "
+        "Settings, Engines, or with `python -m engine environments install otel`; what is missing "
+        "is sent then. The run goes on."
+    ]
+    assert trackers(own_engine, run).trackers[0].state == "missing"
+    assert collector.asked == 0
+
+
+def assert_nobody_was_shown(engine: Engine, secret: str) -> None:
+    for process in engine.children(""):
+        assert secret not in " ".join(process.cmdline())
+        assert secret not in "".join(process.environ().values())

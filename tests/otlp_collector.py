@@ -1,0 +1,100 @@
+"""A collector of OTLP over HTTP in a thread: it takes traces, refuses them, or never answers."""
+
+import base64
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+READER = """
+import base64, json, sys
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+for line in sys.stdin:
+    read = ExportTraceServiceRequest.FromString(base64.b64decode(line))
+    print(json.dumps(MessageToDict(read)))
+"""
+
+
+@dataclass
+class Collector:
+    """`mood` holds for every request that comes: an HTTP status, or `silence`."""
+
+    url: str
+    mood: int | str = 200
+    reply: bytes = b""
+    bodies: list[bytes] = field(default_factory=list)
+    """Of requests that were taken."""
+    paths: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    asked: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def spans(self, python: Path) -> list[dict[str, Any]]:
+        """All that was taken, as OpenTelemetry's own protobuf reads it (by a Python that has it),
+        with attributes as plain values."""
+        lines = "".join(base64.b64encode(body).decode() + "\n" for body in self.bodies)
+        argv = [str(python), "-c", READER]
+        done = subprocess.run(argv, input=lines, capture_output=True, text=True, check=True)
+        return [
+            plain(span)
+            for line in done.stdout.splitlines()
+            for resource in json.loads(line)["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
+
+def plain(span: dict[str, Any]) -> dict[str, Any]:
+    values = {one["key"]: _value(one["value"]) for one in span.get("attributes", [])}
+    events = [
+        {**event, "attributes": {e["key"]: _value(e["value"]) for e in event["attributes"]}}
+        for event in span.get("events", [])
+    ]
+    return {**span, "attributes": values, "events": events}
+
+
+def _value(value: dict[str, Any]) -> Any:
+    kind, inner = next(iter(value.items()))
+    return int(inner) if kind == "intValue" else inner
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[Collector]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            collector.asked += 1
+            if collector.mood == "silence":
+                collector.over.wait()
+                return
+            status = int(collector.mood)
+            if status == 200:
+                collector.bodies.append(body)
+                collector.paths.append(self.path)
+                collector.headers.append({k.lower(): v for k, v in self.headers.items()})
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(collector.reply)))
+            self.end_headers()
+            self.wfile.write(collector.reply)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    collector = Collector(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield collector
+    finally:
+        collector.over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
