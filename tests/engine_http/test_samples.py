@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.project import create_project
 from engine.protocol.events import (
     GroupScored,
     RunFinished,
@@ -13,6 +12,7 @@ from engine.protocol.events import (
     ValidationFinished,
     WarmupFinished,
 )
+from engine.samples import create_project
 from tests.engine_http.conftest import Engine
 
 SHORT = {

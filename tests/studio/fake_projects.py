@@ -63,6 +63,18 @@ SAMPLES = [
         words="Who, when, with what: cases with one solution.",
         duration="4 min · CPU",
     ),
+    Sample(
+        name="email_search",
+        title="Email search",
+        words="Two tools over an inbox: search, read, answer.",
+        duration="12 min · CPU",
+    ),
+    Sample(
+        name="mcp_tools",
+        title="MCP tools",
+        words="Tools of a real MCP server, called and answered.",
+        duration="15 min · CPU",
+    ),
 ]
 VLLM = Provision(state="comes", bytes=1_450_000_000, download_bytes=460_000_000)
 UNSLOTH = Provision(state="comes", bytes=690_000_000, download_bytes=171_000_000)
