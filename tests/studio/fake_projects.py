@@ -55,13 +55,13 @@ SAMPLES = [
         name="codenames",
         title="Codenames",
         words="Guess the words a clue means, and not the assassin.",
-        duration="4 min · CPU",
+        duration="10 min · CPU",
     ),
     Sample(
         name="temporal_clue",
         title="Temporal clue",
         words="Who, when, with what: cases with one solution.",
-        duration="4 min · CPU",
+        duration="larger model",
     ),
     Sample(
         name="email_search",
