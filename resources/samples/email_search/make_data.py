@@ -12,7 +12,7 @@ from agent import SYSTEM, TOOLS
 from inbox import inbox, mails, read, search
 
 HERE = Path(__file__).parent
-TRAIN, VALIDATION, DEMONSTRATIONS = 240, 128, 240
+TRAIN, VALIDATION, DEMONSTRATIONS = 240, 96, 160
 CARELESS = 0.35
 
 
