@@ -301,15 +301,15 @@ class RunPage(Page):
 
     def _show_charts(self) -> None:
         extra = self.session.settings.current.extra_charts
-        charts = SFT_CHARTS if self._supervised else CHARTS
+        charts = [
+            spec
+            for spec in (SFT_CHARTS if self._supervised else CHARTS)
+            if (self._judged or not spec.of_judge) and (self._scripted or not spec.of_script)
+        ]
         for spec in charts:
             if spec.key not in self._bound:
                 self._bound[spec.key] = self._bind(spec.bound(self.charts))
-        placed = {
-            spec.key: "" if spec.key in extra else spec.section
-            for spec in charts
-            if (self._judged or not spec.of_judge) and (self._scripted or not spec.of_script)
-        }
+        placed = {spec.key: "" if spec.key in extra else spec.section for spec in charts}
         titles = {"": "", **SECTIONS}
         cards = {
             title: [self._bound[key].card for key, section in placed.items() if section == title]
