@@ -135,8 +135,8 @@ class ToolsPart(QWidget):
 
     def _show(self) -> None:
         wanted = self.wanted.isChecked()
-        for part in (self._words, self._file, self._one):
-            part.setVisible(wanted)
+        self._file.setVisible(wanted)
+        self._one.setVisible(wanted and not self._folder)
         self._words.setVisible(wanted and not self._folder)
         self._tools.setVisible(wanted and bool(self._folder))
         self._problem.setVisible(wanted and bool(self._problem.words()))

@@ -14,7 +14,8 @@ from studio.widgets.chip import Chip
 from studio.widgets.text import Text
 from studio.widgets.toggle import Toggle
 
-TOOL_PX = 196
+TOOL_PX, FIRST_PX = 156, 60
+"""Room for a name; above this, a row is the first of its card."""
 
 
 class ServerRow(QWidget):
@@ -46,9 +47,7 @@ class ServerRow(QWidget):
             self._make_tools(view.tools)
         offered = {tool.name for tool in view.offered}
         for name, toggle in self.tools.items():
-            toggle.blockSignals(True)
             toggle.setChecked(name in offered)
-            toggle.blockSignals(False)
 
     def _build(self) -> None:
         remove = IconButton("trash-2", f"Remove {self.name}")
@@ -97,4 +96,5 @@ class ServerRow(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
-            painter.fillRect(0, self.height() - 1, self.width(), 1, theme().color("border"))
+            if self.y() > FIRST_PX:
+                painter.fillRect(0, 0, self.width(), 1, theme().color("border"))

@@ -29,7 +29,7 @@ class ToolServers(Card):
         self, session: Session, tasks: TaskScope, host: QWidget, of: Callable[[], str]
     ) -> None:
         """`host` is what the sheet slides over, `of` the project's folder now."""
-        super().__init__("MCP servers", "tools that the agent can call", padding=12)
+        super().__init__("MCP servers", padding=12)
         self._session, self._tasks, self._of = session, tasks, of
         self.views, self._lacking, self._project = ServerViews(), "", ""
         self.sheet = ServerSheet(host)

@@ -74,6 +74,8 @@ def test_added_looked_at_chosen_and_removed(
             assert GONE.message in row._problem.words()
 
             toggles = card._rows["library"].tools
+            assert all(toggle.isChecked() for toggle in toggles.values())
+            await until(lambda: all(toggle._place.value == 1 for toggle in toggles.values()))
             for name in ("lend_book", "give_back"):
                 toggles[name].setFocus()
                 QTest.keyClick(toggles[name], Qt.Key.Key_Space)
