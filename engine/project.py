@@ -7,8 +7,6 @@ said with file and line, and nothing is lost.
 import difflib
 import json
 import os
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Iterable
 from itertools import pairwise
@@ -22,11 +20,10 @@ from pydantic_core import ErrorDetails
 from engine.protocol.algorithm import UNIONS
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError, Problem
-from engine.protocol.records import Sample, Scenario, Split, SplitInfo
+from engine.protocol.records import Scenario, Split, SplitInfo
 from engine.text import storable
 
 FILE = "project.toml"
-SAMPLES = Path(__file__).parents[1] / "resources" / "samples"
 TITLE_KEYS = ("title", "name", "question", "task", "prompt", "input", "text")
 
 
@@ -349,40 +346,6 @@ def _scenario_problem(file: Path, line: int, code: str, message: str, hint: str 
     return Problem(
         code=f"scenarios.{code}", message=message, hint=hint, where=where, detail=str(file)
     )
-
-
-# Samples and new projects
-
-
-def samples() -> list[Sample]:
-    """The sample projects that ship with Atelier."""
-    found = []
-    for folder in sorted(SAMPLES.iterdir()):
-        if (about := folder / "sample.toml").is_file():
-            found.append(Sample(name=folder.name, **tomllib.loads(about.read_text())))
-    return sorted(found, key=lambda sample: sample.place)
-
-
-def create_project(folder: Path, sample: str | None) -> None:
-    """Copy a sample into a new folder. Raises ConfigError where the folder is in the way."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError.of(
-            "project.exists",
-            f"{folder} exists and is not empty.",
-            "Choose another name.",
-            where=str(folder),
-        )
-    source = SAMPLES / (sample or "blank")
-    if not source.is_dir():
-        raise ConfigError.of("project.no_sample", f"There is no sample called {sample}.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
-        copy = Path(scratch) / "project"
-        ignored = shutil.ignore_patterns("sample.toml", "__pycache__", "runs")
-        shutil.copytree(source, copy, ignore=ignored)
-        if folder.exists():
-            folder.rmdir()
-        copy.rename(folder)
 
 
 def write_atomically(file: Path, text: str) -> None:

@@ -389,7 +389,7 @@ class Session(QObject):
             and run is not None
             and run.kind in ("train", "sft")
             and bool(self.run.state.spec),
-            "trackable": self.connected and run is not None and run.kind in ("train", "baseline"),
+            "trackable": self.connected and run is not None and run.kind in (*LEARNING, "baseline"),
             "resumable": run is not None
             and (run.state in ("stopped", "failed", "paused"))
             and (run.kind in ("train", "sft", "evaluation") or run.state == "paused"),

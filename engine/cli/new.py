@@ -16,7 +16,6 @@ from engine.authoring.place import open_place
 from engine.cli.terminal import Progress, complain, say, say_json
 from engine.judge.access import Access
 from engine.mcp.looking import look
-from engine.project import create_project
 from engine.protocol.authoring import (
     LEAST,
     DescribeTask,
@@ -28,6 +27,7 @@ from engine.protocol.authoring import (
 from engine.protocol.judging import keys_in
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.run import Run, read_spec
+from engine.samples import create_project
 
 USAGE = 2
 

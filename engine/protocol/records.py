@@ -337,6 +337,8 @@ class Sample(Record):
     """How long on what: `4 min · CPU`."""
     place: int = 100
     """Where it stands among the samples: 1 is the one to begin with."""
+    files: tuple[str, ...] = ()
+    """What it shares with others, relative to its folder; copied along with it."""
 
 
 class ModelInfo(Record):

@@ -32,12 +32,10 @@ from engine.machine.hardware import device_words
 from engine.machine.plan import preflight
 from engine.models import find_model, known_models
 from engine.project import (
-    create_project,
     edit_text,
     load_config,
     read_scenarios,
     read_toml,
-    samples,
     scenario_file,
     write_scenarios,
     write_toml,
@@ -59,6 +57,7 @@ from engine.protocol.requests import (
 )
 from engine.rollout.gateway import Gateway
 from engine.run import DATABASE
+from engine.samples import create_project, samples
 from engine.server.arena_routes import ArenaRoutes
 from engine.server.authoring import AuthoringRoutes
 from engine.server.backends import backend_facts

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from engine.hosts.record import read_record
 from engine.project import load_config
 from engine.protocol.problems import ConfigError, Refused
-from engine.protocol.records import RunSpec
+from engine.protocol.records import LEARNING, RunSpec
 from engine.protocol.requests import TrackRun
 from engine.protocol.tracking import (
     TRACKERS,
@@ -35,7 +35,7 @@ Say = Callable[[str, str, str], Awaitable[None]]
 
 LEAVE_S = 10.0
 """For the rest, when the engine is told to end."""
-TRACKED = ("train", "baseline")
+TRACKED = LEARNING | {"baseline"}
 """Kinds of runs that have steps or validations."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from engine.protocol.art_names import art_metrics
 from engine.protocol.events import (
     Event,
+    MetricsLogged,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -17,12 +18,13 @@ from engine.protocol.events import (
     ValidationFinished,
 )
 from engine.protocol.records import RunSpec
+from engine.protocol.supervised_events import LossMeasured
 
 Item = dict[str, Any]
 """`seq`, `at` (Unix seconds) and either `step` and `values`, or `state`, or `spans`."""
 
 STATES = ("run.started", "run.stopped", "run.failed", "run.finished")
-DATA_KINDS = ("step.finished", "validation.finished")
+DATA_KINDS = ("step.finished", "validation.finished", "loss.measured", "metrics.logged")
 METRIC_KINDS = (*DATA_KINDS, *STATES)
 TRACE_KINDS = ("group.scored",)
 CREDENTIALS = re.compile(r"//[^/@\s]+@")
@@ -37,6 +39,12 @@ def row_of(event: Event | UnknownEvent) -> Item | None:
             return {**told, "step": event.step, "values": named(event.metrics)}
         case ValidationFinished():
             return {**told, "step": event.step, "values": named(validation(event))}
+        case LossMeasured():
+            values = {"validation/loss": event.loss, "validation/tokens": float(event.tokens)}
+            return {**told, "step": event.step, "values": values}
+        case MetricsLogged():
+            values = {f"script/{event.split}/{name}": v for name, v in event.values.items()}
+            return {**told, "step": event.step, "values": values}
         case RunStarted():
             return {**told, "state": "running"}
         case RunFinished():

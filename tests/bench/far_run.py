@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.project import create_project, load_config
+from engine.project import load_config
 from engine.protocol import events as e
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import encode
 from engine.protocol.judging import Call, Usage, Verdict
 from engine.protocol.records import Branch, GroupSummary, Message, RunSpec, Trajectory
 from engine.run import DATABASE, write_spec
+from engine.samples import create_project
 from engine.store.schema import open_writer
 from engine.store.writer import summary_of
 from tests.studio.made_metrics import drift, lengths

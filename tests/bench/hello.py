@@ -18,9 +18,9 @@ from pathlib import Path
 from engine import seeds
 from engine.client import EngineClient
 from engine.launch.local import find
-from engine.project import create_project
 from engine.protocol.events import RunFailed, RunFinished, StepFinished, ValidationFinished
 from engine.protocol.requests import StartRun
+from engine.samples import create_project
 
 
 async def main() -> None:

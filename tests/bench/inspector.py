@@ -24,10 +24,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.project import create_project, load_config
+from engine.project import load_config
 from engine.protocol.events import GroupScored, RunFinished, RunStarted, TrajectoryRecorded, encode
 from engine.protocol.records import Branch, GroupSummary, Message, RunSpec, Trajectory
 from engine.run import write_spec
+from engine.samples import create_project
 from engine.store.schema import open_writer
 from engine.store.writer import group_rows, summary_of, trajectory_rows
 from studio.app import Studio

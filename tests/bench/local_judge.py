@@ -25,12 +25,12 @@ from engine.launch.local import find
 from engine.models import find_model
 from engine.policy.base import PolicySpec
 from engine.policy.worker import TorchPolicy
-from engine.project import create_project
 from engine.protocol.algorithm import GroupMean
 from engine.protocol.config import ModelConfig
 from engine.protocol.events import RunFailed, RunFinished, StepFinished, ValidationFinished
 from engine.protocol.records import Trajectory
 from engine.protocol.requests import StartRun
+from engine.samples import create_project
 from engine.store.reader import RunReader
 
 STARTER = "smollm2-135m-instruct"

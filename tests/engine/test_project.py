@@ -1,6 +1,5 @@
 """Bad input gets one clear sentence with file and line, and nothing is lost."""
 
-import json
 import tomllib
 from pathlib import Path
 
@@ -8,11 +7,9 @@ import pytest
 
 from engine.project import (
     check_text,
-    create_project,
     edit_text,
     load_config,
     read_scenarios,
-    samples,
     write_scenarios,
     write_toml,
 )
@@ -128,31 +125,3 @@ def test_writing_scenarios_reads_back(tmp_path: Path) -> None:
     assert [s.data for s in scenarios] == items
     assert [s.title for s in scenarios] == ["où?", "wo?"]
     assert problems == []
-
-
-@pytest.mark.parametrize("name", [*(s.name for s in samples()), None])
-def test_every_sample_is_a_valid_project(tmp_path: Path, name: str | None) -> None:
-    folder = tmp_path / "copy"
-    create_project(folder, name)
-    config = load_config(folder)
-    assert (folder / config.agent.file).is_file()
-    for split in (config.scenarios.train, config.scenarios.validation):
-        assert split is not None
-        scenarios, problems = read_scenarios(folder / split)
-        assert scenarios
-        assert problems == []
-    assert not (folder / "sample.toml").exists()
-    with pytest.raises(ConfigError, match="not empty"):
-        create_project(folder, name)
-
-
-def test_train_and_validation_of_a_sample_do_not_overlap(tmp_path: Path) -> None:
-    for sample in samples():
-        create_project(tmp_path / sample.name, sample.name)
-        config = load_config(tmp_path / sample.name)
-        splits = [config.scenarios.train, config.scenarios.validation or ""]
-        train, held_out = (
-            {json.dumps(s.data) for s in read_scenarios(tmp_path / sample.name / name)[0]}
-            for name in splits
-        )
-        assert not train & held_out

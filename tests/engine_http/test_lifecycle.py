@@ -62,6 +62,9 @@ def test_a_run_says_everything_once_and_in_order(
         "publish_moved",
         "staleness",
         "time_s/switch",
+        "epoch",
+        "tokens/trained",
+        "validation/loss",
     }
     assert {m.key for m in METRICS if "*" not in m.key} - keys == asked_for_elsewhere
     adapter = json.loads(
@@ -103,7 +106,7 @@ def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
     assert isinstance(events[-1], RunStopped)
     stopped = events[-1].step
     assert paused.step <= stopped < 6  # type: ignore[union-attr]
-    assert engine.children("policy") == []
+    until(lambda: engine.children("policy") == [])
     resumed = engine.call(lambda c: c.command(run.id, Command(action="resume")))
     assert resumed.state in ("running", "starting")
     events = engine.wait(run)

@@ -22,7 +22,7 @@ from engine.launch.local import start
 from engine.machine.cards import watching
 from engine.machine.devices import cards_of
 from engine.machine.plan import vram_plan
-from engine.project import create_project, load_config
+from engine.project import load_config
 from engine.protocol.events import (
     FINAL,
     CallClosed,
@@ -37,6 +37,7 @@ from engine.protocol.judging import JudgeOption
 from engine.protocol.machine import VramPlan
 from engine.protocol.records import LIVING, RunSummary
 from engine.protocol.requests import StartRun
+from engine.samples import create_project
 
 SIZES = {
     "hello": {"train.steps": 5, "train.groups": 8, "train.group_size": 8},

@@ -13,13 +13,14 @@ import pytest
 import uvicorn
 
 from engine.client import EngineClient
-from engine.project import create_project, load_config
+from engine.project import load_config
 from engine.protocol.events import LogWritten, ProgressTicked
 from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.records import RunSpec
 from engine.replica.mirror import Mirror
 from engine.replica.replica import Replica
 from engine.run import DATABASE, write_spec
+from engine.samples import create_project
 from engine.server.app import Application
 from engine.store.writer import RunWriter
 from tests.engine.replica.fault_proxy import FaultProxy

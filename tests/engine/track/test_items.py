@@ -2,10 +2,11 @@
 
 from engine.protocol.art_names import NAMES, art_metrics
 from engine.protocol.config import JudgeConfig, ProjectConfig
-from engine.protocol.events import RunFailed, StepFinished, ValidationFinished
+from engine.protocol.events import MetricsLogged, RunFailed, StepFinished, ValidationFinished
 from engine.protocol.metrics import metric
 from engine.protocol.problems import Problem
 from engine.protocol.records import Interval, RunSpec
+from engine.protocol.supervised_events import LossMeasured
 from engine.protocol.tracking import TrackConfig, WandbConfig
 from engine.track.items import Once, row_of, settings_of
 
@@ -54,6 +55,18 @@ def test_a_step_goes_out_by_both_names() -> None:
 def test_a_part_does_not_take_the_place_of_the_reward() -> None:
     found = art_metrics({"reward/mean": 0.5, "reward/part/reward": 0.1, "reward/part/a/b": 1.0})
     assert found == {"train/reward": 0.5, "train/a/b": 1.0}
+
+
+def test_held_out_loss_and_what_a_script_logs_go_out_too() -> None:
+    lost = row_of(LossMeasured(seq=3, at=1.0, step=4, loss=1.5, tokens=90, examples=7, seconds=2))
+    assert lost is not None
+    assert (lost["step"], lost["values"]) == (
+        4,
+        {"validation/loss": 1.5, "validation/tokens": 90.0},
+    )
+    said = row_of(MetricsLogged(seq=4, at=1.0, step=5, split="val", values={"moves": 12.0}))
+    assert said is not None
+    assert (said["step"], said["values"]) == (5, {"script/val/moves": 12.0})
 
 
 def test_no_attempt_is_no_rate() -> None:

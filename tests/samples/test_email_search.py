@@ -1,0 +1,146 @@
+"""The sample email_search: an inbox that is the same everywhere, questions with one answer, honest
+rewards."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.samples.conftest import SAMPLES, lines_of, module
+
+FOLDER = SAMPLES / "email_search"
+SCENARIO = {"question": "?", "answer": "13:35", "mail": 7}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What lies in the sample's own folder stays as it is."""
+    folder = tmp_path_factory.mktemp("sample") / "email_search"
+    shutil.copytree(FOLDER, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def post(copy: Path) -> ModuleType:
+    return module(copy, "inbox")
+
+
+@pytest.fixture(scope="module")
+def database(post: ModuleType) -> Iterator[sqlite3.Connection]:
+    opened = post.inbox()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def agent(post: ModuleType, copy: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setitem(sys.modules, "inbox", post)
+    return module(copy, "agent")
+
+
+def questions() -> list[dict[str, Any]]:
+    return [
+        one
+        for split in ("train", "validation")
+        for one in lines_of(FOLDER, f"scenarios/{split}.jsonl")
+    ]
+
+
+def test_the_inbox_is_made_once_and_is_large(
+    post: ModuleType, database: sqlite3.Connection
+) -> None:
+    assert database.execute("SELECT count(*) FROM mails").fetchone() == (3200,)
+    assert post.mails() == post.mails()
+    before = post.FILE.stat().st_mtime_ns
+    post.inbox().close()
+    assert post.FILE.stat().st_mtime_ns == before
+
+
+def test_every_question_has_its_answer_in_one_mail(
+    post: ModuleType, database: sqlite3.Connection
+) -> None:
+    asked = questions()
+    assert len({one["question"] for one in asked}) == len(asked)
+    for one in asked:
+        _, _, _, body = post.read(database, one["mail"])
+        assert one["answer"] in body
+
+
+def test_search_ranks_and_survives_anything(post: ModuleType, database: sqlite3.Connection) -> None:
+    one = questions()[0]
+    found = post.search(database, one["question"])
+    assert one["mail"] in [number for number, _ in found]
+    assert len(found) == post.SHOWN
+    for words in ("", '"', "*", "…", "zzzzqqq"):
+        assert post.search(database, words) == []
+    for words in ("NEAR(", "a' OR 1=1 --", "subject:x", "AND", "invoice -"):
+        assert len(post.search(database, words)) <= post.SHOWN
+    assert post.read(database, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ("13:35", True),
+        ("At 13:35.", True),
+        ("It leaves at 13:35 from A2", True),
+        ("3:35", False),
+        ("113:35", False),
+        ("13:355", False),
+        ("", False),
+        ("one two three four five six seven eight nine ten eleven twelve 13:35", False),
+    ],
+)
+def test_a_short_right_answer_is_right(agent: ModuleType, said: str, right: bool) -> None:
+    assert agent.is_right(said, "13:35") is right
+
+
+def test_the_way_to_the_answer_counts_too(agent: ModuleType) -> None:
+    def reward(said: str, listed: list[int], opened: list[int]) -> float:
+        return float(agent.judge(SCENARIO, said, {"listed": listed, "read": opened})["reward"])
+
+    assert reward("13:35", [7], [7]) == 1.0
+    assert reward("9:00", [7], [7]) == agent.READ
+    assert reward("9:00", [7], [8]) == agent.LISTED
+    assert reward("9:00", [8], []) == 0.0
+    assert 0 < agent.LISTED < agent.READ < 1
+
+
+def test_tools_answer_whatever_the_model_writes(
+    agent: ModuleType, database: sqlite3.Connection
+) -> None:
+    def call(name: str, arguments: str) -> str:
+        seen: dict[str, list[int]] = {"listed": [], "read": []}
+        return str(agent.run(database, SimpleNamespace(name=name, arguments=arguments), seen))
+
+    assert ": " in call("search_inbox", '{"words": "invoice"}')
+    assert call("read_mail", '{"id": 999999}') == "There is no mail 999999."
+    assert call("burn", "{}") == "There is no tool burn."
+    for arguments in ("", "[]", "{", '{"id": "x"}', '{"id": null}', "7"):
+        assert call("read_mail", arguments) == "That cannot be read."
+
+
+def test_the_files_are_what_the_maker_writes(tmp_path: Path) -> None:
+    folder = tmp_path / "sample"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("scenarios", "*.jsonl", "*.db"))
+    subprocess.run([sys.executable, "make_data.py"], cwd=folder, check=True)
+    for name in ("scenarios/train.jsonl", "scenarios/validation.jsonl", "demonstrations.jsonl"):
+        assert (folder / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+def test_the_clerk_is_careless_and_not_hopeless() -> None:
+    asked = {one["question"]: one for one in questions()}
+    shown = lines_of(FOLDER, "demonstrations.jsonl")
+    assert not asked.keys() & {one["messages"][1]["content"] for one in shown}
+    hits = 0
+    for one in shown:
+        called = one["messages"][4]["tool_calls"][0]["function"]["arguments"]
+        hits += one["messages"][3]["content"].startswith(f"{json.loads(called)['id']}:")
+    assert 0.6 < hits / len(shown) < 0.95

@@ -1,0 +1,83 @@
+"""The sample mcp_tools: what its server says is what its scenarios ask for."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.environments import python_of
+from engine.environments.door import OF_AGENT
+from engine.samples import create_project
+from tests.samples.conftest import SAMPLES, lines_of
+
+FOLDER = SAMPLES / "mcp_tools"
+MADE = ("scenarios/train.jsonl", "scenarios/validation.jsonl", "demonstrations.jsonl")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sample") / "mcp_tools"
+    create_project(folder, "mcp_tools")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def python(project: Path) -> str:
+    return str(python_of(f"{OF_AGENT}{project / 'requirements.txt'}"))
+
+
+def run(python: str, project: Path, code: str) -> Any:
+    done = subprocess.run(
+        [python, "-c", code], cwd=project, check=True, capture_output=True, text=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_every_answer_is_what_the_server_says(project: Path, python: str) -> None:
+    code = (
+        "import json, warehouse as w\n"
+        "print(json.dumps({i: [w.stock(i), w.shelf(i), w.price(i)] for i in w.STOCK}))"
+    )
+    said = run(python, project, code)
+    tools = ["stock", "shelf", "price"]
+    for split in ("train", "validation"):
+        for one in lines_of(FOLDER, f"scenarios/{split}.jsonl"):
+            (item,) = [item for item in said if item in one["question"]]
+            assert one["answer"] in said[item][tools.index(one["tool"])].split()
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [("37 pieces", True), ("There are 37.", True), ("137", False), ("37a", False), ("", False)],
+)
+def test_a_short_right_answer_is_right(project: Path, python: str, said: str, right: bool) -> None:
+    code = f"import json, agent; print(json.dumps(agent.is_right({said!r}, '37')))"
+    assert run(python, project, code) is right
+
+
+def test_the_files_are_what_the_maker_writes(project: Path, python: str, tmp_path: Path) -> None:
+    folder = tmp_path / "sample"
+    shutil.copytree(project, folder)
+    for name in MADE:
+        (folder / name).unlink()
+    subprocess.run([python, "make_data.py"], cwd=folder, check=True)
+    for name in MADE:
+        assert (folder / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+def test_the_tools_of_the_demonstrations_are_those_of_the_server(
+    project: Path, python: str
+) -> None:
+    code = (
+        "import asyncio, json, servers\n"
+        "from pathlib import Path\n"
+        "async def main():\n"
+        "    async with servers.Tools('.', {'warehouse': {'command': " + repr(python) + ",\n"
+        "                                                'args': ['warehouse.py']}}) as tools:\n"
+        "        print(json.dumps(tools.offered))\n"
+        "asyncio.run(main())"
+    )
+    assert lines_of(FOLDER, "demonstrations.jsonl")[0]["tools"] == run(python, project, code)
