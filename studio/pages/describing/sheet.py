@@ -218,6 +218,7 @@ class DescribeSheet(Sheet):
 
     def _show_foot(self) -> None:
         at, writing = self._at, self.writing
+        focused = self.window().focusWidget()
         wrong = drafting.draft_problem(self.draft.draft()) if at != "task" else ""
         self._back.setVisible(at != "task")
         self._anew.setVisible(at == "task" and self._asked is not None)
@@ -233,6 +234,8 @@ class DescribeSheet(Sheet):
         self._main.set_icon(icon)
         self._main.setEnabled(not wrong and self._session.connected)
         self._note.set_words(drafting.KEPT if writing else wrong)
+        if focused in (self._stop, self._more, self._main) and not focused.isVisible():
+            self._first(at).setFocus()
 
     def _most(self) -> str:
         """What all of it can cost."""

@@ -122,6 +122,7 @@ def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
             key(sheet._stop, Qt.Key.Key_Return)
             assert PAID in sheet.draft._progress.words()
             assert not sheet.writing
+            assert sheet.isAncestorOf(studio.window.focusWidget()), "nothing behind has the focus"
 
             writer.delay_s, writer.problem, writer.stop_after = 0.0, SPENT, 24
             key(sheet._more, Qt.Key.Key_Return)
