@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
+DATA = ("scenarios/train.jsonl", "scenarios/validation.jsonl", "demonstrations.jsonl")
 
 
 def module(folder: Path, name: str) -> ModuleType:
@@ -21,6 +23,23 @@ def module(folder: Path, name: str) -> ModuleType:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
+
+
+def imported(patch: pytest.MonkeyPatch, folder: Path, name: str) -> ModuleType:
+    """The module, found by the others of its folder under this name while the test lasts."""
+    loaded = module(folder, name)
+    patch.setitem(sys.modules, name, loaded)
+    return loaded
+
+
+def assert_writes_its_data(
+    patch: pytest.MonkeyPatch, maker: ModuleType, folder: Path, elsewhere: Path
+) -> None:
+    """What `make_data` of the sample writes elsewhere is what lies in its folder."""
+    patch.setattr(maker, "HERE", elsewhere)
+    maker.main()
+    for name in DATA:
+        assert (elsewhere / name).read_bytes() == (folder / name).read_bytes()
 
 
 def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:

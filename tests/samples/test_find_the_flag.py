@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.samples.conftest import SAMPLES, Scripted, lines_of, module
+from tests.samples.conftest import SAMPLES, Scripted, assert_writes_its_data, lines_of, module
 
 FOLDER = SAMPLES / "find_the_flag"
 
@@ -67,10 +67,7 @@ def test_the_data_is_what_the_script_writes(
 ) -> None:
     monkeypatch.setitem(sys.modules, "agent", walk)
     maker = module(FOLDER, "make_data")
-    monkeypatch.setattr(maker, "HERE", tmp_path)
-    maker.main()
-    for name in ("scenarios/train.jsonl", "scenarios/validation.jsonl", "demonstrations.jsonl"):
-        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+    assert_writes_its_data(monkeypatch, maker, FOLDER, tmp_path)
 
 
 def test_half_of_the_demonstrated_steps_are_blind() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.samples.conftest import SAMPLES, Scripted, lines_of, module
+from tests.samples.conftest import SAMPLES, Scripted, assert_writes_its_data, lines_of, module
 
 FOLDER = SAMPLES / "game_2048"
 
@@ -102,10 +102,7 @@ def test_scenarios_are_apart_and_the_best_score_is_right(
 def test_the_data_is_what_the_script_writes(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maker, "HERE", tmp_path)
-    maker.main()
-    for name in ("scenarios/train.jsonl", "scenarios/validation.jsonl", "demonstrations.jsonl"):
-        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+    assert_writes_its_data(monkeypatch, maker, FOLDER, tmp_path)
 
 
 # The agent

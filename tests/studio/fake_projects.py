@@ -36,7 +36,7 @@ SAMPLES = [
     Sample(
         name="find_the_flag",
         title="Find the flag",
-        words="Several turns: each answer changes what comes next.",
+        words="Several turns: each answer changes the next.",
         duration="5 min · CPU",
     ),
     Sample(
@@ -44,6 +44,36 @@ SAMPLES = [
         title="2048",
         words="A board and many turns. Rules score it, no judge.",
         duration="4 min · CPU",
+    ),
+    Sample(
+        name="tic_tac_toe",
+        title="Tic-tac-toe",
+        words="Several turns against an opponent who answers.",
+        duration="4 min · CPU",
+    ),
+    Sample(
+        name="codenames",
+        title="Codenames",
+        words="Guess the words a clue means, and not the assassin.",
+        duration="10 min · CPU",
+    ),
+    Sample(
+        name="temporal_clue",
+        title="Temporal clue",
+        words="Who, when, with what: cases with one solution.",
+        duration="larger model",
+    ),
+    Sample(
+        name="email_search",
+        title="Email search",
+        words="Two tools over an inbox: search, read, answer.",
+        duration="12 min · CPU",
+    ),
+    Sample(
+        name="mcp_tools",
+        title="MCP tools",
+        words="Tools of a real MCP server, called and answered.",
+        duration="15 min · CPU",
     ),
 ]
 VLLM = Provision(state="comes", bytes=1_450_000_000, download_bytes=460_000_000)

@@ -1,5 +1,6 @@
 """The gallery of samples: complete projects that can be copied."""
 
+import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
@@ -15,6 +16,7 @@ DRAWINGS = {
     "find_the_flag": "find-the-flag",
     "game_2048": "2048",
     "tic_tac_toe": "tic-tac-toe",
+    "temporal_clue": "timeline-puzzle",
 }
 BEGIN_WITH = "hello"
 
@@ -29,7 +31,7 @@ class SampleGallery(QWidget):
         super().__init__(parent)
         self._samples: list[Sample] = []
         self._first_start = False
-        self._columns = 3
+        self._most = 3
         self._cards: list[SampleCard] = []
         self._title = Text("Looking for samples…", "heading")
         self._big_title = Text("Train something in a few minutes", "display")
@@ -59,9 +61,10 @@ class SampleGallery(QWidget):
         self._say()
         self._fill()
 
-    def set_columns(self, columns: int) -> None:
-        if columns != self._columns:
-            self._columns = columns
+    def set_columns(self, most: int) -> None:
+        """At most so many side by side."""
+        if most != self._most:
+            self._most = most
             self._place()
 
     def focus_first(self) -> None:
@@ -93,7 +96,14 @@ class SampleGallery(QWidget):
     def _place(self) -> None:
         for column in range(self._grid.columnCount()):
             self._grid.setColumnStretch(column, 0)
+        columns = even_columns(len(self._cards), self._most)
         for place, card in enumerate(self._cards):
-            self._grid.addWidget(card, place // self._columns, place % self._columns)
-        for column in range(self._columns):
+            self._grid.addWidget(card, place // columns, place % columns)
+        for column in range(columns):
             self._grid.setColumnStretch(column, 1)
+
+
+def even_columns(count: int, most: int) -> int:
+    """The fewest that need no more rows than `most`: six cards are 3 + 3, not 4 + 2."""
+    rows = max(1, math.ceil(count / most))
+    return max(1, math.ceil(count / rows))

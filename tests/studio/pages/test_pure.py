@@ -8,6 +8,7 @@ from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import ProjectConfig, TrainConfig
 from engine.protocol.metrics import metric
 from engine.protocol.records import Interval
+from studio.pages.home.samples import even_columns
 from studio.pages.run.charts import CHARTS, part_token
 from studio.pages.run.diagnostics import SECTIONS
 from studio.pages.run.grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
@@ -49,6 +50,14 @@ def test_charts_lie_in_columns_that_fit(width: int, columns: int) -> None:
     for first in cells:
         assert not any(first.intersects(other) for other in cells if other is not first)
     assert cells[columns].top() - cells[0].bottom() - 1 == GAP
+
+
+@pytest.mark.parametrize(
+    ("cards", "most", "columns"),
+    [(0, 3, 1), (1, 4, 1), (3, 4, 3), (4, 3, 2), (5, 3, 3), (6, 4, 3), (7, 4, 4), (9, 4, 3)],
+)
+def test_cards_of_samples_fill_their_rows(cards: int, most: int, columns: int) -> None:
+    assert even_columns(cards, most) == columns
 
 
 def test_strip_cells_tell_the_state(made: Simulation) -> None:
