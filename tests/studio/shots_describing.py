@@ -72,7 +72,7 @@ async def _wizard(studio: Any, engine: FakeEngine, folder: Path) -> None:
     await take(studio, folder, "describe-spent")
     writer.problem = None
     sheet._write()
-    await wait_for(lambda: sheet.draft.whole)
+    await wait_for(lambda: sheet.draft.whole and not sheet.writing)
     sheet._press()
     await settle(0.2)
     await take(studio, folder, "describe-finish")

@@ -56,7 +56,7 @@ def test_a_paragraph_becomes_a_project_by_keyboard(
             fill(sheet)
             assert sheet._main.accessibleName() == "Write, at most $1.00"
             key(sheet.task.name.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-            await until(lambda: sheet.draft.whole)
+            await until(lambda: sheet.draft.whole and not sheet.writing)
             asked = engine.authoring.asked[-1]
             assert asked.folder == str(engine.workspace / "shop")
             assert (asked.writer.model, asked.count, asked.tools) == ("openai/gpt-5.4", 60, [])
@@ -131,7 +131,7 @@ def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
             assert sheet._main.isEnabled(), "one may go on with what there is"
             writer.problem = None
             key(sheet._more, Qt.Key.Key_Return)
-            await until(lambda: sheet.draft.whole)
+            await until(lambda: sheet.draft.whole and not sheet.writing)
             assert sheet.draft.system.text() == "My own words."
             assert len(rows_of(sheet)) == 59
             assert rows_of(sheet)[0].now.input == "Mine"
@@ -140,7 +140,7 @@ def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
             sheet._step_back()
             sheet.task.description.set_value(f"{TASK} Never a date.")
             sheet._press()
-            await until(lambda: sheet.draft.whole)
+            await until(lambda: sheet.draft.whole and not sheet.writing)
             assert len(rows_of(sheet)) == 60, "another task is another draft"
 
     run(job())
@@ -213,7 +213,7 @@ def test_what_is_wrong_is_said_where_it_is(
             sheet.task.writer.price_out._line.setText("6")
             engine.refuse.clear()
             sheet._press()
-            await until(lambda: sheet.draft.whole)
+            await until(lambda: sheet.draft.whole and not sheet.writing)
             assert engine.authoring.asked[-1].writer == Writer(
                 model="openai/gpt-5.4", price_prompt=1.5, price_completion=6
             )
@@ -254,7 +254,7 @@ def test_tasks_are_written_for_the_chosen_tools(
             key(tools.servers._rows["library"].tools["lend_book"], Qt.Key.Key_Space)
             await until(lambda: len(tools.servers.offered) == 3)
             sheet._press()
-            await until(lambda: sheet.draft.whole)
+            await until(lambda: sheet.draft.whole and not sheet.writing)
             asked = [tool.name for tool in engine.authoring.asked[-1].tools]
             assert asked == ["find_book", "give_back", "opening_hours"]
             sheet._press()
