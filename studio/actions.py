@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
-from studio.keymap import TRAJECTORIES
+from studio.keymap import DRAFT, TRAJECTORIES
 
 ALWAYS = "always"
 
@@ -52,6 +52,14 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("app.theme", "Switch light and dark", "moon", "Ctrl+Shift+T"),
     ActionSpec("app.quit", "Close the window; training goes on", "x", "Ctrl+Q"),
     ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
+    ActionSpec(
+        "project.describe",
+        "New project from a description…",
+        "sparkles",
+        "Ctrl+Shift+N",
+        "engine",
+        "Project",
+    ),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
     ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
     ActionSpec("sft.open", "Demonstrations", "book-open", "Ctrl+D", "project", "Project"),
@@ -101,6 +109,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("engine.start", "Start or reconnect the engine", "plug-zap", "", ALWAYS, "Engine"),
     ActionSpec("engine.restart", "Restart the engine", "rotate-ccw", "", "engine", "Engine"),
     ActionSpec("engine.doctor", "Check this machine", "search-check", "", "engine", "Engine"),
+    *_keys("New project", *((k.id, k.text, k.icon, k.shown) for k in DRAFT)),
     *_keys("Trajectories", *((k.id, k.text, k.icon, k.shown) for k in TRAJECTORIES)),
     *_keys(
         "Run",

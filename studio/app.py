@@ -18,6 +18,7 @@ from engine.protocol.requests import StartRun
 from studio import commands
 from studio.actions import Actions
 from studio.collector import GuiCollector
+from studio.describing import DescribeDesk
 from studio.frame import Frame
 from studio.help import HelpDialog
 from studio.importing import Importer
@@ -63,6 +64,7 @@ class Studio:
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)
         self.importer = Importer(self.window, self.session)
+        self.describing = DescribeDesk(self.window, self.session, self.actions, self.workspace)
         self.servers = ServerDesk(self.window, self.session, self.actions, self.frame)
         self._contact = ""
         self._collector = GuiCollector(self.window)
@@ -87,6 +89,7 @@ class Studio:
         """Orderly: pages, session, link. Training goes on."""
         for page in self.pages.values():
             await page.close_tasks()
+        await self.describing.close()
         await self.session.close()
         self._collector.stop()
 
@@ -102,6 +105,7 @@ class Studio:
         assert isinstance(home, HomePage)
         assert isinstance(settings, SettingsPage)
         self.servers.serve(settings)
+        self.describing.serve(home)
         home.import_wanted.connect(self.importer.start)
         places = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
         actions.bind(**{f"go_{place}": self._go(place) for place in places})

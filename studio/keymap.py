@@ -72,3 +72,20 @@ TRAJECTORIES: tuple[PageKey, ...] = (
 def key_of(key_id: str) -> PageKey:
     """A row by its id."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
+
+
+DRAFT: tuple[PageKey, ...] = (
+    PageKey("draft.add", "Add a scenario", "plus", "A", ("A", "Ins")),
+    PageKey("draft.edit", "Edit it: Tab, or Ctrl+Enter, ends that", "pencil", "Enter"),
+    PageKey("draft.keep", "Keep it, or leave it out", "check", "Space"),
+    PageKey("draft.split", "Switch: practise with it, or test with it", "split", "S", ("S",)),
+    PageKey(
+        "draft.difficulty",
+        "Its difficulty; 0 says none",
+        "gauge",
+        "0 … 5",
+        tuple("012345"),
+        each=True,
+    ),
+    PageKey("draft.delete", "Delete it", "trash-2", "Del", ("Del",)),
+)

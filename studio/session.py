@@ -161,7 +161,7 @@ class Session(QObject):
         self.tasks.run("project", self._open_project(path, place))
 
     async def _open_project(self, path: str, place: str) -> None:
-        self._show(await self.client.project(path))
+        self.show_project(await self.client.project(path))
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in LIVING]
         trained = [run for run in runs if run.kind in LEARNING]
@@ -173,11 +173,14 @@ class Session(QObject):
             self.place_wanted.emit("run" if living and place == "setup" else place)
 
     def create_project(self, folder: str, sample: str | None) -> None:
-        request = CreateProject(folder=folder, sample=sample)
-        self.tasks.run("project", self._create_project(request))
+        async def create() -> None:
+            request = CreateProject(folder=folder, sample=sample)
+            await self.show_made(await self.client.create_project(request))
 
-    async def _create_project(self, request: CreateProject) -> None:
-        view = await self.client.create_project(request)
+        self.tasks.run("project", create())
+
+    async def show_made(self, view: ProjectView) -> None:
+        """A project that is new, on its Setup page."""
         await self._open_project(view.path, "setup")
         await self._ask_all()
 
@@ -186,15 +189,12 @@ class Session(QObject):
         path = self.project.path
 
         async def write() -> None:
-            self._show(await self.client.edit_project(path, request))
+            self.show_project(await self.client.edit_project(path, request))
 
         self.tasks.run("edit", write(), done, failed)
 
     def show_project(self, view: ProjectView) -> None:
-        """A newer view of the open project came by another way."""
-        self._show(view)
-
-    def _show(self, view: ProjectView) -> None:
+        """Of the open project, or of one that is opened by this."""
         self.project.open(view)
         self.projects = [view if known.path == view.path else known for known in self.projects]
         self.project_changed.emit()

@@ -38,6 +38,8 @@ class Settings(BaseModel):
     extra_charts: list[str] = Field(default_factory=list)
     compared_models: list[str] = Field(default_factory=list)
     """Of providers, as litellm names them, on the Checkpoints page."""
+    writer: dict[str, Any] = Field(default_factory=dict)
+    """Who wrote a project last, as `Writer` has it."""
     saved_filters: list[str] = Field(default_factory=list)
     """Queries of the Trajectories page, newest first."""
     trains_on: dict[str, str] = Field(default_factory=dict)

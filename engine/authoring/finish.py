@@ -6,12 +6,12 @@ from pathlib import Path
 import tomlkit
 
 from engine.authoring.likeness import LEAST_HELD_OUT
-from engine.authoring.place import BEGUN, asking, refuse_others
+from engine.authoring.place import asking, refuse_others
 from engine.mcp.servers import FILE as MCP
 from engine.mcp.servers import check_file
 from engine.models import STARTERS
 from engine.project import FILE, load_config, load_scenarios, write_atomically, write_scenarios
-from engine.protocol.authoring import LEAST, Draft, FinishProject, Writer
+from engine.protocol.authoring import BEGUN, LEAST, Draft, FinishProject, Writer
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError
 
@@ -53,14 +53,15 @@ def give_agent(folder: Path, tools: bool) -> None:
             shutil.copy(file, folder / file.name)
 
 
-def begin_with_tools(folder: Path, servers: Path) -> None:
+def begin_with_tools(folder: Path, servers: Path | None) -> None:
     """A project of which nothing is written but what its agent needs to reach those servers: its
-    packages can be installed, and its tools looked at. Raises ConfigError where the file names no
-    servers, or the folder holds something else."""
-    check_file(servers)
+    packages can be installed, and its tools looked at. None leaves those that it has. Raises
+    ConfigError where the file names no servers, or the folder holds something else."""
+    if servers is not None:
+        check_file(servers)
     refuse_others(folder)
     give_agent(folder, tools=True)
-    if servers.resolve() != (folder / MCP).resolve():
+    if servers is not None and servers.resolve() != (folder / MCP).resolve():
         shutil.copy(servers, folder / MCP)
     if not (folder / FILE).exists():
         text = f'{BEGUN}[agent]\nrequirements = "requirements.txt"\n'

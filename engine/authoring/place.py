@@ -5,9 +5,11 @@ so that what was paid for is never paid for again.
 import time
 from pathlib import Path
 
+import tomlkit
+
 from engine.identity import ulid
 from engine.project import FILE, write_atomically
-from engine.protocol.authoring import DescribeTask, Writer
+from engine.protocol.authoring import BEGUN, DescribeTask, Writer
 from engine.protocol.config import JudgeConfig, ProjectConfig
 from engine.protocol.events import RunFinished, RunStarted
 from engine.protocol.problems import ConfigError
@@ -17,7 +19,6 @@ from engine.store.writer import RunWriter
 
 NAME = "writing"
 MOST_TOKENS = 4096
-BEGUN = '# Being written: see "New project from a description".\n'
 
 
 def asking(writer: Writer) -> JudgeConfig:
@@ -39,11 +40,13 @@ async def open_place(wanted: DescribeTask) -> Path:
     folder holds something else."""
     folder = Path(wanted.folder).expanduser().resolve()
     if found := find_place(folder):
+        _keep_description(folder, wanted.description)
         return found
     refuse_others(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists():
         write_atomically(folder / FILE, BEGUN)
+    _keep_description(folder, wanted.description)
     spec = RunSpec(
         id=ulid(),
         name=NAME,
@@ -81,6 +84,15 @@ def refuse_others(folder: Path) -> None:
             "Choose another name.",
             where=str(folder),
         )
+
+
+def _keep_description(folder: Path, words: str) -> None:
+    """With a project that is not finished, so that who goes on need not say it again."""
+    if _is_begun(folder):
+        file = folder / FILE
+        document = tomlkit.parse(file.read_text(encoding="utf-8"))
+        document["description"] = words
+        write_atomically(file, tomlkit.dumps(document))
 
 
 def _is_begun(folder: Path) -> bool:

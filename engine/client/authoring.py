@@ -4,7 +4,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from engine.client.transport import Transport
-from engine.protocol.authoring import DescribeTask, DraftTold, FinishProject
+from engine.protocol.authoring import (
+    BeginWithTools,
+    DescribeTask,
+    DraftTold,
+    FinishProject,
+)
+from engine.protocol.mcp import ServerViews
 from engine.protocol.records import ProjectView
 
 
@@ -21,3 +27,8 @@ class AuthoringCalls(Transport):
     async def finish_project(self, request: FinishProject) -> ProjectView:
         """Raises ConfigError where the draft cannot be trained on."""
         return await self._ask("PUT", "/drafts", ProjectView, request)
+
+    async def begin_with_tools(self, request: BeginWithTools) -> ServerViews:
+        """Raises ConfigError where the file names no servers, or the folder holds something else.
+        What it returns was not looked at."""
+        return await self._ask("POST", "/drafts/tools", ServerViews, request)

@@ -30,6 +30,7 @@ async def look(project: Path) -> ServerViews:
     python = agent.python or await packages_python(project, agent) or sys.executable
     found = await _run(project, python) if servers else {}
     return ServerViews(
+        read=True,
         servers=[
             ServerView(
                 name=name,
@@ -39,7 +40,7 @@ async def look(project: Path) -> ServerViews:
                 problem=_problem(str(found[name].get("wrong", ""))),
             )
             for name, server in servers.items()
-        ]
+        ],
     )
 
 

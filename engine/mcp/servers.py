@@ -7,17 +7,31 @@ from typing import Any
 from pydantic import ValidationError
 
 from engine.project import write_atomically
-from engine.protocol.mcp import McpServer, SetServer
+from engine.protocol.mcp import McpServer, ServerView, ServerViews, SetServer
 from engine.protocol.problems import ConfigError
 
 FILE = "mcp.json"
 SERVERS = "mcpServers"
+READER = "servers.py"
+"""The part of our agent that reads it."""
 
 
 def read_servers(project: Path) -> dict[str, McpServer]:
     """By name, in the order of the file; none where there is no file. Raises ConfigError for what
     is no mcp.json."""
     return {name: _server(name, values) for name, values in _read(project)[SERVERS].items()}
+
+
+def views_of(project: Path) -> ServerViews:
+    """As the file has them; nobody is asked. Raises ConfigError as `read_servers`."""
+    servers = read_servers(project)
+    views = [ServerView(name=name, server=server) for name, server in servers.items()]
+    return ServerViews(servers=views, read=is_read(project))
+
+
+def is_read(project: Path) -> bool:
+    """Whether there is an mcp.json, or an agent of ours that reads one."""
+    return any((project / name).is_file() for name in (FILE, READER))
 
 
 def set_server(project: Path, asked: SetServer) -> None:
@@ -27,7 +41,9 @@ def set_server(project: Path, asked: SetServer) -> None:
         data[SERVERS].pop(asked.name, None)
     else:
         _server(asked.name, asked.server)
-        data[SERVERS][asked.name] = asked.server
+        before = data[SERVERS].get(asked.name) or {}
+        foreign = {key: before[key] for key in before if key not in McpServer.model_fields}
+        data[SERVERS][asked.name] = foreign | asked.server
     write_atomically(project / FILE, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 

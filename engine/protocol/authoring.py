@@ -8,6 +8,8 @@ from engine.protocol.problems import Problem
 from engine.protocol.records import Record
 from engine.protocol.requests import Request
 
+BEGUN = '# Being written: see "New project from a description".\n'
+"""How the project.toml begins of a project that is not finished."""
 LEAST = 8
 """Scenarios without which there is nothing to train on and to test with."""
 Difficulty = Annotated[int, Field(ge=1, le=5)]
@@ -50,6 +52,15 @@ class DescribeTask(Request):
     """Scenarios wanted, those for validation included."""
     tools: list[ToolView] = Field(default_factory=list)
     """What the agent can call; the scenarios are tasks for these."""
+
+
+class BeginWithTools(Request):
+    """Make of a project what its agent needs to reach MCP servers: nothing is written yet."""
+
+    folder: str
+    """Of the project: new, empty, or one that was begun so."""
+    servers: str = ""
+    """An mcp.json; empty where they are added one by one."""
 
 
 class DraftScenario(Record):

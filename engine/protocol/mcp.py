@@ -59,6 +59,8 @@ class ServerView(Record):
 
 class ServerViews(Record):
     servers: list[ServerView] = Field(default_factory=list)
+    read: bool = False
+    """Whether there is an mcp.json, or an agent of ours that reads one."""
 
 
 class SetServer(Request):

@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from engine.authoring.finish import finish
+from engine.authoring.finish import begin_with_tools, finish
 from engine.authoring.job import writing
 from engine.authoring.place import open_place
-from engine.protocol.authoring import DescribeTask, FinishProject
+from engine.mcp.servers import views_of
+from engine.protocol.authoring import BeginWithTools, DescribeTask, FinishProject
 from engine.protocol.problems import AtelierError
 from engine.run import read_spec
 from engine.server.library import Library
@@ -29,7 +31,11 @@ class AuthoringRoutes:
         self.touch = touch
 
     def routes(self) -> list[tuple[str, str, Handler]]:
-        return [("POST", "/drafts", self.write), ("PUT", "/drafts", self.finish)]
+        return [
+            ("POST", "/drafts", self.write),
+            ("PUT", "/drafts", self.finish),
+            ("POST", "/drafts/tools", self.begin),
+        ]
 
     async def write(self, request: Request) -> Response:
         """A line of JSON before and after each question; hanging up asks no more of them."""
@@ -51,6 +57,14 @@ class AuthoringRoutes:
                 yield error.problem.model_dump_json().encode() + b"\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    async def begin(self, request: Request) -> Response:
+        """The servers that its agent reaches; nobody is asked yet."""
+        asked = await body_of(request, BeginWithTools)
+        folder = Path(asked.folder).expanduser().resolve()
+        file = Path(asked.servers).expanduser() if asked.servers else None
+        await asyncio.to_thread(begin_with_tools, folder, file)
+        return json_of(await asyncio.to_thread(views_of, folder))
 
     async def finish(self, request: Request) -> Response:
         asked = await body_of(request, FinishProject)

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.mcp.looking import look
-from engine.mcp.servers import read_servers, set_server
-from engine.protocol.mcp import ServerView, ServerViews, SetServer
+from engine.mcp.servers import set_server, views_of
+from engine.protocol.mcp import SetServer
 from engine.server.wire import body_of, json_of, project_of
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -24,9 +24,7 @@ class McpRoutes:
 
     async def view(self, request: Request) -> Response:
         """Nobody is asked."""
-        servers = await asyncio.to_thread(read_servers, project_of(request))
-        views = [ServerView(name=name, server=server) for name, server in servers.items()]
-        return json_of(ServerViews(servers=views))
+        return json_of(await asyncio.to_thread(views_of, project_of(request)))
 
     async def change(self, request: Request) -> Response:
         asked = await body_of(request, SetServer)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtGui import QFocusEvent, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractScrollArea, QWidget
+from shiboken6 import isValid
 
 from studio.theme import theme
 from studio.widgets.paint import painting
@@ -49,13 +50,13 @@ class FocusRing(QWidget):
 
     def release(self) -> None:
         """Hide the ring."""
-        if self._target is not None:
+        if self._target is not None and isValid(self._target):
             self._target.removeEventFilter(self)
         self._target = None
         self.hide()
 
     def _follow(self) -> None:
-        if self._target is None:
+        if self._target is None or not isValid(self._target):
             return
         host = _host_of(self._target)
         if self.parentWidget() is not host:

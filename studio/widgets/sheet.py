@@ -1,4 +1,6 @@
-"""A sheet: slides over the right side of its page, 420 wide; the page stays readable."""
+"""A sheet: slides over the right side of its page, 420 wide or as told; the page stays
+readable.
+"""
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
@@ -19,9 +21,9 @@ class Sheet(QWidget):
 
     closed = Signal()
 
-    def __init__(self, title: str, host: QWidget) -> None:
+    def __init__(self, title: str, host: QWidget, width_px: int = SHEET_PX) -> None:
         super().__init__(host)
-        self._host = host
+        self._host, self._width_px = host, width_px
         self._before: QWidget | None = None
         self._place = Glide(self, SHEET_MS)
         self._place.valueChanged.connect(self._slide)
@@ -82,7 +84,7 @@ class Sheet(QWidget):
         return self.isVisible() and self._place.endValue() != 0.0
 
     def _slide(self) -> None:
-        width = min(SHEET_PX, self._host.width())
+        width = min(self._width_px, self._host.width())
         left = self._host.width() - round(width * self._place.value)
         self.setGeometry(left, 0, width, self._host.height())
 

@@ -37,7 +37,7 @@ PATHS = (
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
     "/runs/x/checkpoints/1/export", "/environments", "/environments/x", "/project/packages",
-    "/drafts", "/project/servers", "/engine/use", "/backends", "/docs", "/nope",
+    "/drafts", "/drafts/tools", "/project/servers", "/engine/use", "/backends", "/docs", "/nope",
     "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/errands", "/errands/x",
     "/sync/missing", "/sync/commit", "/sync/contents/x", "/runs/x/files", "/runs/x/file",
     "/outside", "/runs/x/outside/train", "/runs/x/outside/log", "/runs/x/outside/close",

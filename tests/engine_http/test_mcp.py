@@ -12,6 +12,7 @@ import pytest
 from engine.authoring.finish import AGENTS, begin_with_tools
 from engine.environments import python_of
 from engine.environments.door import OF_AGENT
+from engine.protocol.authoring import BEGUN, BeginWithTools, DescribeTask, FinishProject, Writer
 from engine.protocol.events import RunFinished, StepFinished
 from engine.protocol.mcp import ServerViews, SetServer
 from engine.protocol.problems import Refused
@@ -19,7 +20,7 @@ from engine.protocol.requests import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine
-from tests.engine_http.test_authoring import Pen
+from tests.engine_http.test_authoring import Pen, write
 
 pytestmark = pytest.mark.usefixtures("installed")
 SERVER = str(REQUIREMENTS.parent / "library_server.py")
@@ -129,6 +130,52 @@ def test_each_server_is_looked_at_by_itself(engine: Engine, begun: Path) -> None
         with pytest.raises(Refused, match="wrong"):
             engine.call(lambda client, asked=request: client.set_server(path, asked))
     assert "wrong" not in json.loads((begun / "mcp.json").read_text())["mcpServers"]
+
+
+def test_a_project_is_begun_for_tools_and_written_over_http(
+    engine: Engine, workspace: Path, script: Script
+) -> None:
+    file = workspace / "servers.json"
+    library = {**LIBRARY, "note": "mine"}
+    file.write_text(json.dumps({"mcpServers": {"library": library}}))
+    folder = str(workspace / "window")
+
+    def begin(folder: str, servers: str) -> ServerViews:
+        asked = BeginWithTools(folder=folder, servers=servers)
+        return engine.call(lambda client: client.begin_with_tools(asked))
+
+    views = begin(folder, str(file))
+    assert (views.read, [view.looked for view in views.servers]) == (True, [False])
+    chosen = SetServer(name="library", server={**LIBRARY, "tools": ["find_book"]})
+    engine.call(lambda client: client.set_server(folder, chosen))
+    kept = json.loads((workspace / "window" / "mcp.json").read_text())["mcpServers"]["library"]
+    assert kept["note"] == "mine", "keys of other programs stay"
+    looked = engine.call(lambda client: client.look_at_servers(folder))
+    tools = [tool for view in looked.servers for tool in view.offered]
+    assert [tool.name for tool in tools] == ["find_book"]
+
+    writer = Writer(model="openai/scripted", base_url=script.url)
+    text = "People ask a librarian where books stand, and want to lend them."
+    asked = DescribeTask(folder=folder, description=text, writer=writer, count=10, tools=tools)
+    last = write(engine, asked)[-1]
+    assert (last.problem, len(last.draft.scenarios)) == (None, 10)
+    view = engine.call(lambda client: client.project(folder))
+    assert view.toml.startswith(BEGUN), "it is not finished, and says so"
+    assert view.description == text
+    done = FinishProject(folder=folder, draft=last.draft, judge=writer, tools=True)
+    view = engine.call(lambda client: client.finish_project(done))
+    assert view.problems == []
+    assert not view.toml.startswith(BEGUN)
+
+    (workspace / "mine").mkdir()
+    (workspace / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(Refused, match="not empty"):
+        begin(str(workspace / "mine"), str(file))
+    file.write_text('{"mcpServers": {}}')
+    with pytest.raises(Refused, match="no server"):
+        begin(str(workspace / "other"), str(file))
+    assert not (workspace / "other").exists()
+    assert begin(str(workspace / "other"), "").servers == []
 
 
 def test_the_terminal_adds_chooses_and_removes(begun: Path) -> None:

@@ -34,6 +34,7 @@ from engine.protocol.requests import (
     TrajectoryQuery,
 )
 from studio.store.run_state import HELD_OUT, RunState
+from tests.studio.fake_authoring import FakeAuthoring
 from tests.studio.fake_environments import FakeEnvironments
 from tests.studio.fake_hosts import LOOK_S, FakeHosts
 from tests.studio.fake_kept import FakeKept, evaluation_run
@@ -69,6 +70,7 @@ class FakeEngine:
         self.kept = FakeKept(self._state_of, self._evaluate)
         self.tracking = FakeTracking()
         self.beside = FakeEnvironments(self._living)
+        self.authoring = FakeAuthoring(self.homes)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
         self.reading = FakeReading(self.runs, self.labels)
@@ -210,6 +212,7 @@ class FakeEngine:
                         *self.kept.routes(),
                         *self.beside.routes(),
                         *self.servers.routes(),
+                        *self.authoring.routes(),
                     )
                 ),
             ]

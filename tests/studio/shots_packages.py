@@ -44,7 +44,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
             page = await setup_of(studio, engine, FILE)
             for name, values in STATES.items():
                 engine.beside.change(AGENT, **values)
-                page._packages.look()
+                page._tools.packages.look()
                 await settle(1.0)
                 await take(studio, folder, f"packages-{name}")
     finally:

@@ -15,6 +15,7 @@ from studio.pages.home.samples import SampleGallery
 from studio.pages.page import Page, scrolled
 from studio.pages.run.strip import cells_of, ramp_ends
 from studio.session import Session
+from studio.store.drafting import is_begun
 from studio.store.forecast import remaining_seconds
 from studio.widgets.banner import RunBanner
 from studio.widgets.card import Card
@@ -33,6 +34,8 @@ class HomePage(Page):
 
     import_wanted = Signal(str)
     """Attempts, into the project at this path."""
+    writing_wanted = Signal(object)
+    """Of a project that is being written: its view."""
 
     def __init__(
         self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None
@@ -114,6 +117,7 @@ class HomePage(Page):
         self._table.clicked.connect(lambda index: self._open(index.row()))
         self._table.customContextMenuRequested.connect(self._menu)
         self._samples.chosen.connect(self._copy_sample)
+        self._samples.described.connect(lambda: self._actions.trigger("project.describe"))
         self._banner.run_opened.connect(self._open_living)
         self._banner.notice_activated.connect(lambda _: self._open_living())
 
@@ -174,6 +178,8 @@ class HomePage(Page):
     def _open_row(self, row: ProjectRow) -> None:
         if row.missing:
             self._actions.trigger("project.open")
+        elif begun := [v for v in self.session.projects if v.path == row.path and is_begun(v)]:
+            self.writing_wanted.emit(begun[0])
         else:
             self.session.open_project(row.path)
 

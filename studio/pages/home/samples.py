@@ -7,6 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from engine.protocol.records import Sample
+from studio.widgets.buttons import Button
 from studio.widgets.sample_card import SampleCard
 from studio.widgets.text import Text
 
@@ -21,9 +22,10 @@ BEGIN_WITH = "hello"
 
 
 class SampleGallery(QWidget):
-    """`chosen(sample)` when one is to be copied."""
+    """`chosen(sample)` when one is to be copied, `described()` when a model is to write one."""
 
     chosen = Signal(object)
+    described = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -42,6 +44,9 @@ class SampleGallery(QWidget):
         head.addWidget(self._title)
         head.addWidget(self._words)
         head.addStretch(1)
+        describe = Button("New from a description…", "outlined", icon="sparkles")
+        describe.clicked.connect(self.described)
+        head.addWidget(describe)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 8, 0, 0)
         column.setSpacing(12)

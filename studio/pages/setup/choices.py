@@ -196,9 +196,9 @@ class ChoicesForm(QWidget):
 
     # What it shows
 
-    def add_packages(self, packages: QWidget) -> None:
+    def add_tools(self, tools: QWidget) -> None:
         """Below the agent's file."""
-        self._second.controls.insertWidget(1, packages)
+        self._second.controls.insertWidget(1, tools)
 
     def set_models(self, models: Sequence[ModelInfo]) -> None:
         self._models = list(models)

@@ -21,11 +21,11 @@ from studio.pages.setup.choices import ChoicesForm
 from studio.pages.setup.demonstrations_tab import DemonstrationsTab
 from studio.pages.setup.fields import value_at
 from studio.pages.setup.method import KEY
-from studio.pages.setup.packages import AgentPackages
 from studio.pages.setup.preflight import WIDTH, Preflight
 from studio.pages.setup.scenarios_tab import ScenariosTab
 from studio.pages.setup.teacher_sheet import TeacherSheet
 from studio.pages.setup.toml_tab import TomlTab
+from studio.pages.tools.agent_tools import AgentTools
 from studio.session import Session
 from studio.store.backends import checks as backend_checks
 from studio.theme import theme
@@ -62,8 +62,8 @@ class SetupPage(Page):
         self._title = Text(TITLES[0], "title")
         self._tabs = Segmented(TABS, "Setup as")
         self._form, self._toml = ChoicesForm(), TomlTab()
-        self._packages = AgentPackages(session, self.tasks)
-        self._form.add_packages(self._packages)
+        self._tools = AgentTools(session, self.tasks, self, self._asked_for)
+        self._form.add_tools(self._tools)
         self._scenarios = ScenariosTab(session, self.tasks)
         self._teacher = TeacherSheet(self)
         self._demonstrations = DemonstrationsTab(session, self.tasks, self._teacher)
@@ -77,7 +77,7 @@ class SetupPage(Page):
             self._ask_forecast()
             self.tasks.run("models", self._models(), self._form.set_models)
             self._ask_backends()
-            self._packages.look()
+            self._tools.look()
 
     def save(self) -> None:
         """Ctrl S: whatever tab is in view."""
@@ -129,7 +129,7 @@ class SetupPage(Page):
         self._scenarios.changed.connect(session.show_project)
         self._demonstrations.edited.connect(self._edit)
         self._demonstrations.train_wanted.connect(lambda: self._actions.trigger("sft.train"))
-        self._packages.changed.connect(self._show_readiness)
+        self._tools.changed.connect(self._show_readiness)
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
         self._preflight.train_wanted.connect(lambda: self._actions.trigger("run.train"))
         self._preflight.again_wanted.connect(self._ask_forecast)
@@ -155,7 +155,7 @@ class SetupPage(Page):
         if self.isVisible():
             self._show_project()
             self._soon.start()
-            self._packages.look()
+            self._tools.look()
 
     def _show_project(self) -> None:
         project = self.session.project
@@ -173,6 +173,12 @@ class SetupPage(Page):
             self._choose(1)
         self._show_readiness()
         self._show_baseline()
+
+    def _asked_for(self) -> tuple[str, str]:
+        """The file of the packages that the agent asks for."""
+        project = self.session.project
+        config = project.view.config if project.view else None
+        return project.path, (config.agent.requirements or "") if config else ""
 
     def _edit(self, key: str, value: Any) -> None:
         self._write(key, {key: value})
@@ -315,7 +321,7 @@ class SetupPage(Page):
         project, view = self.session.project, self.session.project.view
         if view is None:
             return
-        lacking = self._packages.lacking
+        lacking = self._tools.lacking
         checks = _checks(project.problems, view.config is not None, lacking, project.outside)
         self._preflight.allow_measuring(not project.outside)
         self._preflight.show_checks(

@@ -30,7 +30,7 @@ async def setup_of(studio: Studio, engine: FakeEngine, requirements: str | None)
 
 
 def offered(page: Any, words: str) -> Button | None:
-    found = page._packages.findChildren(Button)
+    found = page._tools.packages.findChildren(Button)
     return next((b for b in found if b.words() == words and b.isVisible()), None)
 
 
@@ -50,13 +50,13 @@ def test_they_are_installed_before_anything_trains(
         async with studio_on(engine, qapp, tmp_path) as studio:
             page = await setup_of(studio, engine, FILE)
             await until(lambda: offered(page, "Install"))
-            assert page._packages.lacking == "The agent's packages are not installed"
+            assert page._tools.packages.lacking == "The agent's packages are not installed"
             assert not page._preflight._train.isEnabled()
             await press(page, "Install")
             await press(page, "Cancel")
             engine.beside.steps = 1
             await press(page, "Resume")
-            await until(lambda: not page._packages.lacking)
+            await until(lambda: not page._tools.packages.lacking)
             assert page._preflight._train.isEnabled()
         verbs = [verb for _, verb in engine.beside.asked]
         assert verbs == ["install", "cancel", "install"]
@@ -73,7 +73,7 @@ def test_why_it_failed_stands_beside_them(
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
             page = await setup_of(studio, engine, FILE)
-            await until(lambda: page._packages._row._problem.words() == problem.message)
+            await until(lambda: page._tools.packages._row._problem.words() == problem.message)
             assert offered(page, "Install") is not None
 
     run(job())
@@ -86,6 +86,6 @@ def test_an_agent_that_asks_for_nothing_shows_nothing(
         async with studio_on(engine, qapp, tmp_path) as studio:
             page = await setup_of(studio, engine, None)
             await until(lambda: page._preflight._train.isEnabled())
-            assert not page._packages.isVisible()
+            assert not page._tools.packages.isVisible()
 
     run(job())

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+import shiboken6
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
@@ -273,6 +274,19 @@ def test_form_fields_tell_only_what_a_person_did(qtbot: QtBot) -> None:
     qtbot.keyClicks(number.editor, "x")
     assert told == [("spin", 121), ("number", None)]
     assert number.problem() == "Not a number"
+
+
+def test_the_ring_outlives_what_it_stood_around(qtbot: QtBot) -> None:
+    host = QWidget()
+    qtbot.addWidget(host)
+    first, second = Button("One", parent=host), Button("Two", parent=host)
+    second.move(0, 60)
+    host.show()
+    ring = FocusRing(host)
+    ring.surround(first, 6.0)
+    shiboken6.delete(first)
+    ring.surround(second, 6.0)
+    assert ring.geometry().center() == second.geometry().center()
 
 
 def test_a_sheet_gives_the_focus_back(qtbot: QtBot) -> None:

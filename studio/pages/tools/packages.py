@@ -1,6 +1,7 @@
 """What the agent imports: whether it is installed, and the button that installs it."""
 
 import asyncio
+from collections.abc import Callable
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -17,13 +18,16 @@ POLL_S = 0.5
 
 
 class AgentPackages(QWidget):
-    """Shown where `agent.requirements` names a file. `changed` when `lacking` may have changed."""
+    """Shown where a project names a file of them. `changed` when `lacking` may have changed."""
 
     changed = Signal()
 
-    def __init__(self, session: Session, tasks: TaskScope) -> None:
+    def __init__(
+        self, session: Session, tasks: TaskScope, of: Callable[[], tuple[str, str]]
+    ) -> None:
+        """`of` says whose they are: a project's folder, and the file; empty where there is none."""
         super().__init__()
-        self._session, self._tasks = session, tasks
+        self._session, self._tasks, self._of = session, tasks, of
         self._view: EnvironmentView | None = None
         self._row = EnvironmentRow(first=True)
         self._row.pressed.connect(self._press)
@@ -33,6 +37,11 @@ class AgentPackages(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(card)
         self.setVisible(False)
+
+    @property
+    def known(self) -> bool:
+        """Whether the engine said how they are."""
+        return self._view is not None
 
     @property
     def lacking(self) -> str:
@@ -45,18 +54,14 @@ class AgentPackages(QWidget):
 
     def look(self) -> None:
         """Ask the engine, and go on asking while they are being installed."""
-        if not self._file():
+        if not self._of()[1]:
             self._tasks.cancel("packages")
             self._show(None)
         elif self._session.connected:
             self._tasks.run("packages", self._watch(), failed=self._failed)
 
-    def _file(self) -> str:
-        view = self._session.project.view
-        return (view.config.agent.requirements or "") if view and view.config else ""
-
     async def _watch(self) -> None:
-        project = self._session.project.path
+        project = self._of()[0]
         while True:
             found = await self._session.client.packages(project)
             self._show(found)
@@ -68,13 +73,13 @@ class AgentPackages(QWidget):
         self._tasks.run("act on packages", self._act(verb), failed=self._failed)  # type: ignore[arg-type]
 
     async def _act(self, action: EnvironmentAction) -> None:
-        self._show(await self._session.client.act_on_packages(self._session.project.path, action))
+        self._show(await self._session.client.act_on_packages(self._of()[0], action))
         self.look()
 
     def _show(self, view: EnvironmentView | None) -> None:
         self._view = view
         if view is not None:
-            self._row.show_row(packages_row(view, self._file()))
+            self._row.show_row(packages_row(view, self._of()[1]))
         self.setVisible(view is not None)
         self.changed.emit()
 

@@ -1,0 +1,1 @@
+"""A project that an LLM writes for a task in words, step by step."""

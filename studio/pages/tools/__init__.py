@@ -1,0 +1,1 @@
+"""What an agent calls: its packages, and the MCP servers whose tools it is offered."""

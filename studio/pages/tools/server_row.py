@@ -1,0 +1,100 @@
+"""One MCP server: how it is reached, what it said, and which of its tools are offered."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.authoring import ToolView
+from engine.protocol.mcp import ServerView
+from studio.store.mcp import chip_of, problem_words
+from studio.theme import theme
+from studio.widgets import paint
+from studio.widgets.buttons import IconButton
+from studio.widgets.chip import Chip
+from studio.widgets.text import Text
+from studio.widgets.toggle import Toggle
+
+TOOL_PX, FIRST_PX = 156, 60
+"""Room for a name; above this, a row is the first of its card."""
+
+
+class ServerRow(QWidget):
+    """`remove_wanted(name)`, `tool_chosen(name, tool, on)`."""
+
+    remove_wanted = Signal(str)
+    tool_chosen = Signal(str, str, bool)
+
+    def __init__(self, view: ServerView, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.name = view.name
+        self._chip = Chip()
+        self._address = Text("", "mono-small", 400, "muted", elide=True)
+        self._problem = Text("", "caption", 400, "bad", wrap=True, selectable=True)
+        self.tools: dict[str, Toggle] = {}
+        self._tool_box = QVBoxLayout()
+        self._tool_box.setSpacing(2)
+        self._build()
+        self.show_view(view)
+
+    def show_view(self, view: ServerView) -> None:
+        """The same server, as it is now; the focus stays on its tool."""
+        self.setAccessibleName(f"MCP server {view.name}, {chip_of(view)[0]}")
+        self._address.set_words(view.server.address)
+        self._chip.set_state(*chip_of(view))
+        self._problem.set_words(problem_words(view))
+        self._problem.setVisible(view.problem is not None)
+        if list(self.tools) != [tool.name for tool in view.tools]:
+            self._make_tools(view.tools)
+        offered = {tool.name for tool in view.offered}
+        for name, toggle in self.tools.items():
+            toggle.setChecked(name in offered)
+
+    def _build(self) -> None:
+        remove = IconButton("trash-2", f"Remove {self.name}")
+        remove.clicked.connect(lambda: self.remove_wanted.emit(self.name))
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        head.addWidget(Text(self.name, "body", 600))
+        head.addWidget(self._chip)
+        head.addWidget(self._address, 1)
+        head.addWidget(remove)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 8, 0, 8)
+        column.setSpacing(4)
+        column.addLayout(head)
+        column.addWidget(self._problem)
+        column.addLayout(self._tool_box)
+
+    def _make_tools(self, tools: list[ToolView]) -> None:
+        while (item := self._tool_box.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        self.tools = {}
+        for tool in tools:
+            self._tool_box.addWidget(self._tool_line(tool))
+
+    def _tool_line(self, tool: ToolView) -> QWidget:
+        toggle = Toggle(tool.name)
+        toggle.setAccessibleDescription(tool.description)
+        toggle.clicked.connect(lambda on: self.tool_chosen.emit(self.name, tool.name, on))
+        self.tools[tool.name] = toggle
+        line = QWidget()
+        row = QHBoxLayout(line)
+        row.setContentsMargins(0, 2, 0, 2)
+        row.setSpacing(12)
+        holder = QWidget()
+        holder.setMinimumWidth(TOOL_PX)
+        inside = QHBoxLayout(holder)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.addWidget(toggle)
+        inside.addStretch(1)
+        row.addWidget(holder)
+        words = " ".join(tool.description.split())
+        row.addWidget(Text(words or "It does not say what it does.", "label", 400, "muted",
+                           elide=True), 1)  # fmt: skip
+        return line
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            if self.y() > FIRST_PX:
+                painter.fillRect(0, 0, self.width(), 1, theme().color("border"))

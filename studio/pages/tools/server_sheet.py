@@ -1,0 +1,143 @@
+"""Add an MCP server: what it is called, and how it is started or reached."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLineEdit, QWidget
+
+from engine.protocol.mcp import McpServer, SetServer
+from engine.protocol.problems import Problem
+from studio.store.mcp import entered_values
+from studio.widgets.buttons import Button
+from studio.widgets.form import FormRow
+from studio.widgets.form_fields import Field, NumberField, SegmentedField, TextField
+from studio.widgets.sheet import Sheet
+from studio.widgets.text import Text
+
+LABEL_PX = 104
+WORDS = (
+    "A server is a set of tools behind a standard protocol. It is started for each attempt, so "
+    "that no attempt sees what another one did; at an address, all of them share one."
+)
+SECRETS = (
+    "It is written into the project's mcp.json, where headers and env with secrets can be added by "
+    "hand: they travel with the project."
+)
+WAYS = (("command", "Started here"), ("url", "At an address"))
+NAME = "Letters, digits, dash and underscore; at most 64."
+
+
+class ServerSheet(Sheet):
+    """`begin(taken)` opens it empty; `entered(SetServer)`; who hears it closes, or refuses."""
+
+    entered = Signal(object)
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Add an MCP server", host)
+        self._taken: set[str] = set()
+        self.name = TextField("Name", "library")
+        self.way = SegmentedField("Reached", WAYS)
+        self.command = TextField("Command", "npx -y @org/server --flag", mono=True)
+        self.url = TextField("URL", "https://host/mcp", mono=True)
+        self.timeout = NumberField("Timeout, seconds", 0.1, 3600)
+        self._rows = {
+            key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
+            for key, label, field, help in self._fields()
+        }
+        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
+        self._add = Button("Add", "primary", icon="plus", height=32)
+        self._build()
+
+    def begin(self, taken: set[str]) -> None:
+        """Empty; `taken` are the names that servers have."""
+        self._taken = taken
+        for field in (self.name, self.command, self.url):
+            field.set_value("")
+        self.timeout.set_value(30)
+        self.way.set_value("command")
+        for row in self._rows.values():
+            row.set_problem("")
+        self._show_way()
+        self.refuse(None)
+        self.open()
+        self.name.setFocus()
+
+    def refuse(self, problem: Problem | None) -> None:
+        """What the engine has against it."""
+        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
+        self._problem.setVisible(problem is not None)
+
+    def request(self) -> SetServer | None:
+        """What was entered; None where it cannot be, which is then said."""
+        wrong = self._wrong()
+        for key, row in self._rows.items():
+            row.set_problem(wrong.get(key, ""))
+        if wrong:
+            self._rows[next(iter(wrong))].field.setFocus()
+            return None
+        return SetServer(name=self.name.value().strip(), server=self._values())
+
+    def _fields(self) -> tuple[tuple[str, str, Field, str], ...]:
+        return (
+            ("name", "Name", self.name, "What it is called in mcp.json."),
+            ("way", "Reached", self.way, "A program of this machine, or streamable HTTP."),
+            ("command", "Command", self.command, "With its arguments, as in a terminal."),
+            ("url", "URL", self.url, "Of its streamable HTTP endpoint."),
+            ("timeout", "Timeout, s", self.timeout, "Seconds that one call may take."),
+        )
+
+    def _build(self) -> None:
+        self.body.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
+        for row in self._rows.values():
+            self.body.addWidget(row)
+        self.body.addWidget(self._problem)
+        self.body.addWidget(Text(SECRETS, "caption", 400, "faint", wrap=True))
+        self.body.addStretch(1)
+        cancel = Button("Cancel", "quiet", height=32)
+        cancel.clicked.connect(self.close_sheet)
+        self.foot.addStretch(1)
+        self.foot.addWidget(cancel)
+        self.foot.addWidget(self._add)
+        self.way.edited.connect(lambda _: self._show_way())
+        self._add.clicked.connect(self._accept)
+        for field in (self.name, self.command, self.url, self.timeout):
+            line = field.editor
+            assert isinstance(line, QLineEdit)
+            line.returnPressed.connect(self._accept)
+
+    def _show_way(self) -> None:
+        for way, _ in WAYS:
+            self._rows[way].setVisible(self.way.value() == way)
+
+    def _values(self) -> dict[str, object]:
+        by_url = self.way.value() == "url"
+        command, url = self.command.value(), self.url.value()
+        return entered_values(
+            "" if by_url else command, url if by_url else "", self.timeout.value() or 0
+        )
+
+    def _wrong(self) -> dict[str, str]:
+        """By row."""
+        name, way = self.name.value().strip(), self.way.value()
+        wrong = {}
+        if not name or len(name) > 64 or not name.replace("-", "").replace("_", "").isalnum():
+            wrong["name"] = NAME
+        elif name in self._taken:
+            wrong["name"] = f"There is a server called {name} already."
+        if said := self.timeout.problem():
+            wrong["timeout"] = said
+        try:
+            McpServer.model_validate({**self._values(), "timeout_s": 30})
+        except ValueError as error:
+            first = "write one" if not str(getattr(self, way).value()).strip() else str(error)
+            wrong[way] = self._said(first)
+        return wrong
+
+    def _said(self, error: str) -> str:
+        if "quot" in error.lower():
+            return "A quote does not end."
+        if self.way.value() == "url":
+            return "Write its address: http://… or https://…"
+        return "Write the command that starts it."
+
+    def _accept(self) -> None:
+        if (request := self.request()) is not None:
+            self.entered.emit(request)
