@@ -23,7 +23,7 @@ from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
 from engine.server.library import summarise
 from engine.watch import NAMES
-from tests.engine_http.conftest import Engine, forget_after, make_project, until
+from tests.engine_http.conftest import Engine, forget_after, is_alive, make_project, until
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +106,9 @@ def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:
     assert isinstance(events[-1], RunStopped)
     stopped = events[-1].step
     assert paused.step <= stopped < 6  # type: ignore[union-attr]
-    until(lambda: engine.children("policy") == [])
+    closing = engine.children("policy")
     resumed = engine.call(lambda c: c.command(run.id, Command(action="resume")))
+    assert not any(is_alive(process) for process in closing)
     assert resumed.state in ("running", "starting")
     events = engine.wait(run)
     assert isinstance(events[-1], RunFinished)
