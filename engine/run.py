@@ -17,7 +17,14 @@ import psutil
 from engine.machine.cards import watching
 from engine.machine.devices import visible
 from engine.protocol.event import BaseEvent
-from engine.protocol.events import LogWritten, PhaseChanged, ProgressTicked, WorkerRestarted
+from engine.protocol.events import (
+    LogWritten,
+    PhaseChanged,
+    ProgressTicked,
+    RunFinished,
+    RunStarted,
+    WorkerRestarted,
+)
 from engine.protocol.machine import Card
 from engine.protocol.problems import Problem, Refused, StoreError
 from engine.protocol.records import Phase, RunSpec
@@ -195,6 +202,21 @@ def _set_aside(file: Path) -> None:
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
     (folder / SPEC).write_text(spec.model_dump_json(indent=1))
+
+
+async def make_place(project: Path, spec: RunSpec) -> Path:
+    """The folder of a run in which nothing goes on, and to which things are added: it has begun and
+    ended."""
+    folder = project / "runs" / spec.id
+    folder.mkdir(parents=True)
+    writer = RunWriter(folder / DATABASE, spec.id)
+    try:
+        await writer.say(RunStarted(spec=spec))
+        await writer.say(RunFinished(step=0, seconds=0))
+    finally:
+        writer.close()
+    write_spec(folder, spec)
+    return folder
 
 
 def read_spec(folder: Path) -> RunSpec:

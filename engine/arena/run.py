@@ -8,11 +8,9 @@ from engine.identity import ulid
 from engine.project import changed_config, load_config
 from engine.protocol.arena import Tally
 from engine.protocol.config import ProjectConfig
-from engine.protocol.events import RunFinished, RunStarted
 from engine.protocol.records import RunSpec
-from engine.run import DATABASE, SPEC, read_spec, write_spec
+from engine.run import DATABASE, SPEC, make_place, read_spec
 from engine.store.reader import RunReader
-from engine.store.writer import RunWriter
 
 NAME = "arena"
 
@@ -37,16 +35,7 @@ async def make_arena(project: Path) -> Path:
         config=unjudged(config),
         model_path="",
     )
-    folder = project / "runs" / spec.id
-    folder.mkdir(parents=True)
-    writer = RunWriter(folder / DATABASE, spec.id)
-    try:
-        await writer.say(RunStarted(spec=spec))
-        await writer.say(RunFinished(step=0, seconds=0))
-    finally:
-        writer.close()
-    write_spec(folder, spec)
-    return folder
+    return await make_place(project, spec)
 
 
 def unjudged(config: ProjectConfig) -> ProjectConfig:

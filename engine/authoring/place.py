@@ -11,11 +11,9 @@ from engine.identity import ulid
 from engine.project import FILE, write_atomically
 from engine.protocol.authoring import BEGUN, DescribeTask, Writer
 from engine.protocol.config import JudgeConfig, ProjectConfig
-from engine.protocol.events import RunFinished, RunStarted
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import RunSpec
-from engine.run import DATABASE, SPEC, read_spec, write_spec
-from engine.store.writer import RunWriter
+from engine.run import SPEC, make_place, read_spec
 
 NAME = "writing"
 MOST_TOKENS = 4096
@@ -56,16 +54,7 @@ async def open_place(wanted: DescribeTask) -> Path:
         config=ProjectConfig(judge=asking(wanted.writer)),
         model_path="",
     )
-    run = folder / "runs" / spec.id
-    run.mkdir(parents=True)
-    writer = RunWriter(run / DATABASE, spec.id)
-    try:
-        await writer.say(RunStarted(spec=spec))
-        await writer.say(RunFinished(step=0, seconds=0))
-    finally:
-        writer.close()
-    write_spec(run, spec)
-    return run
+    return await make_place(folder, spec)
 
 
 def find_place(project: Path) -> Path | None:

@@ -100,7 +100,7 @@ class Writing:
         for _ in range(2):
             call = await self._ledger.ask(self._model, question, "")
             if call.problem:
-                self._problem = call.problem
+                self._problem = _of_writer(call.problem)
                 return None
             if not (complaint := wrong(call.reply)):
                 return call.reply
@@ -124,6 +124,18 @@ class Writing:
             left_out={why: count for why, count in self._left_out.items() if count},
             problem=self._problem,
         )
+
+
+def _of_writer(problem: Problem) -> Problem:
+    """The judge's ledger speaks of the judge."""
+    if problem.code != "judge.budget":
+        return problem
+    return Problem(
+        code="authoring.budget",
+        message="The budget does not hold the next question; what is written is kept.",
+        hint="Raise the budget and write on: what has been answered is not paid again.",
+        detail=problem.message,
+    )
 
 
 def _dried_up(have: int, wanted: int) -> Problem:

@@ -128,11 +128,6 @@ class FilterChip(KeyboardFocus, Chip):
         self.updateGeometry()
         self.update()
 
-    def set_amount(self, amount: str) -> None:
-        """Change how many it would leave."""
-        self._amount = amount
-        self.set_active(self._active)
-
     def is_active(self) -> bool:
         """True while the filter is on."""
         return self._active

@@ -72,10 +72,6 @@ class PageHeader(QWidget):
         """Put a page's own button before Train."""
         self._line.insertWidget(self._line.count() - 1, button)
 
-    def add_pill(self, pill: EnginePill) -> None:
-        """One more engine (Home shows them all)."""
-        self._line.insertWidget(self._line.indexOf(self.chip), pill)
-
     def _build(self) -> None:
         self._line = QHBoxLayout(self)
         self._line.setContentsMargins(16, 0, 16, 1)

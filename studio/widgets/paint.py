@@ -7,7 +7,6 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import (
     QBrush,
     QColor,
-    QFont,
     QFontMetricsF,
     QPainter,
     QPen,
@@ -109,11 +108,6 @@ def elided(metrics: QFontMetricsF, words: str, width: float) -> str:
 def text_width(words: str, style: str = "label", weight: int | None = None) -> float:
     """How wide a line will be."""
     return QFontMetricsF(theme().font(style, weight)).horizontalAdvance(words)
-
-
-def line_height(font: QFont) -> float:
-    """Ascent plus descent of a font."""
-    return QFontMetricsF(font).height()
 
 
 def icon(painter: QPainter, at: QPointF, name: str, tone: str, size_px: int = 16) -> None:

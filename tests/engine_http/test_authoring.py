@@ -153,7 +153,7 @@ def test_what_it_may_cost_is_kept(engine: Engine, workspace: Path, script: Scrip
     request = asked(workspace / "dear", script, writer=writer, count=400)
     last = write(engine, request)[-1]
     assert last.problem is not None
-    assert last.problem.code == "judge.budget"
+    assert last.problem.code == "authoring.budget"
     assert 12 <= len(last.draft.scenarios) < 400
     assert last.spent_usd <= 0.1
     more = writer.model_copy(update={"budget_usd": 5.0})

@@ -22,7 +22,7 @@ LONG = (
     "most three sentences, says what to do next, and never promises a date. "
 ) * 6
 SPENT = Problem(
-    code="judge.budget",
+    code="authoring.budget",
     message="The next question could cost $0.0841, and $0.0210 of $1.00 are left.",
     hint="Raise the budget and write on; what was paid for is kept.",
 )

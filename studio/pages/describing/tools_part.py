@@ -45,11 +45,6 @@ class ToolsPart(QWidget):
         self._build()
         self._wire()
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the folder is made."""
-        return bool(self._folder)
-
     def begin(self, folder: str = "") -> None:
         """Of another project; `folder` where it is made already."""
         self._folder, self._looked = folder, False

@@ -21,7 +21,7 @@ from studio.widgets.charts.series import (
     Series,
     ValidationSeries,
 )
-from studio.widgets.charts.view import ChartView, TipMaker
+from studio.widgets.charts.view import ChartView
 from studio.widgets.chip import Chip
 from studio.widgets.focus import BY_KEYBOARD
 from studio.widgets.text import Text
@@ -199,10 +199,6 @@ class ChartCard(QWidget):
         self._link_button.set_words(link)
         self.view.schedule()
         self._place_link()
-
-    def set_tip(self, maker: TipMaker | None) -> None:
-        """The page's own words for a step: `maker(step) -> TipText`."""
-        self.view.tip_maker = maker
 
     def has_data(self) -> bool:
         """True once a point is drawn."""

@@ -17,7 +17,7 @@ from tests.studio.shots import studio_on
 
 TASK = "A customer writes a short message; the model answers it politely in one sentence."
 PAID = "What was paid for is kept"
-SPENT = Problem(code="judge.budget", message="The budget is spent.", hint="Raise it.")
+SPENT = Problem(code="authoring.budget", message="The budget is spent.", hint="Raise it.")
 
 
 def fill(sheet: Any, name: str = "shop", count: int = 60) -> None:
