@@ -1,29 +1,22 @@
 """`agreement`: how far the judges of a run go along with you, and with themselves."""
 
 import argparse
-from pathlib import Path
 
+from engine.cli.reading import reading
 from engine.cli.terminal import complain, figure, say, say_json, table
 from engine.judge.measure import agreements
 from engine.protocol.labels import Agreement
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import Interval
-from engine.run import DATABASE, read_spec
-from engine.store.reader import RunReader
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
     try:
-        read_spec(folder)
-        reader = RunReader(folder / DATABASE)
+        with reading(arguments.run) as reader:
+            found = agreements(reader)
     except AtelierError as error:
         complain(error.problem, arguments.json)
         return 1
-    try:
-        found = agreements(reader)
-    finally:
-        reader.close()
     if arguments.json:
         for row in found:
             say_json(row)

@@ -1,50 +1,44 @@
 """`trajectories`: the rows of a run folder; whole records with --json. No engine needed."""
 
 import argparse
-from pathlib import Path
 
+from engine.cli.reading import reading
 from engine.cli.terminal import complain, duration, figure, say, say_json, table
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import TrajectorySummary
 from engine.protocol.requests import TrajectoryQuery
-from engine.run import DATABASE, read_spec
-from engine.store.reader import RunReader
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
     try:
-        read_spec(folder)
-        reader = RunReader(folder / DATABASE)
+        with reading(arguments.run) as reader:
+            page = reader.trajectories(query_of(arguments))
+            whole = [reader.trajectory(row.id) for row in page.items] if arguments.json else []
     except AtelierError as error:
         complain(error.problem, arguments.json)
         return 1
-    page = reader.trajectories(query_of(arguments))
-    if arguments.json:
-        for row in page.items:
-            say_json(reader.trajectory(row.id))
-    else:
+    for one in whole:
+        say_json(one)
+    if not arguments.json:
         say(f"{page.total} trajectories, {len(page.items)} shown")
-        say(
-            table(
-                ("id", "step", "reward", "advantage", "turns", "tokens", "time", "scenario"),
-                [
-                    (
-                        t.id,
-                        str(t.step),
-                        figure(t.reward) if t.reward is not None else "unscored",
-                        figure(t.advantage),
-                        str(t.turns),
-                        str(t.sampled_tokens),
-                        duration(t.duration_s),
-                        " · ".join(filter(None, (t.contestant, t.title, _trouble(t)))),
-                    )
-                    for t in page.items
-                ],
-            )
-        )
-    reader.close()
+        say(table(HEADS, [_row(one) for one in page.items]))
     return 0
+
+
+HEADS = ("id", "step", "reward", "advantage", "turns", "tokens", "time", "scenario")
+
+
+def _row(one: TrajectorySummary) -> tuple[str, ...]:
+    return (
+        one.id,
+        str(one.step),
+        figure(one.reward) if one.reward is not None else "unscored",
+        figure(one.advantage),
+        str(one.turns),
+        str(one.sampled_tokens),
+        duration(one.duration_s),
+        " · ".join(filter(None, (one.contestant, one.title, _trouble(one)))),
+    )
 
 
 def query_of(arguments: argparse.Namespace) -> TrajectoryQuery:

@@ -36,9 +36,12 @@ def queue(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def money(parser: argparse.ArgumentParser) -> None:
+def money(parser: argparse._ActionsContainer, budget: float | None = None) -> None:
     """Of models that are paid by the token."""
-    parser.add_argument("--budget", type=float, metavar="USD", help="spend at most this")
+    usual = "" if budget is None else f" ({budget:g})"
+    parser.add_argument(
+        "--budget", type=float, default=budget, metavar="USD", help=f"spend at most this{usual}"
+    )
     parser.add_argument(
         "--price",
         type=float,

@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import Parser, as_json, positive, queue, settings, workspace
+from engine.cli.options.general import Parser, as_json, money, positive, queue, settings, workspace
 from engine.cli.options.hosts import train_there
 
 
@@ -21,16 +21,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
     written.add_argument(
         "--count", type=positive, default=60, help="scenarios, a fifth for validation (60)"
     )
-    written.add_argument(
-        "--budget", type=float, default=1.0, metavar="USD", help="all of it may cost this (1)"
-    )
-    written.add_argument(
-        "--price",
-        type=float,
-        nargs=2,
-        metavar=("IN", "OUT"),
-        help="dollars for a million tokens, where the price list lacks the model",
-    )
+    money(written, budget=1.0)
     written.add_argument(
         "--mcp",
         metavar="FILE",

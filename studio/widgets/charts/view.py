@@ -1,6 +1,6 @@
 """The drawing area of a chart card: its panes, the pointer, the keys and the tip."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyqtgraph as pg  # type: ignore[import-untyped]
@@ -25,8 +25,6 @@ _REDRAW_MS = 33  # at most 30 redraws a second
 _TURN_MS = 1
 _LEAST_DRAG_PX = 6
 
-TipMaker = Callable[[int], TipText]
-
 
 class ChartView(pg.GraphicsView):
     """One pane or two over one x axis. Emits step_clicked and range_selected."""
@@ -40,7 +38,6 @@ class ChartView(pg.GraphicsView):
         super().__init__(parent, background=None)
         self.link = link
         self.panes = tuple(panes)
-        self.tip_maker: TipMaker | None = None
         self._pressed_at: QPoint | None = None
         self._reach: float | None = None
         self._stale = False
@@ -110,9 +107,7 @@ class ChartView(pg.GraphicsView):
         )
 
     def tip_for(self, step: int) -> TipText:
-        """The page's words, or else every series' value at the step."""
-        if self.tip_maker is not None:
-            return self.tip_maker(step)
+        """Every series' value at the step."""
         told = [pair for series in series_in(self.panes) for pair in series.told_at(step)]
         lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in told]
         return TipText(f"Step {step}", "", lines, "Click: its trajectories")
