@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.tiny_model import make_tiny_model
 
 if TYPE_CHECKING:
     from tests.ssh_server import FarSide, Keys
 
-settings.register_profile("any machine", deadline=None)  # nothing is timed here
+settings.register_profile(  # nothing is timed here
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every engine compiles itself anew

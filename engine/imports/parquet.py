@@ -16,7 +16,6 @@ from engine.environments import python_of
 from engine.protocol.problems import AtelierError, ConfigError
 
 WORKER = Path(__file__).with_name("parquet_worker.py")
-GRACE_S = 5.0
 
 Row = dict[str, Any]
 
@@ -43,7 +42,7 @@ class ParquetReader:
     ) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(GRACE_S)
+            self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 assert pipe is not None
                 pipe.close()

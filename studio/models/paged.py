@@ -49,10 +49,12 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         self._fetch: Fetch | None = None
         self._pages: OrderedDict[int, list[R]] = OrderedDict()
         self._wanted: set[int] = set()
+        self._stale: set[int] = set()
         self._name = f"{type(self).__name__}-{id(self)}"
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._fetch_wanted)
+        tasks.busy_changed.connect(self._go_on)
 
     # What it shows
 
@@ -68,9 +70,10 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._restart()
 
     def refresh(self) -> None:
-        """Ask anew for what is on screen; rows stay until their successors are here."""
-        if self._fetch is not None and not self._tasks.busy(self._name):
-            self._wanted.update(list(self._pages)[-2:] or [0])
+        """Ask anew for what is on screen; rows stay until their successors are here. What is on its
+        way already may be older than this, so it is asked for once more."""
+        if self._fetch is not None:
+            self._stale.update(list(self._pages)[-2:] or [0])
             self._timer.start(0)
 
     def record(self, row: int) -> R | None:
@@ -108,6 +111,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
     def _restart(self) -> None:
         self._tasks.cancel(self._name)
         self._wanted.clear()
+        self._stale.clear()
         self.beginResetModel()
         self._pages.clear()
         self.total = 0
@@ -123,13 +127,20 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
                 self._timer.start(0)
 
     def _fetch_wanted(self) -> None:
-        if self._wanted and self._fetch is not None and not self._tasks.busy(self._name):
+        wished = self._wanted or self._stale
+        if wished and self._fetch is not None and not self._tasks.busy(self._name):
             self._tasks.run(self._name, self._fetch_all(self._fetch), failed=self._fail)
+
+    def _go_on(self, name: str, busy: bool) -> None:
+        """With what was wished for while the last job was ending."""
+        if name == self._name and not busy:
+            self._fetch_wanted()
 
     async def _fetch_all(self, fetch: Fetch) -> None:
         """Newest wish first: who scrolls far does not wait for what was passed."""
-        while self._wanted:
-            page = max(self._wanted)
+        while wished := self._wanted | self._stale:
+            page = max(wished)
+            self._stale.discard(page)
             limits = {"offset": page * PAGE, "limit": PAGE}
             answer = await fetch(self.query.model_copy(update=limits))
             self._wanted.discard(page)
@@ -137,6 +148,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
 
     def _fail(self, problem: Problem) -> None:
         self._wanted.clear()
+        self._stale.clear()
         self.failed.emit(problem)
 
     def _put(self, page: int, items: list[R], total: int) -> None:

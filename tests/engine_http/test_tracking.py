@@ -216,6 +216,7 @@ def test_a_wrong_key_is_said_and_mended_by_another(
     engine.call(lambda c: c.lend_tracker_keys({"otel": f"x-key={SECRET}"}))
     run = engine.train(project, **{"train.steps": 1})
     engine.wait(run)
+    until(lambda: trackers(engine, run).trackers[0].problem is not None)
     problem = trackers(engine, run).trackers[0].problem
     assert problem is not None
     assert problem.message == "OpenTelemetry refuses the key (it answers 401)."

@@ -68,6 +68,7 @@ class BackendCard(Card):
         self.setAccessibleName("Backend")
         self._config: ProjectConfig | None = None
         self._facts: BackendFacts | None = None
+        self._refused: set[str] = set()
         self._folded = QWidget()
         self.rows = {key: self._row(key) for key in LABELS}
         self._more = Button("Cards, memory, overlap", "quiet", icon="chevron-right", height=28)
@@ -76,10 +77,13 @@ class BackendCard(Card):
         self._build()
 
     def show_config(self, config: ProjectConfig) -> None:
-        self._config = config
-        for key, row in self.rows.items():
-            row.field.set_value(value_at(config, key))
-        self._words.set_words(summary(config))
+        """What is stored. Where that is as before, an edit that was refused stays to be mended."""
+        if config != self._config:
+            self._config = config
+            self._refused.clear()
+            for key, row in self.rows.items():
+                row.field.set_value(value_at(config, key))
+            self._words.set_words(summary(config))
         self._show_notes()
 
     def show_facts(self, facts: BackendFacts | None) -> None:
@@ -92,6 +96,7 @@ class BackendCard(Card):
 
     def set_problem(self, key: str, words: str) -> None:
         """The answer to one edit, with what would make it fit."""
+        (self._refused.add if words else self._refused.discard)(key)
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
         self.rows[key].set_problem(words, (remedy[0], BOTH) if remedy else ("", ""))
         if words and key not in CHOICES:
@@ -149,6 +154,8 @@ class BackendCard(Card):
 
     def _show_notes(self) -> None:
         for key, note in self.notes().items():
+            if key in self._refused:
+                continue
             if note.tone == "bad":
                 self.rows[key].set_problem(note.words, note.link)
             else:

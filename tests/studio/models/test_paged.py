@@ -95,6 +95,31 @@ def test_a_growing_run_adds_rows_and_keeps_what_is_seen(filled: FakeEngine, run:
     run(shown(filled, job))
 
 
+def test_a_refresh_during_an_answer_is_asked_for_after_it(filled: FakeEngine, run: Run) -> None:
+    async def job(table: TrajectoryTableModel) -> None:
+        before, fetch = table.rowCount(), table._fetch
+        assert fetch is not None
+        answered, on = asyncio.Event(), asyncio.Event()
+
+        async def held(query: TrajectoryQuery) -> Any:
+            page = await fetch(query)
+            answered.set()
+            await on.wait()
+            return page
+
+        table._fetch = held
+        table.refresh()
+        await answered.wait()
+        simulation = Simulation(run_id=RUN, train=TRAIN)
+        simulation.made = filled.runs[RUN]
+        simulation.step(9)
+        table.refresh()
+        on.set()
+        await until(lambda: table.rowCount() == before + 64)
+
+    run(shown(filled, job))
+
+
 def test_refusals_are_told(filled: FakeEngine, run: Run) -> None:
     async def job(table: TrajectoryTableModel) -> None:
         told: list[Problem] = []

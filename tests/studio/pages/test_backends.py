@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import Problem
 from studio.pages.run.failure import failure_card, onwards, ways
 from studio.pages.run.side import SideColumn, _phases
@@ -178,4 +179,22 @@ def test_a_failed_start_says_that_nothing_was_lost(qapp: QApplication) -> None:
     Theme.install(qapp, mode="light")
     card = failure_card(NOT_STARTED, RunState("r").fold(failed().events))
     assert "nothing had been sampled yet" in card.accessibleName()
+    card.deleteLater()
+
+
+def test_a_refused_edit_stays_while_the_engine_says_other_things(qapp: QApplication) -> None:
+    Theme.install(qapp, mode="dark")
+    card = BackendCard()
+    config = ProjectConfig()
+    card.show_config(config)
+    row = card.rows["backend.weights"]
+    row.field.set_value("4bit")
+    card.set_problem("backend.weights", "Only with Unsloth.")
+    card.show_facts(BARE_CARD)
+    card.show_config(config.model_copy())
+    assert row.problem().startswith("Only with Unsloth.")
+    assert row.field.value() == "4bit"
+    card.show_config(config.model_copy(update={"name": "another"}))
+    assert row.problem() == ""
+    assert row.field.value() == "full"
     card.deleteLater()

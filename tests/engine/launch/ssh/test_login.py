@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import asyncssh
@@ -269,8 +270,9 @@ def test_no_secret_stands_in_an_argument_or_a_file(
 
     async def work(connection: base.Connection) -> None:
         for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-            seen.extend(process.cmdline())
-            seen.extend(process.environ().values())
+            with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                seen.extend(process.cmdline())
+                seen.extend(process.environ().values())
         for folder in (desk.folder, short_folder):
             files = [file for file in folder.rglob("*") if file.is_file()]
             seen.extend(file.read_text(errors="replace") for file in files)
