@@ -45,7 +45,7 @@ def line_of(own: str, attempt: Trajectory) -> str:
 def _lines(file: Path) -> list[str]:
     if not file.exists():
         return []
-    return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [line for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
 
 
 def _id(line: str) -> str:

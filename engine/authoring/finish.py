@@ -23,9 +23,10 @@ SMALL_LR = 2e-4
 
 
 def finish(asked: FinishProject) -> Path:
-    """The project's folder, complete. Raises ConfigError for a draft that cannot be trained on;
-    then nothing is written."""
+    """The project's folder, complete. Raises ConfigError for a draft that cannot be trained on, and
+    for a folder that is somebody's already; then nothing is written."""
     folder = Path(asked.folder).expanduser().resolve()
+    refuse_others(folder)
     _check(asked.draft)
     give_agent(folder, asked.tools)
     write_atomically(folder / SYSTEM, asked.draft.system.strip() + "\n")

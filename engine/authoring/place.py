@@ -35,12 +35,12 @@ def asking(writer: Writer) -> JudgeConfig:
 
 async def open_place(wanted: DescribeTask) -> Path:
     """The run folder, made with the project where there is none yet. Raises ConfigError where the
-    folder holds something else."""
+    folder holds something else, or a project that is finished."""
     folder = Path(wanted.folder).expanduser().resolve()
+    refuse_others(folder)
     if found := find_place(folder):
         _keep_description(folder, wanted.description)
         return found
-    refuse_others(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists():
         write_atomically(folder / FILE, BEGUN)
@@ -65,7 +65,15 @@ def find_place(project: Path) -> Path | None:
 
 
 def refuse_others(folder: Path) -> None:
-    """Raises ConfigError where the folder holds what was not begun by us."""
+    """Raises ConfigError where the folder holds what was not begun by us, or is finished: then it
+    is a person's."""
+    if (folder / FILE).is_file() and not _is_begun(folder):
+        raise ConfigError.of(
+            "authoring.finished",
+            "This project is finished; writing it again would replace what has been changed in it.",
+            "Edit it under Setup or in its files, or choose another name.",
+            where=str(folder),
+        )
     if folder.exists() and any(folder.iterdir()) and not _is_begun(folder):
         raise ConfigError.of(
             "project.exists",

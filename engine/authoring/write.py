@@ -24,6 +24,8 @@ FRUITLESS = 3
 """Questions in a row that brought nothing, after which no more are asked."""
 ALIKE = "like another one"
 SURPLUS = "more than were wanted"
+BUDGET = "authoring.budget"
+"""The problem of a writing that may not pay for its next question."""
 
 Read = Callable[[str], str]
 """What is wrong with a reply; empty where it can be used."""
@@ -131,7 +133,7 @@ def _of_writer(problem: Problem) -> Problem:
     if problem.code != "judge.budget":
         return problem
     return Problem(
-        code="authoring.budget",
+        code=BUDGET,
         message="The budget does not hold the next question; what is written is kept.",
         hint="Raise the budget and write on: what has been answered is not paid again.",
         detail=problem.message,

@@ -77,7 +77,7 @@ async def change(folder: Path, arguments: argparse.Namespace) -> int:
 def read_labels(file: Path) -> list[Label]:
     """Raises ConfigError with the line that is no label."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError.of(
             "label.unreadable", "The labels cannot be read.", where=str(file), detail=str(error)

@@ -13,6 +13,7 @@ from pathlib import Path
 from engine.authoring.finish import begin_with_tools, finish
 from engine.authoring.job import writing
 from engine.authoring.place import open_place
+from engine.authoring.write import BUDGET
 from engine.cli.terminal import Progress, complain, say, say_json
 from engine.judge.access import Access
 from engine.mcp.looking import look
@@ -62,8 +63,14 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
     finally:
         opened.close()
     if last.problem:
-        complain(last.problem, arguments.json)
-        if len(last.draft.scenarios) < LEAST or not last.draft.system:
+        have, short = len(last.draft.scenarios), last.problem.code == BUDGET
+        if not (short and arguments.enough):
+            complain(last.problem, arguments.json)
+        if have < LEAST or not last.draft.system:
+            return 1
+        if short and not arguments.enough:
+            say(f"{have} of {wanted.count} scenarios are written. The same command with a higher")
+            say("--budget goes on; with --enough it makes the project of what is there.")
             return 1
     judge = wanted.writer.model_copy(update={"model": arguments.judge or wanted.writer.model})
     finish(
@@ -93,6 +100,7 @@ async def _offered(folder: Path) -> list[ToolView]:
 def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
     """Raises ConfigError for what cannot be written from."""
     said = arguments.describe
+    budget = 0.0 if arguments.enough else arguments.budget
     if not arguments.model:
         raise ConfigError(
             Problem(
@@ -107,7 +115,7 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
         writer = Writer(
             model=arguments.model,
             base_url=arguments.base_url,
-            budget_usd=arguments.budget,
+            budget_usd=budget,
             price_prompt=price_in,
             price_completion=price_out,
         )

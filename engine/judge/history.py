@@ -55,7 +55,7 @@ def read_versions(file: Path) -> list[RubricVersion]:
     if not beside.exists():
         return []
     found = []
-    for number, line in enumerate(beside.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(beside.read_text(encoding="utf-8").split("\n"), 1):
         try:
             found += [RubricVersion.model_validate_json(line)] if line.strip() else []
         except ValidationError as error:

@@ -18,7 +18,7 @@ def read_jsonl(text: str, name: str = "") -> tuple[list[Row], list[Problem]]:
     """The objects of a JSON Lines text, and one problem per line that is none."""
     rows: list[Row] = []
     problems: list[Problem] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engine.gold import FILE
+from engine.gold import FILE, replace_lines
 from engine.protocol.config import WarmupConfig
 from engine.supervised.epochs import demonstration_files
 
@@ -15,3 +15,13 @@ def test_gold_joins_the_demonstrations_once(tmp_path: Path) -> None:
     assert demonstration_files(tmp_path, WarmupConfig(file=FILE)) == [tmp_path / FILE]
     refused = WarmupConfig(file="own.jsonl", gold=False)
     assert demonstration_files(tmp_path, refused) == [tmp_path / "own.jsonl"]
+
+
+def test_separators_inside_a_string_are_no_ends_of_lines(tmp_path: Path) -> None:
+    """JSON Lines end at line feeds; Unicode's own separators may stand in what somebody said."""
+    file = tmp_path / FILE
+    theirs = '{"messages": [{"role": "user", "content": "one\u2028two\u0085three"}]}'
+    file.write_text(f"{theirs}\n", encoding="utf-8")
+    replace_lines(file, "run:", ['{"id": "run:1"}'])
+    replace_lines(file, "run:", ['{"id": "run:2"}'])
+    assert file.read_text(encoding="utf-8") == f'{theirs}\n{{"id": "run:2"}}\n'

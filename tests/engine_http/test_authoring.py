@@ -177,6 +177,52 @@ def test_a_folder_with_something_else_is_left_alone(
     assert [file.name for file in (workspace / "mine").iterdir()] == ["notes.txt"]
 
 
+def test_a_finished_project_is_never_written_again(
+    engine: Engine, workspace: Path, script: Script, tiny_model: Path
+) -> None:
+    script.writes = Pen()
+    folder = workspace / "mine"
+    request = asked(folder, script, count=20)
+    draft = write(engine, request)[-1].draft
+    done = FinishProject(
+        folder=str(folder), draft=draft, learner=str(tiny_model), judge=request.writer
+    )
+    engine.call(lambda client: client.finish_project(done))
+    (folder / "rubric.md").write_text("My own words.\n")
+    with pytest.raises(Refused, match="finished"):
+        write(engine, request)
+    with pytest.raises(Refused, match="finished"):
+        engine.call(lambda client: client.finish_project(done))
+    assert (folder / "rubric.md").read_text() == "My own words.\n"
+
+
+def test_a_budget_that_ends_leaves_it_to_be_gone_on_with(
+    workspace: Path, script: Script, tiny_model: Path
+) -> None:
+    script.writes = Pen()
+    folder = workspace / "short"
+    command = [sys.executable, "-m", "engine", "new", str(folder), "--describe", TASK]
+    command += ["--model", "openai/scripted", "--base-url", script.url, "--count", "60"]
+    command += ["--learner", str(tiny_model), "--price", "10", "20"]
+
+    def typed(*more: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120
+        )
+        return done.returncode, done.stdout
+
+    code, said = typed("--budget", "0.1")
+    assert code == 1
+    assert "of 60 scenarios are written" in said
+    assert not (folder / "rubric.md").exists()
+    questions = len(script.asked)
+    code, said = typed("--enough")
+    assert (code, len(script.asked)) == (0, questions)
+    assert "Made" in said
+    assert (folder / "rubric.md").exists()
+    assert typed("--budget", "5")[0] == 2
+
+
 def test_the_terminal_does_it_alone(workspace: Path, script: Script, tiny_model: Path) -> None:
     script.writes = Pen("good", "too few")
     folder = workspace / "typed"

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -90,7 +91,10 @@ def test_search_ranks_and_survives_anything(post: ModuleType, database: sqlite3.
     [
         ("13:35", True),
         ("At 13:35.", True),
-        ("It leaves at 13:35 from A2", True),
+        ("It leaves at 13:35", True),
+        ("It leaves at 13:35 from A2", False),
+        ("13:35 or 14:20", False),
+        ("13:35 kiosk", False),
         ("3:35", False),
         ("113:35", False),
         ("13:355", False),
@@ -98,8 +102,36 @@ def test_search_ranks_and_survives_anything(post: ModuleType, database: sqlite3.
         ("one two three four five six seven eight nine ten eleven twelve 13:35", False),
     ],
 )
-def test_a_short_right_answer_is_right(agent: ModuleType, said: str, right: bool) -> None:
-    assert agent.is_right(said, "13:35") is right
+def test_a_short_right_answer_is_right(post: ModuleType, said: str, right: bool) -> None:
+    assert post.is_right(said, "13:35") is right
+
+
+def test_copying_a_mail_is_no_answer(post: ModuleType, database: sqlite3.Connection) -> None:
+    """Nor a piece of it with both of its facts, nor everything that it could be."""
+    for one in questions():
+        _, _, _, body = post.read(database, one["mail"])
+        assert not post.is_right(body, one["answer"])
+    assert post.is_right("in room 214", "214")
+    assert not post.is_right("at 9:30 in room 214", "214")
+    assert not post.is_right("at the market. The code is 2140", "market")
+    assert not post.is_right("42 euros. Please pay by 5 March", "5 March")
+    assert not post.is_right(" ".join(post.PLACES), "kiosk")
+
+
+def test_many_who_ask_first_have_one_inbox(copy: Path, tmp_path: Path) -> None:
+    shutil.copy(copy / "inbox.py", tmp_path)
+    fresh = module(tmp_path, "inbox")
+
+    def count(_: int) -> int:
+        opened = fresh.inbox()
+        try:
+            return int(opened.execute("SELECT count(*) FROM mails").fetchone()[0])
+        finally:
+            opened.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(count, range(8))) == {3200}
+    assert {file.name for file in tmp_path.iterdir()} == {"inbox.py", "inbox.db"}
 
 
 def test_the_way_to_the_answer_counts_too(agent: ModuleType) -> None:
@@ -110,6 +142,7 @@ def test_the_way_to_the_answer_counts_too(agent: ModuleType) -> None:
     assert reward("9:00", [7], [7]) == agent.READ
     assert reward("9:00", [7], [8]) == agent.LISTED
     assert reward("9:00", [8], []) == 0.0
+    assert reward("13:35", [7], []) == agent.LISTED  # guessed
     assert 0 < agent.LISTED < agent.READ < 1
 
 

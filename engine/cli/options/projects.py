@@ -23,6 +23,9 @@ def _new(parser: argparse.ArgumentParser) -> None:
     )
     money(written, budget=1.0)
     written.add_argument(
+        "--enough", action="store_true", help="ask no more: a project of what is written by now"
+    )
+    written.add_argument(
         "--mcp",
         metavar="FILE",
         help="an mcp.json: the agent has the tools of its servers, and the scenarios need them",

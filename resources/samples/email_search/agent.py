@@ -1,18 +1,16 @@
 """Answers a question from an inbox, with two tools: search_inbox and read_mail.
 
-The reward is by rule: 1 for the right answer in a short sentence; less for having had the right mail open, or listed, and
-answering wrong. Attempts of a group so differ even while nobody answers right.
+The reward is by rule: 1 for the right answer in a few words, read in the right mail; less for having had that mail open, or
+listed, and answering wrong. Attempts of a group so differ even while nobody answers right.
 """
 
 import json
-import re
 
 import openai
-from inbox import inbox, read, search
+from inbox import inbox, is_right, read, search
 
 SYSTEM = "Answer from the inbox: search, read one mail, then answer in a few words."
 TURNS = 4
-MOST_WORDS = 12
 READ, LISTED = 0.4, 0.15
 """Rewards for the right mail opened, or listed, without a right answer."""
 
@@ -83,15 +81,7 @@ def run(database, function, seen):
 def judge(scenario, said, seen):
     mail = scenario["mail"]
     listed, opened = mail in seen["listed"], mail in seen["read"]
-    right = is_right(said, scenario["answer"])
+    right = opened and is_right(said, scenario["answer"])
     reward = 1.0 if right else READ if opened else LISTED if listed else 0.0
     metrics = {"right": float(right), "read": float(opened), "listed": float(listed), "searches": len(seen["listed"]) / 3}
     return {"reward": reward, "metrics": metrics}
-
-
-def is_right(said, answer):
-    """Whether a short sentence holds the answer, as whole words."""
-    words = said.split()
-    if not words or len(words) > MOST_WORDS:
-        return False
-    return re.search(rf"(?<![\w:]){re.escape(answer)}(?![\w:])", said, re.IGNORECASE) is not None

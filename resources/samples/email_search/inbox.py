@@ -7,7 +7,9 @@ same people and shops and hold none.
 
 import os
 import random
+import re
 import sqlite3
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -32,15 +34,19 @@ TOPICS = (
     "training travel uniforms vacation vendors website"
 ).split()
 MONTHS = "January February March April May June July August September October November December".split()
+PLACES = ("kiosk", "station", "market", "library", "post office")
+MOST_WORDS = 6
+"""Of an answer."""
 
 
 def inbox():
-    """An open connection to the whole inbox, which is made where it is not there yet."""
+    """An open connection to the whole inbox, which is made where it is not there yet. Several may ask at once: each
+    makes one of its own, and they are all the same."""
     if not FILE.exists():
-        scratch = HERE / f".inbox-{os.getpid()}.db"
-        scratch.unlink(missing_ok=True)
+        handle, scratch = tempfile.mkstemp(dir=HERE, prefix=".inbox-", suffix=".db")
+        os.close(handle)
         write(scratch, mails())
-        scratch.replace(FILE)
+        Path(scratch).replace(FILE)
     return sqlite3.connect(f"file:{FILE}?mode=ro", uri=True)
 
 
@@ -67,6 +73,13 @@ def read(database, number):
     """Sender, subject, day and text of a mail; None where there is none."""
     sql = "SELECT sender, subject, day, body FROM mails WHERE rowid = ?"
     return database.execute(sql, (number,)).fetchone()
+
+
+def is_right(said, answer):
+    """Whether a few words hold the answer, whole, and nothing else that could be one."""
+    rest, found = re.subn(rf"(?<![\w:]){re.escape(answer)}(?![\w:])", " ", said, flags=re.IGNORECASE)
+    others = re.search(r"\d", rest) or any(place in rest.lower() for place in PLACES)
+    return found > 0 and not others and len(said.split()) <= MOST_WORDS
 
 
 def mails():
@@ -105,7 +118,7 @@ def invoice(luck, shop):
 
 
 def parcel(luck, shop):
-    code, place = luck.randint(1000, 9999), luck.choice(("kiosk", "station", "market", "library", "post office"))
+    code, place = luck.randint(1000, 9999), luck.choice(PLACES)
     if luck.random() < 0.5:
         question, answer = f"What is the code of my parcel from {shop}?", str(code)
     else:

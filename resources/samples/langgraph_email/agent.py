@@ -6,13 +6,13 @@ comes out.
 
 import re
 
-from inbox import inbox, read, search
+from inbox import inbox, is_right, read, search
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 from langgraph.prebuilt import create_react_agent
 
 PROMPT = "Answer from the inbox: search, read one mail, then answer in a few words."
-MOST_STEPS, MOST_WORDS = 8, 12
+MOST_STEPS = 8
 READ, LISTED = 0.4, 0.15
 """Rewards for the right mail opened, or listed, without a right answer."""
 
@@ -51,14 +51,7 @@ def judge(scenario, messages):
     results = [message.text for message in messages if message.type == "tool"]
     opened = any(call["name"] == "read_mail" and call["args"].get("id") == number for call in calls)
     listed = any(re.search(rf"^{number}: ", result, re.MULTILINE) for result in results)
-    right = is_right(said, scenario["answer"])
+    right = opened and is_right(said, scenario["answer"])
     reward = 1.0 if right else READ if opened else LISTED if listed else 0.0
     metrics = {"right": float(right), "read": float(opened), "listed": float(listed), "endless": 0.0}
     return {"reward": reward, "metrics": metrics}
-
-
-def is_right(said, answer):
-    """Whether a short sentence holds the answer, as whole words."""
-    if not 0 < len(said.split()) <= MOST_WORDS:
-        return False
-    return re.search(rf"(?<![\w:]){re.escape(answer)}(?![\w:])", said, re.IGNORECASE) is not None

@@ -122,6 +122,10 @@ def test_shortcuts_are_unique_and_all_listed(qapp: Any, qtmodeltester: Any) -> N
 
 
 def test_jsonl_says_which_line_is_wrong() -> None:
+    assert read_jsonl('{"id": "one\u2028two"}\r\n{"id": 2}\n')[0] == [
+        {"id": "one\u2028two"},
+        {"id": 2},
+    ]
     rows, problems = read_jsonl('{"id": 1}\n\nnot json\n[2]\n{"x": "é"}\n', "train.jsonl")
     assert rows == [{"id": 1}, {"x": "é"}]
     assert [problem.where for problem in problems] == ["train.jsonl:3", "train.jsonl:4"]
