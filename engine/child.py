@@ -133,7 +133,15 @@ class Child:
 
     async def close(self, grace_s: float = 5.0) -> None:
         """End the process and everything it has started; returns when all of it is gone."""
-        family = _descendants(self.process.pid)
+        await self._end(_descendants(self.process.pid), grace_s)
+
+    async def kill(self) -> None:
+        """End it without grace."""
+        family = _descendants(self.process.pid)  # afterwards they are somebody else's
+        _signal(self.process.pid, signal.SIGKILL)
+        await self._end(family, 0.5)
+
+    async def _end(self, family: list[psutil.Process], grace_s: float) -> None:
         with contextlib.suppress(OSError):
             self._writer.close()
         self._close_life()
@@ -144,11 +152,6 @@ class Child:
             await self.process.wait()
         await self._pump
         await asyncio.to_thread(end_processes, family)
-
-    async def kill(self) -> None:
-        """End it without grace."""
-        _signal(self.process.pid, signal.SIGKILL)
-        await self.close(grace_s=0.5)
 
     async def _exchange(
         self, op: str, fields: dict[str, Any]
@@ -172,16 +175,21 @@ class Child:
         finally:
             del self._waiting[number]
             if not answered and self.alive:
-                with contextlib.suppress(ConnectionError, ChildDied):
-                    await self._send({"id": number, "op": "cancel"})
+                with contextlib.suppress(ConnectionError, RuntimeError):
+                    self._write(
+                        {"id": number, "op": "cancel"}
+                    )  # who does not read is not waited for
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._writer.write(json.dumps(message).encode() + b"\n")
+            self._write(message)
             await self._writer.drain()
         except (ConnectionError, RuntimeError) as error:
             await asyncio.wait([self._pump], timeout=5)
             raise ChildDied(self._ended or self._death(None)) from error
+
+    def _write(self, message: dict[str, Any]) -> None:
+        self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def _read(self) -> None:
         try:

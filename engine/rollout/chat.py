@@ -52,6 +52,8 @@ class ChatFormat:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._signs = frozenset(token for token, it in added.items() if it.special)
         self._special = _special_tokens(folder)
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
@@ -141,8 +143,8 @@ class ChatFormat:
         return pieces
 
     def is_special(self, token: int) -> bool:
-        added = self._tokenizer.get_added_tokens_decoder().get(token)
-        return bool(added and added.special)
+        """Whether it is a sign of the format, not a word; asked for every token that is sampled."""
+        return token in self._signs
 
 
 def read_completion(text: str, tools_offered: bool) -> Completion:

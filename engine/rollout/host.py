@@ -23,6 +23,8 @@ import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
+READ_S = 3600.0  # an engine that has not read for that long never will
+
 printed = contextvars.ContextVar("printed", default=None)
 
 
@@ -90,6 +92,7 @@ class Host:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(256))
         reader, _ = await asyncio.open_connection(sock=self.line.dup(), limit=64 * 2**20)
+        self.line.settimeout(READ_S)  # asyncio made it non-blocking: wait until all of it is sent
         while True:
             line = await reader.readline()
             if not line:
