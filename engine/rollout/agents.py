@@ -6,6 +6,7 @@ in a process of its own, so the one that kills is the one that is blamed.
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from engine.protocol.problems import AtelierError, ConfigError, Problem, Rollout
 
 HOST = Path(__file__).parent / "host.py"
 LOAD_TIMEOUT_S = 120.0
+LOAD_CHANCES = 3
 PING_TIMEOUT_S = 5.0
 ISOLATED_AT_ONCE = 2
 
@@ -163,6 +165,29 @@ class AgentPool:
             return min(self._workers, key=lambda worker: (worker.spoilt, worker.running))
 
     async def _spawn(self) -> Worker:
+        """A process that was killed while it loaded is started again; what ends by itself would end
+        so again. Raises ConfigError."""
+        for chances in reversed(range(LOAD_CHANCES)):
+            child = await self._start()
+            try:
+                async with asyncio.timeout(LOAD_TIMEOUT_S):
+                    await child.ask("load")
+                return Worker(child)
+            except TimeoutError:
+                await child.kill()
+                raise ConfigError.of(
+                    "agent.does_not_import",
+                    f"{self.config.file} takes more than {LOAD_TIMEOUT_S:g} s to import.",
+                    "Move slow work from import time into rollout().",
+                    where=self.config.file,
+                ) from None
+            except AtelierError as error:
+                await child.close()
+                if not (chances and child.process.returncode == -signal.SIGKILL):
+                    raise ConfigError(_load_problem(error.problem, self.log)) from error
+        raise AssertionError("the last chance ends in one way or the other")
+
+    async def _start(self) -> Child:
         config = self.config
         argv = [
             config.python or self._python or sys.executable,
@@ -180,24 +205,9 @@ class AgentPool:
         if self._python:  # the `python` of a command, too
             path = os.environ.get("PATH", os.defpath)
             environment["PATH"] = f"{Path(self._python).parent}{os.pathsep}{path}"
-        child = await Child.spawn(
+        return await Child.spawn(
             "agent", argv, cwd=self.project, log=self.log, environment=environment
         )
-        try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
-                await child.ask("load")
-        except TimeoutError:
-            await child.kill()
-            raise ConfigError.of(
-                "agent.does_not_import",
-                f"{config.file} takes more than {LOAD_TIMEOUT_S:g} s to import.",
-                "Move slow work from import time into rollout().",
-                where=config.file,
-            ) from None
-        except AtelierError as error:
-            await child.close()
-            raise ConfigError(_load_problem(error.problem, self.log)) from error
-        return Worker(child)
 
 
 def _load_problem(problem: Problem, log: Path) -> Problem:

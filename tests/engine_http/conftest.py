@@ -249,6 +249,7 @@ def forget_after(run: RunSummary, step: int) -> None:
     folder = Path(run.path)
     until(lambda: not is_locked(folder))
     db = apsw.Connection(str(folder / "run.db"))
+    db.set_busy_timeout(10_000)  # who reads a page meanwhile
     db.execute("DELETE FROM checkpoints WHERE step > ?", (step,))
     db.execute("DELETE FROM events WHERE kind = 'run.finished'")
     db.close()

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from engine.protocol.config import AgentConfig
-from engine.protocol.problems import RolloutError
+from engine.protocol.problems import ConfigError, RolloutError
 from engine.rollout import agents
 from engine.rollout.agents import AgentPool, AgentResult, Attempt
 
@@ -33,6 +33,23 @@ import subprocess, time
 async def rollout(scenario, model):
     subprocess.Popen(["sleep", "600"], start_new_session=True)
     time.sleep(600)
+"""
+
+
+KILLED_ONCE = """
+import os, pathlib, signal
+
+if not pathlib.Path("killed").exists():
+    pathlib.Path("killed").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def rollout(scenario, model):
+    return 1.0
+"""
+ALWAYS_KILLED = """
+import os, signal
+
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -104,3 +121,10 @@ def test_what_a_blocked_agent_has_started_goes_with_it(tmp_path: Path, quick_pin
     with_pool(tmp_path, PARENT, work)
     assert children
     assert not any(child.is_running() for child in children)
+
+
+def test_one_that_was_killed_while_it_loaded_is_started_again(tmp_path: Path) -> None:
+    found = with_pool(tmp_path, KILLED_ONCE, lambda pool: pool.run(attempt()), timeout_s=60)
+    assert found.parts == {"rules": 1.0}
+    with pytest.raises(ConfigError, match="before it could load"):
+        with_pool(tmp_path, ALWAYS_KILLED, lambda pool: pool.run(attempt()))
