@@ -26,7 +26,12 @@ SIZES = ((1280, 800), (1920, 1080))
 LONG_S = 240.0
 SETTLE_S = 0.6 if "ATELIER_SHOTS" in os.environ else 0.05
 """Before a picture; somebody who wants to look at them waits until nothing moves."""
-SMALL_STEPS = {"train.steps": 60, "train.groups": 2}
+SMALL_STEPS = {
+    "train.steps": 60,
+    "train.groups": 2,
+    "train.group_size": 4,
+    "train.validate_every": 0,
+}
 """More of them than the test waits for; that it learns is for `test_hello`."""
 
 
