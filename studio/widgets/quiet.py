@@ -1,0 +1,48 @@
+"""Spin boxes and lists as a form has them: one height, our font, and deaf to a passing wheel."""
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QDoubleSpinBox, QSpinBox, QWidget
+
+from studio.theme import theme
+from studio.widgets.focus import KeyboardFocus
+
+
+class _NoWheel(QObject):
+    """Scrolling a form must not change its numbers: the wheel counts only in the focused editor."""
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() != QEvent.Type.Wheel or not isinstance(watched, QWidget):
+            return False
+        if not watched.hasFocus():
+            event.ignore()
+            return True
+        return False
+
+
+class QuietSpin(KeyboardFocus, QSpinBox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme().font("body"))
+        self.lineEdit().setTextMargins(8, 0, 0, 0)
+        self.setFixedHeight(32)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCorrectionMode(QAbstractSpinBox.CorrectionMode.CorrectToNearestValue)
+        self.installEventFilter(_NoWheel(self))
+
+
+class QuietCombo(KeyboardFocus, QComboBox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme().font("body"))
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.installEventFilter(_NoWheel(self))
+
+
+class QuietDecimal(KeyboardFocus, QDoubleSpinBox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme().font("body"))
+        self.lineEdit().setTextMargins(8, 0, 0, 0)
+        self.setFixedHeight(32)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.installEventFilter(_NoWheel(self))
