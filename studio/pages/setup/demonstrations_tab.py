@@ -198,7 +198,10 @@ class DemonstrationsTab(QWidget):
             return await session.client.start_evaluation(request)
 
         def begun(run: Any) -> None:
+            self._sheet.begun()
             session.take_run(run)
+            if request.project != session.project.path:
+                return
             if run.state == "finished":
                 session.said.emit("Everything was asked before: nothing is paid again.")
                 self.load()
@@ -206,7 +209,12 @@ class DemonstrationsTab(QWidget):
                 self._asked = run.id
                 self.show_run()
 
-        self._tasks.run("teacher", work(), begun, session.problem_raised.emit)
+        def refused(problem: Problem) -> None:
+            self._sheet.refuse(problem)
+            if not self._sheet.is_open():
+                session.problem_raised.emit(problem)
+
+        self._tasks.run("teacher", work(), begun, refused)
 
     def _follow_teacher(self) -> None:
         run = self._session.runs.summary(self._asked) if self._asked else None

@@ -194,6 +194,8 @@ class SetupPage(Page):
         self._forecast = None
         self.tasks.cancel("forecast")
         self._preflight.cards.offer_undo("", {})
+        if self._teacher.is_open():
+            self._teacher.close_sheet()
         if self._tabs.index() == SCENARIOS:
             self._scenarios.load()
 
