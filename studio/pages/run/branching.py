@@ -23,6 +23,7 @@ class Branching(QObject):
         self._session, self._sheet = session, sheet
         self._before: str | None = None
         """The run that was looked at when it was asked for; None while nothing is."""
+        self._problem: Problem | None = None
         sheet.branch_wanted.connect(self._begin)
         session.tasks.failed.connect(self._failed)
         session.tasks.busy_changed.connect(self._busy_changed)
@@ -32,22 +33,21 @@ class Branching(QObject):
         if self._session.tasks.busy(JOB):
             self._sheet.refuse(UNDER_WAY)
             return
-        self._before = self._session.run.run_id
+        self._before, self._problem = self._session.run.run_id, None
         self._session.start_run(request)
 
     @Slot(str, object)
     def _failed(self, job: str, problem: Problem) -> None:
-        if job == JOB and self._before is not None:
-            self._before = None
-            self._sheet.refuse(problem)
+        if job == JOB:
+            self._problem = problem
 
     @Slot(str, bool)
     def _busy_changed(self, job: str, busy: bool) -> None:
-        """Ended and not failed: the new run is in view, or nobody waits for it any longer."""
+        """Ended: the new run is in view, or it was refused, or nobody waits for it any longer."""
         if job != JOB or busy or self._before is None:
             return
         begun, self._before = self._session.run.run_id != self._before, None
-        if begun:
+        if begun and self._problem is None:
             self._sheet.begun()
         else:
-            self._sheet.refuse(None)
+            self._sheet.refuse(self._problem)
