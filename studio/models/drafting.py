@@ -61,12 +61,15 @@ class DraftTableModel(RowsModel[DraftRow]):
         self._show(rows)
 
     def _show(self, rows: list[DraftRow]) -> None:
-        """Rows that only follow those in view leave selection and editor where they are."""
-        have = len(self.rows)
-        if rows[:have] != self.rows:
+        """Rows that only come between those in view leave selection and editor where they are."""
+        before, most = self.rows, min(len(rows), len(self.rows))
+        start = next((i for i in range(most) if rows[i] != before[i]), most)
+        rest = most - start
+        end = next((i for i in range(rest) if rows[-1 - i] != before[-1 - i]), rest)
+        if start + end < len(before):
             self.set_rows(rows)
-        elif len(rows) > have:
-            self.beginInsertRows(ROOT, have, len(rows) - 1)
+        elif len(rows) > len(before):
+            self.beginInsertRows(ROOT, start, len(rows) - end - 1)
             self.rows = rows
             self.endInsertRows()
 

@@ -48,7 +48,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 class ScenarioTableModel(QAbstractTableModel):
-    """Edits go through `undo`; `rows` is what would be written."""
+    """Edits go through `undo`; `rows` is what would be written. `loaded` once a file was read."""
 
     rejected = Signal(object)
     edited = Signal()
@@ -58,11 +58,28 @@ class ScenarioTableModel(QAbstractTableModel):
         self.rows: list[Row] = []
         self.columns: list[str] = []
         self.undo = QUndoStack(self)
+        self.loaded = False
+        self._written: list[Row] = []
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the file has something else."""
+        return self.rows != self._written
 
     def load(self, rows: Sequence[Row]) -> None:
         """Show a file as it is now; forgets what could be undone."""
+        self.loaded, self._written = True, list(rows)
         self.replace(list(rows))
         self.undo.clear()
+
+    def set_written(self, rows: Sequence[Row]) -> None:
+        """The file has these by now; what was changed since then is not saved yet."""
+        self._written = list(rows)
+        if self.dirty:
+            self.undo.resetClean()
+        else:
+            self.undo.setClean()
+        self.edited.emit()
 
     def add(self) -> None:
         self.undo.push(_Replace(self, [*self.rows, self._blank()], "Add a scenario"))

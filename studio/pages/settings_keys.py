@@ -76,35 +76,52 @@ class KeysCard(Card):
 
     def look(self) -> None:
         """Say whether the chosen provider's key is there."""
-        job = keys.get(self._slot(self._name))
-        self._run(job, lambda key: self._say(bool(key)))
+        name = self._name
+        self._run("look", keys.get(self._slot(name)), lambda key: self._say(name, bool(key)))
 
     def _put(self) -> None:
-        if key := self._key.value().strip():
-            self._key.set_value("")
-            job = keys.put(self._slot(self._name), key)
-            self._run(job, lambda _: self._say(True))
+        """The key stays in its field until it is kept."""
+        name, key = self._name, self._key.value().strip()
+        if not key:
+            return
+
+        def kept(_: Any) -> None:
+            if self._key.value().strip() == key:
+                self._key.set_value("")
+            self._say(name, True)
+
+        self._tasks.cancel(self._job("look"))  # what it finds is older
+        self._run("change", keys.put(self._slot(name), key), kept)
 
     def _delete(self) -> None:
-        job = keys.delete(self._slot(self._name))
-        self._run(job, lambda _: self._say(False))
+        name = self._name
+        self._tasks.cancel(self._job("look"))
+        self._run("change", keys.delete(self._slot(name)), lambda _: self._say(name, False))
 
     @property
     def _name(self) -> str:
         return str(self._provider.value())
 
-    def _run(self, job: Coroutine[Any, Any, Any], done: Callable[[Any], None]) -> None:
-        self._tasks.run(f"key of {self._slot('')}", job, done, self._failed)
+    def _job(self, what: str) -> str:
+        return f"{what} key of {self._slot('')}"
 
-    def _say(self, kept: bool) -> None:
-        title = self._choices[self._name]
+    def _run(self, what: str, job: Coroutine[Any, Any, Any], done: Callable[[Any], None]) -> None:
+        self._tasks.run(self._job(what), job, done, self._failed)
+
+    def _say(self, name: str, kept: bool) -> None:
+        """Of the one that is chosen: of another, nobody asks any more."""
+        if name != self._name:
+            return
+        title = self._choices[name]
         self._forget.setEnabled(kept)
         said = f"A key of {title} is kept." if kept else f"No key of {title} is kept."
-        form = FORMS.get(self._name, "")
+        form = FORMS.get(name, "")
+        self._words.set_tone("faint")
         self._words.set_words(f"{said} {form}" if form and not kept else said)
 
     def _failed(self, problem: Problem) -> None:
-        self._words.set_words(f"{problem.message} {problem.hint}")
+        self._words.set_tone("bad")
+        self._words.set_words(f"{problem.message} {problem.hint}".strip())
 
 
 def judge_keys_card(tasks: TaskScope) -> KeysCard:

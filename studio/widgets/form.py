@@ -1,8 +1,11 @@
 """Form rows: a label, an editor, help in a tip, and what is wrong under the control it is about."""
 
+from typing import Any
+
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from studio.widgets.entry import Entry
 from studio.widgets.form_fields import Field
 from studio.widgets.phrase import Phrase, Span
 from studio.widgets.text import Text, plain_tip
@@ -11,10 +14,13 @@ from studio.widgets.text import Text, plain_tip
 class FormRow(QWidget):
     """`FormRow("learning_rate", "Learning rate", NumberField("Learning rate"), help="…")`.
 
-    `edited(key, value)` when a person changed it, `link_activated(name)` for the link of a note.
+    `edited(key, value)` with each change of a person, `entered(key, value)` when one is finished
+    (`at_once`: with each that can be taken), `link_activated(name)` for the link of a note. Who
+    stores it says what is stored (`show_stored`) and what was said to an edit (`answer`).
     """
 
     edited = Signal(str, object)
+    entered = Signal(str, object)
     link_activated = Signal(str)
 
     def __init__(
@@ -25,11 +31,13 @@ class FormRow(QWidget):
         *,
         help: str = "",
         label_px: int = 168,
+        at_once: bool = False,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.key = key
         self.field = field
+        self.entry = Entry(field, at_once)
         self._label = Text(label, "label", 400, "muted", wrap=True)
         self._label.setFixedWidth(label_px)
         self._label.setMinimumHeight(32)
@@ -48,11 +56,24 @@ class FormRow(QWidget):
         line.addLayout(right, 1)
         self.set_help(help)
         field.edited.connect(lambda value: self.edited.emit(self.key, value))
+        self.entry.entered.connect(lambda value: self.entered.emit(self.key, value))
+        self.entry.said.connect(self.set_problem)
 
     def set_help(self, help: str) -> None:
         """The tip, for pointer and F1; plain text."""
         self.setToolTip(plain_tip(help))
         self.field.editor.setAccessibleDescription(help)
+
+    def show_stored(self, value: Any, note: str = "", tone: str = "info") -> None:
+        """What is stored, with a note; never over what is typed or was refused."""
+        self.entry.show(value)
+        if not self.entry.refused:
+            self.set_note(note, tone)
+
+    def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
+        """To an edit: why it is refused, or nothing."""
+        self.entry.answered(bool(words))
+        self.set_problem(words, link)
 
     def set_problem(self, words: str, link: tuple[str, str] = ("", "")) -> None:
         """What is wrong, in `bad`; empty words take it away. `link`: its words and its name."""

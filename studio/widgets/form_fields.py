@@ -1,27 +1,18 @@
 """The editors of a form: spin, number, text, choice, segmented, toggle, path.
 
-Each has value, set_value, changed.
+Each has value, set_value, edited; what is typed says when it is finished.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtWidgets import (
-    QAbstractSpinBox,
-    QComboBox,
-    QDoubleSpinBox,
-    QHBoxLayout,
-    QLineEdit,
-    QSpinBox,
-    QWidget,
-)
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QWidget
 
-from studio.theme import theme
 from studio.widgets.buttons import Button
-from studio.widgets.focus import KeyboardFocus
 from studio.widgets.inputs import LineInput
+from studio.widgets.quiet import QuietCombo, QuietDecimal, QuietSpin
 from studio.widgets.segmented import Segmented
 from studio.widgets.toggle import Toggle
 
@@ -29,10 +20,14 @@ from studio.widgets.toggle import Toggle
 class Field(QWidget):
     """What a form row holds.
 
-    `edited(value)` comes when a person changed it, never from set_value.
+    `edited(value)` comes when a person changed it, never from set_value; `finished()` when what
+    is typed is done with: Return, or the focus goes elsewhere.
     """
 
     edited = Signal(object)
+    finished = Signal()
+    typed: ClassVar[bool] = False
+    """Whether a change comes key by key."""
 
     def __init__(self, name: str, editor: QWidget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -52,6 +47,14 @@ class Field(QWidget):
         """Show a value; emits nothing."""
         raise NotImplementedError
 
+    def wrong(self) -> str:
+        """Why what stands there cannot be taken, or nothing."""
+        return ""
+
+    def unfinished(self) -> bool:
+        """Whether more is sure to come."""
+        return False
+
     def set_problem(self, problem: bool) -> None:
         """Turn the edge to `bad`."""
         self.editor.setProperty("problem", problem)
@@ -62,6 +65,8 @@ class Field(QWidget):
 class SpinField(Field):
     """A whole number: `SpinField("Steps", 1, 10_000, suffix=" steps")`."""
 
+    typed = True
+
     def __init__(
         self,
         name: str,
@@ -71,7 +76,7 @@ class SpinField(Field):
         step: int = 1,
         suffix: str = "",
     ) -> None:
-        self._spin = _QuietSpin()
+        self._spin = QuietSpin()
         super().__init__(name, self._spin)
         self._spin.setRange(low, high)
         self._spin.setSingleStep(step)
@@ -80,6 +85,7 @@ class SpinField(Field):
         self._spin.setFixedWidth(148)
         self._line_layout.setAlignment(self._spin, Qt.AlignmentFlag.AlignLeft)
         self._spin.valueChanged.connect(lambda value: self.edited.emit(value))
+        self._spin.editingFinished.connect(self.finished)
 
     def value(self) -> int:
         return self._spin.value()
@@ -92,6 +98,8 @@ class SpinField(Field):
 
 class NumberField(Field):
     """A real number as text, because 2e-5 has no spin step: empty or bad text is None."""
+
+    typed = True
 
     def __init__(
         self,
@@ -106,6 +114,7 @@ class NumberField(Field):
         self._line.setFixedWidth(148)
         self._line_layout.setAlignment(self._line, Qt.AlignmentFlag.AlignLeft)
         self._line.textEdited.connect(lambda _: self.edited.emit(self.value()))
+        self._line.editingFinished.connect(self.finished)
 
     def value(self) -> float | None:
         try:
@@ -129,12 +138,27 @@ class NumberField(Field):
             return f"At most {self._high:g}"
         return ""
 
+    def wrong(self) -> str:
+        """Empty, it is what it is without being set."""
+        return self.problem() if self.text() else ""
+
+    def unfinished(self) -> bool:
+        return self.text()[-1:] in ("", *".eE+-\u2212")
+
     def set_value(self, value: Any) -> None:
-        self._line.setText("" if value is None else f"{value:g}")
+        self._line.setText("" if value is None else _digits(value))
+
+
+def _digits(value: float) -> str:
+    """Short, and never another number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 class TextField(Field):
     """One line of text; a secret one shows dots."""
+
+    typed = True
 
     def __init__(
         self, name: str, placeholder: str = "", *, mono: bool = False, secret: bool = False
@@ -144,6 +168,7 @@ class TextField(Field):
             self._line.setEchoMode(QLineEdit.EchoMode.Password)
         super().__init__(name, self._line)
         self._line.textEdited.connect(lambda words: self.edited.emit(words))
+        self._line.editingFinished.connect(self.finished)
 
     def value(self) -> str:
         return self._line.text()
@@ -158,7 +183,7 @@ class ChoiceField(Field):
     def __init__(
         self, name: str, choices: Sequence[tuple[Any, str]] = (), width_px: int | None = None
     ) -> None:
-        self._box = _QuietCombo()
+        self._box = QuietCombo()
         super().__init__(name, self._box)
         self._box.setMinimumWidth(148)
         if width_px is not None:
@@ -188,8 +213,10 @@ class ChoiceField(Field):
 class SuggestField(Field):
     """One line of text, with some that are likely: typed, or chosen from the list."""
 
+    typed = True
+
     def __init__(self, name: str, placeholder: str = "") -> None:
-        self._box = _QuietCombo()
+        self._box = QuietCombo()
         self._box.setEditable(True)
         self._box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         super().__init__(name, self._box)
@@ -197,6 +224,7 @@ class SuggestField(Field):
         self.line.setPlaceholderText(placeholder)
         self.line.setAccessibleName(name)
         self._box.editTextChanged.connect(lambda words: self.edited.emit(words))
+        self.line.editingFinished.connect(self.finished)
 
     @property
     def line(self) -> QLineEdit:
@@ -267,6 +295,7 @@ class ToggleField(Field):
 class PathField(Field):
     """A path and a button; the page opens the platform's dialog on `browse_requested`."""
 
+    typed = True
     browse_requested = Signal()
 
     def __init__(self, name: str, placeholder: str = "", button: str = "Choose") -> None:
@@ -276,6 +305,7 @@ class PathField(Field):
         browse.setAccessibleName(f"{button}: {name}")
         self._line_layout.addWidget(browse)
         self._line.textEdited.connect(lambda words: self.edited.emit(words))
+        self._line.editingFinished.connect(self.finished)
         browse.clicked.connect(self.browse_requested)
 
     def value(self) -> str:
@@ -285,39 +315,10 @@ class PathField(Field):
         self._line.setText("" if value is None else str(value))
 
 
-class _NoWheel(QObject):
-    """Scrolling a form must not change its numbers: the wheel counts only in the focused editor."""
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() != QEvent.Type.Wheel or not isinstance(watched, QWidget):
-            return False
-        if not watched.hasFocus():
-            event.ignore()
-            return True
-        return False
-
-
-class _QuietSpin(KeyboardFocus, QSpinBox):
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFont(theme().font("body"))
-        self.lineEdit().setTextMargins(8, 0, 0, 0)
-        self.setFixedHeight(32)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setCorrectionMode(QAbstractSpinBox.CorrectionMode.CorrectToNearestValue)
-        self.installEventFilter(_NoWheel(self))
-
-
-class _QuietCombo(KeyboardFocus, QComboBox):
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFont(theme().font("body"))
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.installEventFilter(_NoWheel(self))
-
-
 class DecimalField(Field):
     """A real number with a step, where one makes sense (temperature, a weight)."""
+
+    typed = True
 
     def __init__(
         self,
@@ -328,7 +329,7 @@ class DecimalField(Field):
         step: float = 0.05,
         decimals: int = 2,
     ) -> None:
-        self._spin = _QuietDecimal()
+        self._spin = QuietDecimal()
         super().__init__(name, self._spin)
         self._spin.setRange(low, high)
         self._spin.setSingleStep(step)
@@ -336,6 +337,7 @@ class DecimalField(Field):
         self._spin.setFixedWidth(148)
         self._line_layout.setAlignment(self._spin, Qt.AlignmentFlag.AlignLeft)
         self._spin.valueChanged.connect(lambda value: self.edited.emit(value))
+        self._spin.editingFinished.connect(self.finished)
 
     def value(self) -> float:
         return self._spin.value()
@@ -344,13 +346,3 @@ class DecimalField(Field):
         self._spin.blockSignals(True)
         self._spin.setValue(float(value))
         self._spin.blockSignals(False)
-
-
-class _QuietDecimal(KeyboardFocus, QDoubleSpinBox):
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFont(theme().font("body"))
-        self.lineEdit().setTextMargins(8, 0, 0, 0)
-        self.setFixedHeight(32)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.installEventFilter(_NoWheel(self))

@@ -65,6 +65,8 @@ class FakeEngine:
         self.skip_seq = 0
         self.refuse: dict[str, Problem] = {}
         self.delay_s = 0.0
+        self.held: set[str] = set()
+        """What is done and not answered until it is taken out: `PUT /project`."""
         self.extra: dict[str, list[e.Event]] = {}
         self.trials = FakeTrials(self._scored_groups)
         self.kept = FakeKept(self._state_of, self._evaluate)
@@ -227,6 +229,8 @@ class FakeEngine:
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
             answer = await handler(request)
+            while f"{request.method} {request.url.path}" in self.held:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
             if isinstance(answer, Response):
                 return answer
             if isinstance(answer, list):

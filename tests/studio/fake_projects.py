@@ -108,6 +108,8 @@ class FakeProjects:
         self.demonstrations = Demonstrations(files=[])
         self.selected: list[tuple[str, SelectDemonstrations]] = []
         """Runs whose attempts were kept."""
+        self.edits: list[tuple[str, dict[str, Any]]] = []
+        """Values that were asked to be written, and into which project."""
         self.forecasts: list[dict[str, Any]] = []
         """The values that were not saved yet, of each forecast."""
 
@@ -219,6 +221,7 @@ class FakeProjects:
                     return refusal(422, "config.unknown_key", "There is no `learning_rat`.")
                 view = view.model_copy(update={"toml": body["toml"]})
             else:
+                self.edits.append((path, body["values"]))
                 values = _nested(view.config, body["values"])
                 if problems := config_problems(values):
                     return JSONResponse(problems[0].model_dump(), 422)

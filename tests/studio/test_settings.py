@@ -1,5 +1,6 @@
 """Settings survive restarts, broken files, newer versions and full disks."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from PySide6.QtWidgets import QApplication
 
 from studio import keys
+from studio.pages.settings_keys import judge_keys_card
 from studio.settings import Settings, SettingsStore, read, settings_path, to_toml, write
-from tests.studio.conftest import Run
+from studio.tasks import TaskScope
+from studio.theme import Theme
+from tests.studio.conftest import Run, until
 
 
 def test_they_are_where_the_platform_keeps_them(clean_home: Path) -> None:
@@ -95,5 +100,51 @@ def test_a_silent_keyring_has_a_time_limit(run: Run, monkeypatch: pytest.MonkeyP
         with pytest.raises(keys.KeyringError) as raised:
             await keys.put("openai", "secret")
         assert raised.value.problem.code == "keyring.silent"
+
+    run(job())
+
+
+def test_a_pasted_key_stays_until_the_keyring_has_it(
+    qapp: QApplication, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Theme.install(qapp, mode="dark")
+    kept: dict[str, str] = {}
+    locked, answer = [True], asyncio.Event()
+
+    async def put(name: str, key: str) -> None:
+        await answer.wait()
+        if locked:
+            raise keys.KeyringError.of("keyring.failed", "It is locked.", "Unlock it.")
+        kept[name] = key
+
+    async def get(name: str) -> str | None:
+        return kept.get(name)
+
+    monkeypatch.setattr(keys, "put", put)
+    monkeypatch.setattr(keys, "get", get)
+
+    async def job() -> None:
+        tasks = TaskScope()
+        card = judge_keys_card(tasks)
+        card._key.set_value("sk-secret")
+        card._keep.click()
+        assert card._key.value() == "sk-secret"
+        answer.set()
+        await until(lambda: card._words.words() == "It is locked. Unlock it.")
+        assert card._words.property("tone") == "bad"
+        assert card._key.value() == "sk-secret"
+
+        locked.clear()
+        answer.clear()
+        card._keep.click()
+        card._provider.set_value("anthropic")
+        card.look()
+        await until(lambda: card._words.words() == "No key of Anthropic is kept.")
+        answer.set()
+        await until(lambda: kept == {"openai": "sk-secret"})
+        await until(lambda: not card._key.value())
+        assert card._words.words() == "No key of Anthropic is kept."
+        await tasks.close()
+        card.deleteLater()
 
     run(job())

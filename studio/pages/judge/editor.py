@@ -30,7 +30,9 @@ MARKS = {" ": ("muted", None), "+": ("text", "accent-soft"), "-": ("muted", "bad
 
 
 class RubricEditor(QWidget):
-    """`show_view(view)`; emits `edited(source)` while a person types, `save_wanted(source)`."""
+    """`turn_to(path)` of a project, then `show_view(view)`; emits `edited(source)` while a person
+    types, `save_wanted(source)`. What is not saved stays with its project, and is there again when
+    a person comes back to it."""
 
     edited = Signal(str)
     save_wanted = Signal(str)
@@ -39,6 +41,9 @@ class RubricEditor(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._view: RubricView | None = None
+        self._path = ""
+        self._drafts: dict[str, str] = {}
+        """What is not saved, by project."""
         self._against: RubricVersion | None = None
         self._sent: list[dict[str, str]] = []
         self._parts: list[Part] = []
@@ -126,13 +131,27 @@ class RubricEditor(QWidget):
     def dirty(self) -> bool:
         return self._view is not None and self.source != self._view.source
 
+    def turn_to(self, path: str) -> None:
+        """Another project's comes next: until it is there, there is nothing to write in."""
+        if path == self._path:
+            return
+        if self.dirty:
+            self._drafts[self._path] = self.source
+        self._path, self._view, self._against = path, None, None
+        self._turn("text", keep=True)
+        self.text.setPlainText("")  # an undo would bring the other one back
+        self.setEnabled(False)
+
     def show_view(self, view: RubricView, name: str) -> None:
         """The file as it is; what a person is typing is not taken away."""
-        untouched = not self.dirty
+        first, untouched = self._view is None, not self.dirty
         self._view = view
         self._name.set_words(name)
         self._against = view.versions[-1] if view.versions else None
-        if untouched and self.source != view.source:
+        if first:
+            self.text.setPlainText(self._drafts.pop(self._path, view.source))
+            self.setEnabled(True)
+        elif untouched and self.source != view.source:
             self.text.set_text(view.source)
         self._refresh()
 

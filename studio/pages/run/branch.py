@@ -6,6 +6,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from engine.protocol.problems import Problem
 from engine.protocol.records import Checkpoint, RunSummary
 from engine.protocol.requests import StartRun
 from studio import figures
@@ -34,7 +35,8 @@ LABEL_PX = 132
 
 
 class BranchSheet(Sheet):
-    """`show_run(run, state, step)`, then `open()`; `branch_wanted(StartRun)`."""
+    """`show_run(run, state, step)`, then `open()`; `branch_wanted(StartRun)`; who hears it says how
+    it ended. What was entered and not begun stays for the next time at that place."""
 
     branch_wanted = Signal(object)
 
@@ -44,6 +46,8 @@ class BranchSheet(Sheet):
         self._finished = 0
         self._supervised = False
         self._state: RunState | None = None
+        self._entered: tuple[str, int | None] | None = None
+        """Where the fields begin, as long as nothing was begun with them."""
         self._way = Segmented(WAYS, "How")
         self._words = Text(GO_ON, "label", 400, "muted", wrap=True)
         self._from = ChoiceField("Checkpoint")
@@ -58,6 +62,7 @@ class BranchSheet(Sheet):
             FormRow("seed", "Seed", self._seed, label_px=LABEL_PX),
         ]
         self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
+        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._go = Button("Branch", "primary", icon="git-branch", height=32)
         self._build()
         self._way.chosen.connect(lambda _: self._refresh())
@@ -78,16 +83,37 @@ class BranchSheet(Sheet):
             self._way.set_index(0)
         self.set_title(f"Train on from {run.name}" if self._supervised else f"Branch {run.name}")
         self._from.set_choices(_choices(state.checkpoints, state))
+        if self._entered != (run.id, step):
+            self._entered = run.id, step
+            self._fill(state, step)
+            self.refuse(None)
+        self._refresh()
+
+    def begun(self) -> None:
+        """The run is there."""
+        self._entered = None
+        self._go.set_busy(None)
+        if not self.isHidden():
+            self.close_sheet()
+
+    def refuse(self, problem: Problem | None) -> None:
+        """Why it did not begin; None where nobody says so."""
+        self._go.set_busy(None)
+        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
+        self._problem.setVisible(problem is not None)
+
+    def _fill(self, state: RunState, step: int | None) -> None:
+        """With what the run had."""
+        assert state.spec is not None
         best = _best(state.checkpoints) if self._supervised and step is None else None
         self._from.set_value(_nearest(state.checkpoints, step) if best is None else best)
-        train = spec.config.train
+        train = state.spec.config.train
         planned = train.steps if self._supervised else max(train.steps, state.planned)
         begins = 0 if self._supervised else self._from.value()
         more = planned if planned > begins else planned + max(10, planned // 4)
         self._steps.set_value(more)
         self._lr.set_value(train.lr)
         self._seed.set_value(train.seed)
-        self._refresh()
 
     def request(self) -> StartRun:
         """What is asked of the engine as it stands."""
@@ -118,6 +144,7 @@ class BranchSheet(Sheet):
         self.body.addWidget(self._line)
         for row in self._rows:
             self.body.addWidget(row)
+        self.body.addWidget(self._problem)
         self.body.addStretch(1)
         self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
         self.body.addWidget(self._command)
@@ -144,8 +171,10 @@ class BranchSheet(Sheet):
         self._command.set_words(command_of(self.request()))
 
     def _accept(self) -> None:
-        self.branch_wanted.emit(self.request())
-        self.close_sheet()
+        if not self._go.is_busy():
+            self.refuse(None)
+            self._go.set_busy("Asking the engine")
+            self.branch_wanted.emit(self.request())
 
 
 def command_of(request: StartRun) -> str:

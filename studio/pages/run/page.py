@@ -12,6 +12,7 @@ from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.run.before import read_well, to_mend
 from studio.pages.run.branch import BranchSheet
+from studio.pages.run.branching import Branching
 from studio.pages.run.chart_spec import BoundChart, is_judged
 from studio.pages.run.charts import CHARTS
 from studio.pages.run.diagnostics import SECTIONS
@@ -51,6 +52,7 @@ class RunPage(Page):
         self._trackers = TrackersCard(session, self.tasks)
         self._side.add_card(self._trackers)
         self._branch = BranchSheet(self)
+        self._branching = Branching(session, self._branch)
         self._empty = EmptyPage("No run yet", "", drawing="run")
         self._stack = QStackedWidget()
         self._build()
@@ -115,7 +117,6 @@ class RunPage(Page):
         self._review.groups_wanted.connect(lambda step: self._want(step=step, split="train"))
         self._actions.bind(run_log=self.toggle_log, run_branch=self.open_branch)
         self._strip.branch_wanted.connect(self.open_branch)
-        self._branch.branch_wanted.connect(self.session.start_run)
 
     # The run
 

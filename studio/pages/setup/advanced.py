@@ -45,9 +45,8 @@ class AdvancedFold(QWidget):
         title = PRESETS[config.train.algorithm.preset].title
         for key, row in self.rows.items():
             value, of_preset = value_at(config, key), value_at(usual, key)
-            row.field.set_value(value)
             own = key.startswith("train.algorithm.") and value != of_preset
-            row.set_note(f"{title} has {shown(of_preset)}" if own else "", "info")
+            row.show_stored(value, f"{title} has {shown(of_preset)}" if own else "")
         different = changed(config)
         self._words.set_words(f"{len(self.rows)} settings, {len(different)} changed")
         while (item := self._chips.takeAt(0)) is not None:
@@ -89,7 +88,7 @@ class AdvancedFold(QWidget):
                 column.addSpacing(8)
                 column.addWidget(Text(section, "label", 600, "muted"))
             row = self.rows[spec.key] = make_row(spec)
-            row.edited.connect(self.edited)
+            row.entered.connect(self.edited)
             column.addWidget(row)
 
     def _chip(self, key: str, label: str, value: Any) -> FilterChip:

@@ -68,7 +68,8 @@ class BackendCard(Card):
         self.setAccessibleName("Backend")
         self._config: ProjectConfig | None = None
         self._facts: BackendFacts | None = None
-        self._refused: set[str] = set()
+        self._shown: tuple[str, list[Any]] | None = None
+        """Whose values, and which."""
         self._folded = QWidget()
         self.rows = {key: self._row(key) for key in LABELS}
         self._more = Button("Cards, memory, overlap", "quiet", icon="chevron-right", height=28)
@@ -77,12 +78,15 @@ class BackendCard(Card):
         self._build()
 
     def show_config(self, config: ProjectConfig) -> None:
-        """What is stored. Where that is as before, an edit that was refused stays to be mended."""
-        if config != self._config:
-            self._config = config
-            self._refused.clear()
-            for key, row in self.rows.items():
-                row.field.set_value(value_at(config, key))
+        """What is stored. Where these are as before, an edit that was refused stays to be mended;
+        where one is another, what was refused for its sake is taken back."""
+        self._config = config
+        now = config.name, [value_at(config, key) for key in self.rows]
+        if now != self._shown:
+            self._shown = now
+            for row, value in zip(self.rows.values(), now[1], strict=True):
+                row.entry.renew()
+                row.show_stored(value)
             self._words.set_words(summary(config))
         self._show_notes()
 
@@ -96,9 +100,8 @@ class BackendCard(Card):
 
     def set_problem(self, key: str, words: str) -> None:
         """The answer to one edit, with what would make it fit."""
-        (self._refused.add if words else self._refused.discard)(key)
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
-        self.rows[key].set_problem(words, (remedy[0], BOTH) if remedy else ("", ""))
+        self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
         if words and key not in CHOICES:
             self.unfold(True)
 
@@ -125,17 +128,11 @@ class BackendCard(Card):
         self.body.addLayout(column)
 
     def _row(self, key: str) -> FormRow:
-        row = FormRow(key, LABELS[key], _field(key), help=_help(key), label_px=LABEL_PX)
-        row.edited.connect(self._edit)
+        field, help = _field(key), _help(key)
+        row = FormRow(key, LABELS[key], field, help=help, label_px=LABEL_PX, at_once=True)
+        row.entered.connect(self.edited)
         row.link_activated.connect(lambda link: self._follow(key, link))
         return row
-
-    def _edit(self, key: str, value: Any) -> None:
-        field = self.rows[key].field
-        if isinstance(field, NumberField) and (wrong := _unfinished(field)):
-            self.rows[key].set_problem(wrong)
-        else:
-            self.edited.emit(key, value)
 
     def _follow(self, key: str, link: str) -> None:
         if link == BOTH:
@@ -154,7 +151,7 @@ class BackendCard(Card):
 
     def _show_notes(self) -> None:
         for key, note in self.notes().items():
-            if key in self._refused:
+            if self.rows[key].entry.refused:
                 continue
             if note.tone == "bad":
                 self.rows[key].set_problem(note.words, note.link)
@@ -178,7 +175,7 @@ def _field(key: str) -> Field:
     if key == "backend.sleep":
         return ChoiceField(label, SLEEPS, CHOICE_PX)
     if key == "backend.memory_share":
-        return NumberField(label, 0.0, 1.0, "worked out")
+        return _ShareField(label, placeholder="worked out")
     if key == "backend.recompute":
         return ToggleField(label, "Compute layers again instead of keeping them")
     if key == "backend.share_card":
@@ -187,9 +184,9 @@ def _field(key: str) -> Field:
     return SpinField(label, low, high)
 
 
-def _unfinished(field: NumberField) -> str:
-    """What is wrong with a share that is being typed; an empty one is worked out."""
-    if not field.text():
-        return ""
-    value = field.value()
-    return "" if value is not None and 0 < value < 1 else "A share between 0 and 1"
+class _ShareField(NumberField):
+    """Of a whole, without its ends."""
+
+    def problem(self) -> str:
+        value = self.value()
+        return "" if value is not None and 0 < value < 1 else "A share between 0 and 1"

@@ -14,16 +14,18 @@ from studio import figures
 from studio.pages.setup.advanced import AdvancedFold
 from studio.pages.setup.backend import BackendCard
 from studio.pages.setup.choice_row import ChoiceRow
-from studio.pages.setup.effort import EffortSlider, stop_of
-from studio.pages.setup.fields import shown
+from studio.pages.setup.effort import EffortSlider
+from studio.pages.setup.facts import effort_words, follows, model_words
 from studio.pages.setup.method import MethodCard
 from studio.store.backends import Note
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card, ChoiceCard
+from studio.widgets.entry import Entry
 from studio.widgets.form_fields import ChoiceField, PathField
 from studio.widgets.key_values import KeyValues
 from studio.widgets.text import Text
 
+AGENT = "agent.file"
 REVIEW_EVERY = 5
 """Steps between two reviews, when a person switches them on."""
 
@@ -44,6 +46,8 @@ class ChoicesForm(QWidget):
         super().__init__(parent)
         self._models: list[ModelInfo] = []
         self._config: ProjectConfig | None = None
+        self._path = ""
+        """Of the project that is shown."""
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(24, 0, 24, 24)
         self._column.setSpacing(0)
@@ -54,7 +58,7 @@ class ChoicesForm(QWidget):
         self._effort_row()
         self._learning()
         self._where_it_computes()
-        self._what_follows()
+        self._whatfollows()
         self._every_setting()
         self._command()
         self._column.addStretch(1)
@@ -88,7 +92,8 @@ class ChoicesForm(QWidget):
             2, "Agent", "Your code. It only needs the address and key it is given."
         )
         self._agent = PathField("Agent file", "agent.py", "Browse")
-        self._agent.edited.connect(lambda value: self.edited.emit("agent.file", value))
+        self._agent_entry = Entry(self._agent)
+        self._agent_entry.entered.connect(lambda value: self.edited.emit(AGENT, value))
         self._agent.browse_requested.connect(self.agent_file_wanted)
         self._second.controls.addWidget(self._agent)
         self._second.finish()
@@ -130,7 +135,7 @@ class ChoicesForm(QWidget):
         self._method.preset_chosen.connect(self.preset_chosen)
         self._column.addWidget(self._method)
 
-    def _what_follows(self) -> None:
+    def _whatfollows(self) -> None:
         self._heading("What follows", "set from the choices and this engine")
         card = Card(padding=12)
         self._follows = KeyValues(3)
@@ -207,25 +212,43 @@ class ChoicesForm(QWidget):
     def show_project(self, view: ProjectView, command: str) -> None:
         """Fill everything from the project; a broken one keeps what was there."""
         self._line.set_words(command)
+        if view.path != self._path:
+            self._path = view.path
+            for entry in self._entries():
+                entry.forget()
         self._config = view.config or self._config
         config = view.config
         self.setEnabled(config is not None)
         if config is None:
             return
         self._show_model()
-        self._agent.set_value(config.agent.file)
-        tools = ", ".join(view.agent_tools)
-        seen = f"{figures.plural(len(view.agent_tools), 'tool')} seen: {tools} · " if tools else ""
-        self._second.say(f"{seen}at most {figures.plural(config.agent.max_turns, 'turn')}")
+        self._show_agent(view, config)
         self._show_scenarios(view)
         self._show_reward(config)
         self._effort.set_steps(config.train.steps)
-        self._fifth.say(_effort_words(config))
+        self._fifth.say(effort_words(config))
         self._method.show_config(config)
-        self._follows.set_values(_follows(config))
+        self._follows.set_values(follows(config))
         self._backend.show_config(config)
         self._show_outside(config.agent.source == "outside")
         self._advanced.show_config(config)
+
+    def finish(self) -> None:
+        """What is being typed is done with."""
+        for entry in self._entries():
+            entry.finish()
+
+    def _entries(self) -> list[Entry]:
+        rows = [*self._rows.values(), *self._backend.rows.values()]
+        return [self._agent_entry, *(row.entry for row in rows)]
+
+    def _show_agent(self, view: ProjectView, config: ProjectConfig) -> None:
+        self._agent_entry.show(config.agent.file)
+        if self._agent_entry.refused:
+            return
+        tools = ", ".join(view.agent_tools)
+        seen = f"{figures.plural(len(view.agent_tools), 'tool')} seen: {tools} · " if tools else ""
+        self._second.say(f"{seen}at most {figures.plural(config.agent.max_turns, 'turn')}")
 
     def _show_outside(self, outside: bool) -> None:
         """What the script brings along is not chosen here."""
@@ -270,8 +293,12 @@ class ChoicesForm(QWidget):
 
     def set_problem(self, key: str, words: str) -> None:
         """The answer to one edit."""
+        if key == AGENT:
+            self._agent_entry.answered(bool(words))
         if key in self._rows:
-            self._rows[key].set_problem(words)
+            self._rows[key].answer(words)
+            if words:
+                self._advanced.unfold(True)
         elif key in self._backend.rows:
             self._backend.set_problem(key, words)
         elif words:
@@ -280,13 +307,13 @@ class ChoicesForm(QWidget):
     def set_locked(self, words: str) -> None:
         """While a run lives: still editable, but said where it counts."""
         if words and self._config is not None:
-            self._fifth.say(f"{_effort_words(self._config)}. {words}", "info")
+            self._fifth.say(f"{effort_words(self._config)}. {words}", "info")
 
     def _show_model(self) -> None:
         if self._config is None:
             return
         name = self._config.model.name
-        choices = [(model.name, _model_words(model)) for model in self._models]
+        choices = [(model.name, model_words(model)) for model in self._models]
         if name not in {key for key, _ in choices}:
             choices.insert(0, (name, name))
         self._model.set_choices(choices)
@@ -334,41 +361,3 @@ def _beside(*widgets: QWidget) -> QHBoxLayout:
     for widget in widgets:
         line.addWidget(widget, 1)
     return line
-
-
-def _model_words(model: ModelInfo) -> str:
-    facts = [model.title]
-    if model.parameters:
-        facts.append(f"{figures.short(model.parameters)} parameters")
-    if model.path is None and model.download_bytes:
-        facts.append(f"downloads {figures.size(model.download_bytes)}")
-    return " · ".join(facts)
-
-
-def _effort_words(config: ProjectConfig) -> str:
-    train = config.train
-    tested = (
-        f"tested every {train.validate_every} steps"
-        if train.validate_every
-        else "tested at both ends"
-    )
-    own = "" if stop_of(train.steps) is not None else "Own · "
-    return (
-        f"{own}{figures.plural(train.steps, 'step')} · "
-        f"{train.groups * train.group_size} attempts a step · {tested}"
-    )
-
-
-def _follows(config: ProjectConfig) -> list[tuple[str, str]]:
-    train, model, algorithm = config.train, config.model, config.train.algorithm
-    return [
-        ("Loss", f"{algorithm.loss.kind}, mean of {algorithm.average}"),
-        ("Advantage", shown(algorithm.advantage.kind)),
-        ("Learning rate", f"{train.lr:g}"),
-        ("Adapter", f"rank {model.rank}, α {model.alpha:g}"),
-        ("Context", f"{model.max_context:,} tokens"),
-        ("Completion", f"{train.max_tokens:,} at most"),
-        ("Checkpoints", f"every {train.checkpoint_every} steps"),
-        ("Precision", model.dtype),
-        ("Seed", str(train.seed)),
-    ]

@@ -68,7 +68,21 @@ class DemonstrationsTab(QWidget):
     def show_config(self, config: ProjectConfig) -> None:
         """The settings as they are."""
         for key, row in self._rows.items():
-            row.field.set_value(value_at(config, key))
+            row.show_stored(value_at(config, key))
+
+    def set_problem(self, key: str, words: str) -> None:
+        """The answer to one edit."""
+        self._rows[key].answer(words)
+
+    def finish(self) -> None:
+        """What is being typed is done with."""
+        for row in self._rows.values():
+            row.entry.finish()
+
+    def forget(self) -> None:
+        """Another project comes."""
+        for row in self._rows.values():
+            row.entry.forget()
 
     def open_teacher(self) -> None:
         view = self._session.project.view
@@ -118,7 +132,7 @@ class DemonstrationsTab(QWidget):
                 help, field = f"{spec.help}\n\n{key}", make_field(spec)
                 row = FormRow(key, spec.label, field, help=help, label_px=LABEL_PX)
                 self._rows[key] = row
-                row.edited.connect(self.edited)
+                row.entered.connect(self.edited)
                 side.addWidget(row)
             side.addStretch(1)
             columns.addLayout(side, 1)
@@ -184,7 +198,10 @@ class DemonstrationsTab(QWidget):
             return await session.client.start_evaluation(request)
 
         def begun(run: Any) -> None:
+            self._sheet.begun()
             session.take_run(run)
+            if request.project != session.project.path:
+                return
             if run.state == "finished":
                 session.said.emit("Everything was asked before: nothing is paid again.")
                 self.load()
@@ -192,7 +209,12 @@ class DemonstrationsTab(QWidget):
                 self._asked = run.id
                 self.show_run()
 
-        self._tasks.run("teacher", work(), begun, session.problem_raised.emit)
+        def refused(problem: Problem) -> None:
+            self._sheet.refuse(problem)
+            if not self._sheet.is_open():
+                session.problem_raised.emit(problem)
+
+        self._tasks.run("teacher", work(), begun, refused)
 
     def _follow_teacher(self) -> None:
         run = self._session.runs.summary(self._asked) if self._asked else None

@@ -1,5 +1,6 @@
 """The Setup page: the form, the file, the scenarios; beside them the preflight and Train."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,15 @@ from engine.protocol.backends import BackendFacts
 from engine.protocol.config import ProjectConfig
 from engine.protocol.machine import MemoryFix
 from engine.protocol.problems import Problem
-from engine.protocol.records import Forecast, ProjectView, RunSummary, Split
-from engine.protocol.requests import EditProject
+from engine.protocol.records import Forecast, RunSummary, Split
 from studio import figures
 from studio.actions import Actions
 from studio.link.state import LinkState
 from studio.pages.page import Page, scrolled
-from studio.pages.setup.choices import ChoicesForm
+from studio.pages.setup.checks import disk_checks, project_checks
+from studio.pages.setup.choices import AGENT, ChoicesForm
 from studio.pages.setup.demonstrations_tab import DemonstrationsTab
+from studio.pages.setup.edits import Edits
 from studio.pages.setup.fields import value_at
 from studio.pages.setup.method import KEY
 from studio.pages.setup.preflight import WIDTH, Preflight
@@ -41,7 +43,7 @@ TITLES = (
     "Scenarios",
     "What a supervised run learns from",
 )
-DEMONSTRATIONS = 3
+SCENARIOS, DEMONSTRATIONS = 2, 3
 WIDEST_FORM = 980
 PRICED_AFTER_MS = 120
 """After the last move of a field."""
@@ -55,10 +57,10 @@ class SetupPage(Page):
         self._actions = actions
         self._forecast: Forecast | None = None
         self._contact = ""
-        self._pending: dict[str, dict[str, Any]] = {}
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
         self._soon.setInterval(PRICED_AFTER_MS)
+        self._edits = Edits(session, self.tasks, self._soon.start)
         self._title = Text(TITLES[0], "title")
         self._tabs = Segmented(TABS, "Setup as")
         self._form, self._toml = ChoicesForm(), TomlTab()
@@ -81,10 +83,11 @@ class SetupPage(Page):
 
     def save(self) -> None:
         """Ctrl S: whatever tab is in view."""
-        (self._toml.save if self._tabs.index() == 1 else self._scenarios.save)()
+        tabs = (self._form.finish, self._toml.save, self._scenarios.save)
+        (*tabs, self._demonstrations.finish)[self._tabs.index()]()
 
     def show_scenarios(self, split: Split) -> None:
-        self._choose(2)
+        self._choose(SCENARIOS)
         self._scenarios.show_split(split)
 
     def show_demonstrations(self, teacher: bool = False) -> None:
@@ -118,16 +121,16 @@ class SetupPage(Page):
         session.runs_changed.connect(self._show_readiness)
         session.run.changed.connect(self._show_baseline)
         self._tabs.chosen.connect(self._choose)
-        self._form.edited.connect(self._edit)
+        for part in (self._form, self._demonstrations):
+            part.edited.connect(partial(self._edits.put, part))
         self._form.values_chosen.connect(self._put_all)
         self._form.link_activated.connect(self._actions.trigger)
         self._form.preset_chosen.connect(self._choose_preset)
         self._form.scenarios_wanted.connect(self.show_scenarios)
         self._form.model_folder_wanted.connect(self._choose_model)
         self._form.agent_file_wanted.connect(self._choose_agent)
-        self._toml.save_wanted.connect(self._save_toml)
+        self._toml.save_wanted.connect(partial(self._edits.save, self._toml))
         self._scenarios.changed.connect(session.show_project)
-        self._demonstrations.edited.connect(self._edit)
         self._demonstrations.train_wanted.connect(lambda: self._actions.trigger("sft.train"))
         self._tools.changed.connect(self._show_readiness)
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
@@ -143,7 +146,7 @@ class SetupPage(Page):
         self._title.set_words(TITLES[tab])
         self._preflight.setVisible(tab != DEMONSTRATIONS)  # it speaks of RL
         self.update()
-        if tab == 2:
+        if tab == SCENARIOS:
             self._scenarios.load()
         elif tab == DEMONSTRATIONS:
             self._demonstrations.load()
@@ -161,6 +164,8 @@ class SetupPage(Page):
         project = self.session.project
         if project.view is None:
             return
+        if project.path != self._edits.path:
+            self._turn(project.path)
         self._form.show_project(project.view, project.command())
         self._form.show_problems(project.view.problems)
         self._teacher.project = project.path
@@ -168,7 +173,7 @@ class SetupPage(Page):
             self._demonstrations.show_config(project.view.config)
             if self._tabs.index() == DEMONSTRATIONS:
                 self._demonstrations.load()
-        self._toml.show_text(project.view.toml, list(project.view.problems))
+        self._toml.show_text(project.path, project.view.toml, list(project.view.problems))
         if project.view.config is None:
             self._choose(1)
         self._show_readiness()
@@ -180,36 +185,27 @@ class SetupPage(Page):
         config = project.view.config if project.view else None
         return project.path, (config.agent.requirements or "") if config else ""
 
-    def _edit(self, key: str, value: Any) -> None:
-        self._write(key, {key: value})
+    def _turn(self, path: str) -> None:
+        """To another project. What was still being typed belongs to the one before."""
+        for part in (self._form, self._demonstrations):
+            part.finish()
+        self._demonstrations.forget()
+        self._edits.turn(path)
+        self._forecast = None
+        self.tasks.cancel("forecast")
+        self._preflight.cards.offer_undo("", {})
+        if self._teacher.is_open():
+            self._teacher.close_sheet()
+        if self._tabs.index() == SCENARIOS:
+            self._scenarios.load()
 
     def _choose_preset(self, name: str) -> None:
         """The preset alone: what was set beside it goes."""
-        self._write(KEY, {KEY.rpartition(".")[0]: None, KEY: name})
-
-    def _write(self, key: str, values: dict[str, Any]) -> None:
-        """The engine checks before it writes; its reason appears under the control. Meanwhile the
-        forecast is worked out with what is on its way."""
-        path = self.session.project.path
-        self._pending[key] = values
-        self._soon.start()
-        edit = self.session.client.edit_project(path, EditProject(values=values))
-
-        def written(view: ProjectView) -> None:
-            self._pending.pop(key, None)
-            self._form.set_problem(key, "")
-            self.session.show_project(view)
-
-        def refused(problem: Problem) -> None:
-            self._pending.pop(key, None)
-            self._soon.start()
-            self._form.set_problem(key, problem.message)
-
-        self.tasks.run(f"edit {key}", edit, written, refused)
+        self._edits.write(self._form, KEY, {KEY.rpartition(".")[0]: None, KEY: name})
 
     def _put_all(self, values: dict[str, Any]) -> None:
         """Several keys at once; what is wrong appears under the first."""
-        self._write(next(iter(values)), values)
+        self._edits.write(self._form, next(iter(values)), values)
 
     def _apply_fix(self, fix: MemoryFix) -> None:
         """One click: the values go into the project, and those before can be put back."""
@@ -222,25 +218,17 @@ class SetupPage(Page):
         self._put_all(fix.values)
         self._preflight.cards.offer_undo(fix.words, before)
 
-    def _save_toml(self, text: str) -> None:
-        def refused(problem: Problem) -> None:
-            self._toml.show_problems([problem])
-
-        said = self.session.said.emit
-        request = EditProject(toml=text)
-        self.session.edit(request, lambda _: said("project.toml saved."), refused)
-
     def _choose_model(self) -> None:
         dialog = QFileDialog(self, "Choose a model folder")
         dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.fileSelected.connect(lambda path: self._edit("model.name", path))
+        dialog.fileSelected.connect(lambda path: self._put_all({"model.name": path}))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
     def _choose_agent(self) -> None:
         root = self.session.project.path
         dialog = QFileDialog(self, "Choose the agent", root, "Python (*.py)")
-        dialog.fileSelected.connect(lambda path: self._edit("agent.file", _within(path, root)))
+        dialog.fileSelected.connect(lambda path: self._put_all({AGENT: _within(path, root)}))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
@@ -273,7 +261,7 @@ class SetupPage(Page):
     @Slot()
     def _ask_forecast(self) -> None:
         path = self.session.project.path
-        pending = {k: v for values in self._pending.values() for k, v in values.items()}
+        pending = self._edits.under_way()
 
         async def ask() -> Forecast:
             return await self.session.client.forecast(path, pending)
@@ -322,10 +310,10 @@ class SetupPage(Page):
         if view is None:
             return
         lacking = self._tools.lacking
-        checks = _checks(project.problems, view.config is not None, lacking, project.outside)
+        checks = project_checks(project.problems, view.config is not None, lacking, project.outside)
         self._preflight.allow_measuring(not project.outside)
         self._preflight.show_checks(
-            checks + backend_checks(self._form.notes()) + _disk(self._forecast)
+            checks + backend_checks(self._form.notes()) + disk_checks(self._forecast)
         )
         living = self.session.runs.living()
         ready = project.trainable and self.session.connected and not lacking
@@ -360,29 +348,6 @@ class SetupPage(Page):
             if not self._preflight.isHidden():
                 x = self.width() - WIDTH - 1
                 painter.fillRect(x, 0, 1, self.height(), theme().color("border"))
-
-
-def _checks(
-    problems: list[Problem], readable: bool, lacking: str, outside: bool = False
-) -> list[tuple[str, str]]:
-    if outside and not problems:
-        return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
-    if problems:
-        return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
-    lines = [("good", "project.toml and scenarios read well")] if readable else []
-    if lacking:
-        return [*lines, ("bad", lacking)]
-    return [*lines, ("open", "The agent is tried with the first attempt")]
-
-
-def _disk(forecast: Forecast | None) -> list[tuple[str, str]]:
-    """What the checkpoints take that the rules keep."""
-    if forecast is None or not forecast.kept:
-        return []
-    need, free = forecast.disk_bytes, forecast.disk_free_bytes
-    kept = figures.plural(forecast.kept, "checkpoint")
-    words = f"{kept} take {figures.size(need)} of {figures.size(free)} free"
-    return [("good" if need < free else "bad", words)]
 
 
 def _within(path: str, root: str) -> str:

@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.records import Split
+from engine.protocol.records import ProjectView, Split
 from engine.protocol.requests import WriteScenarios
 from studio import figures
 from studio.models.scenarios import Row, ScenarioTableModel, read_jsonl
@@ -19,30 +19,43 @@ from studio.widgets.segmented import Segmented
 from studio.widgets.table import Table
 from studio.widgets.text import Text
 
+File = tuple[str, Split]
+"""A project's folder, and which of its scenarios."""
 SPLITS: tuple[Split, ...] = ("train", "validation")
 PAGE = 1000
 
 
 class ScenariosTab(QWidget):
-    """Nothing is written before Save; everything can be undone."""
+    """Nothing is written before Save; everything can be undone. What is not saved stays with its
+    project and split, and is there again when a person comes back to it."""
 
     changed = Signal(object)
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session, self._tasks = session, tasks
-        self._loaded: tuple[str, Split] | None = None
-        self.model = ScenarioTableModel(self)
+        self._file: File = ("", "train")
+        self._models: dict[File, ScenarioTableModel] = {self._file: self._new_model()}
         self._which = Segmented(["Practise", "Test"], "Which scenarios")
         self._table = Table("Scenarios")
         self._words = Text("", "label", 400, "muted", elide=True)
+        self._tools = [
+            (Button(words, "quiet", icon=icon), slot)
+            for words, icon, slot in (
+                ("Add", "plus", lambda: self.model.add()),
+                ("Delete", "trash-2", self._delete),
+                ("Import JSONL", "import", self._import),
+                ("Undo", "undo-2", lambda: self.model.undo.undo()),
+            )
+        ]
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._build()
         self._which.chosen.connect(lambda _: self.load())
-        self.model.undo.cleanChanged.connect(self._show_state)
-        self.model.edited.connect(self._show_state)
-        self.model.rejected.connect(self._reject)
-        self.model.modelReset.connect(self._fit)
+
+    @property
+    def model(self) -> ScenarioTableModel:
+        """Of the file in view."""
+        return self._models[self._file]
 
     @property
     def split(self) -> Split:
@@ -53,39 +66,78 @@ class ScenariosTab(QWidget):
         self.load()
 
     def load(self) -> None:
-        """Read the file through the engine, unless unsaved edits of it are on screen."""
-        path, split = self._session.project.path, self.split
-        if self._loaded == (path, split) and not self.model.undo.isClean():
-            return
-        self._words.set_words("Reading…")
-        self._tasks.run("scenarios", self._read(path, split), self._show, self._reject)
+        """Show the file of the open project, read through the engine, unless there are unsaved
+        edits of it."""
+        file = self._session.project.path, self.split
+        if file != self._file:
+            self._turn(file)
+        if self.model.dirty:
+            self._tasks.cancel("scenarios")
+            self._show_state()
+        else:
+            self._words.set_tone("muted")
+            self._words.set_words("Reading…")
+            self._tasks.run("scenarios", self._read(*file), self._show, self._reject)
 
-    async def _read(self, path: str, split: Split) -> tuple[str, Split, list[Row]]:
+    def _turn(self, file: File) -> None:
+        """The table is that of another file."""
+        self._file = file
+        if file not in self._models:
+            self._models[file] = self._new_model()
+        before = self._table.selectionModel()
+        self._table.setModel(self.model)
+        before.deleteLater()
+        self._fit()
+        self._show_state()
+
+    def _new_model(self) -> ScenarioTableModel:
+        model = ScenarioTableModel(self)
+        model.edited.connect(self._show_state)
+        model.rejected.connect(self._reject)
+        model.modelReset.connect(self._fit)
+        return model
+
+    async def _read(self, path: str, split: Split) -> tuple[File, list[Row]]:
         rows: list[Row] = []
         while True:
             page = await self._session.client.scenarios(path, split, len(rows), PAGE)
             rows += [scenario.data for scenario in page.items]
             if len(rows) >= page.total or not page.items:
-                return path, split, rows
+                return (path, split), rows
 
-    def _show(self, answer: tuple[str, Split, list[Row]]) -> None:
-        path, split, rows = answer
-        self._loaded = path, split
-        self.model.load(rows)
+    def _show(self, answer: tuple[File, list[Row]]) -> None:
+        """What was changed since it was asked for stays, and so does what could be undone."""
+        file, rows = answer
+        model = self._models[file]
+        if not model.loaded or (not model.dirty and model.rows != rows):
+            model.load(rows)
         self._show_state()
 
     def save(self) -> None:
-        if self.model.undo.isClean() or self._loaded is None:
+        file, model = self._file, self.model
+        if not model.dirty or not model.loaded:
             return
-        path, split = self._loaded
-        request = WriteScenarios(items=self.model.rows)
-        job = self._session.client.write_scenarios(path, split, request)
-        self._tasks.run("save scenarios", job, self._saved, self._reject)
+        rows = list(model.rows)
+        self._tasks.cancel("scenarios")  # what it reads is older
+        job = self._session.client.write_scenarios(*file, WriteScenarios(items=rows))
+        self._tasks.run(
+            f"save scenarios {file}",
+            job,
+            lambda view: self._saved(file, rows, view),
+            lambda problem: self._not_saved(file, problem),
+        )
 
-    def _saved(self, view: object) -> None:
-        self.model.undo.setClean()
-        self._session.said.emit(f"{figures.plural(len(self.model.rows), 'scenario')} saved.")
-        self.changed.emit(view)
+    def _saved(self, file: File, rows: list[Row], view: ProjectView) -> None:
+        self._models[file].set_written(rows)
+        self._session.said.emit(f"{figures.plural(len(rows), 'scenario')} saved.")
+        if view.path == self._session.project.path:
+            self.changed.emit(view)
+
+    def _not_saved(self, file: File, problem: Problem) -> None:
+        if file == self._file:
+            self._reject(problem)
+        else:
+            self._session.problem_raised.emit(problem)
 
     def _build(self) -> None:
         self._table.setModel(self.model)
@@ -98,13 +150,7 @@ class ScenariosTab(QWidget):
         line.setSpacing(8)
         line.addWidget(self._which)
         line.addStretch(1)
-        for words, icon, slot in (
-            ("Add", "plus", self.model.add),
-            ("Delete", "trash-2", self._delete),
-            ("Import JSONL", "import", self._import),
-            ("Undo", "undo-2", self.model.undo.undo),
-        ):
-            button = Button(words, "quiet", icon=icon)
+        for button, slot in self._tools:
             button.clicked.connect(lambda _=False, call=slot: call())
             line.addWidget(button)
         line.addWidget(self._save)
@@ -116,13 +162,14 @@ class ScenariosTab(QWidget):
         column.addWidget(self._table, 1)
         column.addWidget(self._words)
         for keys, slot in (
-            (QKeySequence.StandardKey.Undo, self.model.undo.undo),
-            (QKeySequence.StandardKey.Redo, self.model.undo.redo),
+            (QKeySequence.StandardKey.Undo, lambda: self.model.undo.undo()),
+            (QKeySequence.StandardKey.Redo, lambda: self.model.undo.redo()),
             (QKeySequence.StandardKey.Delete, self._delete),
         ):
             shortcut = QShortcut(QKeySequence(keys), self)
             shortcut.activated.connect(slot)
 
+    @Slot()
     def _fit(self) -> None:
         for place, name in enumerate(self.model.columns):
             last = place == len(self.model.columns) - 1
@@ -141,31 +188,36 @@ class ScenariosTab(QWidget):
 
     def import_file(self, path: str) -> None:
         """Append a file's objects; lines that are none are named and left out."""
+        model = self.model
 
         async def read() -> tuple[list[Row], list[Problem]]:
-
             return await asyncio.to_thread(_read_file, Path(path))
 
-        self._tasks.run("import", read(), self._imported, self._reject)
+        self._tasks.run("import", read(), lambda found: self._imported(model, found), self._reject)
 
-    def _imported(self, answer: tuple[list[Row], list[Problem]]) -> None:
+    def _imported(self, model: ScenarioTableModel, answer: tuple[list[Row], list[Problem]]) -> None:
         rows, problems = answer
-        self.model.take_in(rows)
+        model.take_in(rows)
         if problems:
             more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
             self._words.set_tone("bad")
             self._words.set_words(f"{problems[0].where}: {problems[0].message}{more}")
 
+    @Slot(object)
     def _reject(self, problem: Problem) -> None:
         self._words.set_tone("bad")
         self._words.set_words(f"{problem.message} {problem.hint}".strip())
 
+    @Slot()
     def _show_state(self) -> None:
-        clean = self.model.undo.isClean()
-        self._save.setEnabled(not clean)
-        count = figures.plural(len(self.model.rows), "scenario")
-        self._words.set_tone("muted" if clean else "warn")
-        self._words.set_words(count if clean else f"{count} · not saved")
+        """Nothing can be changed before the file was read."""
+        model = self.model
+        for part in (self._table, *(button for button, _ in self._tools)):
+            part.setEnabled(model.loaded)
+        self._save.setEnabled(model.dirty)
+        count = figures.plural(len(model.rows), "scenario")
+        self._words.set_tone("warn" if model.dirty else "muted")
+        self._words.set_words(f"{count} · not saved" if model.dirty else count)
 
 
 def _read_file(path: Path) -> tuple[list[Row], list[Problem]]:

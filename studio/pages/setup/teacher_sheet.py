@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import SelectDemonstrations
+from engine.protocol.problems import Problem
 from engine.protocol.requests import StartEvaluation
 from studio import figures
 from studio.widgets.buttons import Button
@@ -31,7 +32,8 @@ LABEL_PX = 132
 
 
 class TeacherSheet(Sheet):
-    """`show_project(config, scenarios)`, then `open()`; `teacher_wanted(StartEvaluation)`."""
+    """`show_project(config, scenarios)`, then `open()`; `teacher_wanted(StartEvaluation)`; who
+    hears it says `begun`, or refuses. What was entered and not begun stays for the next time."""
 
     teacher_wanted = Signal(object)
 
@@ -39,6 +41,8 @@ class TeacherSheet(Sheet):
         super().__init__("Demonstrations from a teacher", host)
         self._scenarios = 0
         self._config = ProjectConfig()
+        self._entered: tuple[str, ProjectConfig] | None = None
+        """What the fields are about, as long as nothing was begun with them."""
         self.project = ""
         self.model = SuggestField("Teacher", "openai/gpt-5.4")
         self.attempts = SpinField("Attempts", 1, 64)
@@ -58,12 +62,33 @@ class TeacherSheet(Sheet):
             )
         }
         self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
+        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._go = Button("Ask", "primary", icon="sparkles", height=32)
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
         """Offer what the project knows of teachers and money."""
         self._config, self._scenarios = config, scenarios
+        if self._entered != (self.project, config):
+            self._entered = self.project, config
+            self._fill(config)
+            self.refuse(None)
+        self._refresh()
+
+    def begun(self) -> None:
+        """The engine has taken it."""
+        self._entered = None
+        self._go.set_busy(None)
+        if not self.isHidden():
+            self.close_sheet()
+
+    def refuse(self, problem: Problem | None) -> None:
+        """What the engine has against it."""
+        self._go.set_busy(None)
+        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
+        self._problem.setVisible(problem is not None)
+
+    def _fill(self, config: ProjectConfig) -> None:
         usual = config.evaluate
         self.model.set_choices(config.judge.models)
         if not self.model.value():
@@ -72,7 +97,6 @@ class TeacherSheet(Sheet):
         self.budget.set_value(5.0 if usual.budget_usd is None else usual.budget_usd)
         self.price_in.set_value(usual.price_prompt)
         self.price_out.set_value(usual.price_completion)
-        self._refresh()
 
     def request(self) -> StartEvaluation:
         """What is asked of the engine as it stands."""
@@ -97,6 +121,7 @@ class TeacherSheet(Sheet):
         for row in self._rows.values():
             self.body.addWidget(row)
             row.edited.connect(lambda *_: self._refresh())
+        self.body.addWidget(self._problem)
         self.body.addStretch(1)
         self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
         self.body.addWidget(self._command)
@@ -124,8 +149,10 @@ class TeacherSheet(Sheet):
         self._command.set_words(command_of(self.request()))
 
     def _accept(self) -> None:
-        self.teacher_wanted.emit(self.request())
-        self.close_sheet()
+        if not self._go.is_busy():
+            self.refuse(None)
+            self._go.set_busy("Asking the engine")
+            self.teacher_wanted.emit(self.request())
 
 
 def command_of(request: StartEvaluation) -> str:

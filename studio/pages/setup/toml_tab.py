@@ -1,5 +1,7 @@
 """project.toml as text, with what is wrong with it below."""
 
+from dataclasses import dataclass
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
@@ -9,26 +11,50 @@ from studio.widgets.buttons import Button
 from studio.widgets.card import Card
 from studio.widgets.text import Text
 
+KEPT = "Comments are kept when the form changes a value."
+NOT_SAVED = "Not saved yet."
+OUTDATED = (
+    "Not saved, and the file is another one since you began: saving puts your text in its place."
+)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What was written and not saved, and the file it was begun from."""
+
+    text: str
+    base: str
+
 
 class TomlTab(QWidget):
-    """`save_wanted(text)`."""
+    """`show_text(path, text, problems)`; `save_wanted(path, text)`, then `saved` or `refuse`. What
+    is not saved stays with its project, and is there again when a person comes back to it."""
 
-    save_wanted = Signal(str)
+    save_wanted = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._saved = ""
+        self._path = self._saved = self._base = ""
+        self._drafts: dict[str, _Draft] = {}
+        self._problems: list[Problem] = []
+        self._refused: tuple[str, Problem] | None = None
+        """A text, and why it was not taken."""
         self.editor = QPlainTextEdit()
         self.editor.setAccessibleName("project.toml")
         self.editor.setFont(theme().font("mono"))
         self.editor.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.editor.setTabChangesFocus(True)
         self._words = Text("", "label", 400, "muted", wrap=True)
+        self._discard = Button("Discard", "quiet")
+        self._discard.setToolTip("Show the file as it is; what you wrote goes.")
+        self._discard.clicked.connect(self.discard)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._save.clicked.connect(self.save)
         self.editor.textChanged.connect(self._changed)
         line = QHBoxLayout()
+        line.setSpacing(8)
         line.addWidget(self._words, 1)
+        line.addWidget(self._discard)
         line.addWidget(self._save)
         column = QVBoxLayout(self)
         column.setContentsMargins(24, 8, 24, 16)
@@ -40,30 +66,74 @@ class TomlTab(QWidget):
 
     @property
     def dirty(self) -> bool:
-        return self.editor.toPlainText() != self._saved
+        return self._text != self._saved
 
-    def show_text(self, text: str, problems: list[Problem]) -> None:
-        """The file as it is; what a person is typing is not taken away."""
-        if not self.dirty or not self._saved:
+    def show_text(self, path: str, text: str, problems: list[Problem]) -> None:
+        """A project's file as it is; what a person is typing is not taken away."""
+        self._problems = problems
+        if path != self._path:
+            self._turn(path, text)
+        elif self.dirty and self._text != text:
             self._saved = text
-            if self.editor.toPlainText() != text:
-                self.editor.setPlainText(text)
-        self._saved = text
-        self.show_problems(problems)
+        else:
+            self._saved = self._base = text
+            self._set(text)
+        self._changed()
 
-    def show_problems(self, problems: list[Problem]) -> None:
-        self.editor.setProperty("problem", bool(problems))
-        self.editor.style().polish(self.editor)
-        self._words.set_tone("bad" if problems else "muted")
-        lines = [str(problem) for problem in problems]
-        self._words.set_words(
-            "\n".join(lines) or "Comments are kept when the form changes a value."
-        )
+    def saved(self, path: str, text: str) -> None:
+        """The file of a project has this text by now."""
+        if path == self._path:
+            self._base = text
+            if self._text == text:
+                self._saved = text
+        elif (draft := self._drafts.get(path)) is not None:
+            if draft.text == text:
+                del self._drafts[path]
+            else:
+                self._drafts[path] = _Draft(draft.text, text)
+
+    def refuse(self, text: str, problem: Problem) -> None:
+        """Why a text was not saved: it stands there as long as the text does."""
+        self._refused = text, problem
         self._changed()
 
     def save(self) -> None:
         if self.dirty:
-            self.save_wanted.emit(self.editor.toPlainText())
+            self.save_wanted.emit(self._path, self._text)
+
+    def discard(self) -> None:
+        """The file as it is."""
+        self._base = self._saved
+        self._set(self._saved)
+
+    @property
+    def _text(self) -> str:
+        return self.editor.toPlainText()
+
+    def _turn(self, path: str, text: str) -> None:
+        """Another project's: what is not saved of this one waits for its return."""
+        if self.dirty:
+            self._drafts[self._path] = _Draft(self._text, self._base)
+        draft = self._drafts.pop(path, _Draft(text, text))
+        self._path, self._saved, self._base, self._refused = path, text, draft.base, None
+        self._set(draft.text)
+
+    def _set(self, text: str) -> None:
+        if self._text != text:
+            self.editor.setPlainText(text)
 
     def _changed(self) -> None:
-        self._save.setEnabled(self.dirty)
+        if not self.dirty:
+            self._base = self._saved
+        for button in (self._save, self._discard):
+            button.setEnabled(self.dirty)
+        refused = self._refused is not None and self._refused[0] == self._text
+        problems = [self._refused[1]] if self._refused and refused else self._problems
+        self.editor.setProperty("problem", bool(problems))
+        self.editor.style().polish(self.editor)
+        outdated = self._base != self._saved
+        plain = (OUTDATED if outdated else NOT_SAVED) if self.dirty else KEPT
+        warned = [plain] if self.dirty and (outdated or not problems) else []
+        tone = "bad" if problems else "warn" if self.dirty else "muted"
+        self._words.set_tone(tone)
+        self._words.set_words("\n".join([*(str(one) for one in problems), *warned]) or KEPT)

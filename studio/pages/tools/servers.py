@@ -52,8 +52,7 @@ class ToolServers(Card):
     def load(self) -> None:
         """As mcp.json has them; what was seen of a server stays."""
         if self._of() != self._project:
-            self._project, self.views = self._of(), ServerViews()
-            self._refuse(None)
+            self._turn(self._of())
         if self._project and self._session.connected:
             self._ask("servers", self._session.client.servers(self._project))
         elif not self._project:
@@ -61,7 +60,8 @@ class ToolServers(Card):
 
     def show_views(self, views: ServerViews) -> None:
         """What the engine said by another way."""
-        self._project = self._of()
+        if self._of() != self._project:
+            self._turn(self._of())
         self._show(views)
 
     def set_lacking(self, words: str) -> None:
@@ -89,6 +89,15 @@ class ToolServers(Card):
         self._look.clicked.connect(self.look)
         self._add.clicked.connect(self.add)
         self.sheet.entered.connect(self._enter)
+
+    def _turn(self, project: str) -> None:
+        """To another project: what was asked of the one before is not answered here."""
+        for job in ("servers", "look", "set server", *(f"choose {name}" for name in self._rows)):
+            self._tasks.cancel(job)
+        if self.sheet.is_open():
+            self.sheet.close_sheet()
+        self._project, self.views = project, ServerViews()
+        self._show(self.views)
 
     def _enter(self, request: SetServer) -> None:
         def added(views: ServerViews) -> None:

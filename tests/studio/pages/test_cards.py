@@ -89,7 +89,7 @@ def test_a_field_that_moves_is_priced_before_it_is_saved(
             field.edited.emit(1)  # refused
             await wait_for(lambda: bool(setup._form._rows["train.batch_tokens"].problem()))
             assert setup._forecast is not None
-            assert setup._pending == {}
+            assert setup._edits.under_way() == {}
 
     run(work())
 

@@ -6,6 +6,7 @@ from typing import Any
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.config import ProjectConfig
+from engine.protocol.problems import Problem
 from engine.protocol.requests import StartRun
 from studio.pages.run.page import RunPage
 from studio.pages.setup.demonstrations_tab import DemonstrationsTab
@@ -96,6 +97,38 @@ def test_a_teacher_is_asked_for_what_the_button_says(
             )
             sheet._go.click()
             await wait_for(lambda: any(r.kind == "evaluation" for r in engine.summaries.values()))
+
+    run(work())
+
+
+def test_what_was_entered_for_a_teacher_stays_until_it_is_asked(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        engine.add_project("inbox-scout")
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            studio.actions.trigger("sft.teacher")
+            setup: Any = studio.pages["setup"]
+            sheet: TeacherSheet = setup._teacher
+            await wait_for(sheet.is_open)
+            sheet.model.set_value("openai/gpt-5.4")
+            sheet.budget.set_value(2.5)
+            sheet._refresh()
+            engine.refuse["/evaluations"] = Problem(code="judge.key_missing", message="No key.")
+            sheet._go.click()
+            assert sheet._go.is_busy()
+            await wait_for(lambda: sheet._problem.words() == "No key.")
+            assert sheet.is_open()
+            sheet.close_sheet()
+            setup._demonstrations.open_teacher()
+            assert sheet.budget.value() == 2.5
+            engine.refuse.clear()
+            sheet._go.click()
+            await wait_for(lambda: not sheet.is_open())
+            assert [r.kind for r in engine.summaries.values()] == ["evaluation"]
+            setup._demonstrations.open_teacher()
+            assert sheet.budget.value() == 5.0
 
     run(work())
 

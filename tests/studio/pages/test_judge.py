@@ -136,6 +136,40 @@ def test_a_refused_rubric_is_said_and_kept(
     run(job())
 
 
+def test_an_unsaved_rubric_stays_with_its_project(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        lab.add_project("second")
+        async with studio_on(lab, qapp, tmp_path) as studio:
+            page: Any = studio.pages["judge"]
+
+            async def turn_to(name: str) -> None:
+                studio.window.show_page("home")
+                await open_project(studio, lab, name)
+                studio.window.show_page("judge")
+                await until(lambda: page.editor.isEnabled() and page._view is not None)
+                await until(lambda: not page.tasks.busy("rubric"))
+
+            await turn_to("inbox-scout")
+            stored = page.editor.source
+            page.editor.text.insertPlainText("Mine. ")
+            mine = page.editor.source
+            await turn_to("second")
+            assert page.editor.source == stored
+            page.editor.text.undo()
+            assert page.editor.source == stored, "an undo brings no other project's back"
+            page.save()
+            assert not page.tasks.busy("save")
+            await turn_to("inbox-scout")
+            assert page.editor.source == mine
+            assert page.editor.dirty
+            page.editor.discard()
+            assert page.editor.source == stored
+
+    run(job())
+
+
 def test_trust_is_shown_with_its_evidence(
     lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:

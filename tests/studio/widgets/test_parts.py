@@ -326,3 +326,12 @@ def test_a_tip_stays_inside_and_never_covers_its_point(x: int, y: int) -> None:
     corner = place_beside(QPoint(x, y), size, room)
     assert room.contains(QRect(corner, size))
     assert not QRect(corner, size).contains(QPoint(x, y))
+
+
+def test_a_choice_that_does_not_fit_is_shortened(qtbot: QtBot) -> None:
+    field = ChoiceField("Model", [("m", "SmolLM2 135M Instruct · 134.5M parameters")], width_px=160)
+    qtbot.addWidget(field)
+    field.show()
+    assert field.editor.shown_words().endswith("…")  # type: ignore[attr-defined]
+    field.editor.setFixedWidth(600)
+    assert field.editor.shown_words().endswith("parameters")  # type: ignore[attr-defined]

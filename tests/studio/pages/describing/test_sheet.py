@@ -146,6 +146,38 @@ def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
     run(job())
 
 
+def test_a_scenario_is_written_by_hand_while_more_of_them_come(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await opened(studio)
+            fill(sheet, count=24)
+            engine.authoring.delay_s = 0.0
+            sheet._press()
+            await until(lambda: sheet.draft.whole and not sheet.writing)
+            part = sheet.draft.scenarios
+            first = [row.written for row in rows_of(sheet)][:12]
+            part.model.begin()
+            part.model.take(first)
+            part._add()
+            part.whole.setFocus()
+            QTest.keyClicks(part.whole, "Where is ")
+            resets: list[bool] = []
+            part.model.modelReset.connect(lambda: resets.append(True))
+            whole = [*first, *(one.model_copy(update={"input": f"{one.input}!"}) for one in first)]
+            part.model.take(whole)
+            assert not resets
+            assert part.whole.isEnabled()
+            assert part.whole.text() == "Where is "
+            QTest.keyClicks(part.whole, "my wheel?")
+            said = [row.now.input for row in rows_of(sheet)]
+            assert said == [*(one.input for one in whole), "Where is my wheel?"]
+            assert part.table.currentIndex().row() == 24
+
+    run(job())
+
+
 def test_closing_it_stops_and_loses_nothing(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:

@@ -101,6 +101,40 @@ def test_added_looked_at_chosen_and_removed(
     run(job())
 
 
+def test_an_answer_of_another_project_is_not_shown(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        engine.beside.change(AGENT, **at_home("agent"))
+        first, second = (str(engine.workspace / name) for name in ("inbox-scout", "second"))
+        engine.authoring.add_server(first)
+        engine.authoring.add_server(second, "archive")
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            page = await setup_of(studio, engine, FILE)
+            card = page._tools.servers
+            await until(lambda: list(card._rows) == ["library"])
+            engine.held.add("POST /project/servers")
+            card.look()
+            card.add()
+            await until(lambda: engine.authoring.looks == 1)
+            studio.session.show_project(engine.add_project("second"))
+            await until(lambda: list(card._rows) == ["archive"])
+            assert not page.tasks.busy("look")
+            assert not card._look.is_busy()
+            assert not card.sheet.is_open(), "it was for the other project"
+            engine.held.clear()
+            engine.held.add("PUT /project/servers")
+            card._remove("archive")
+            await until(lambda: not engine.authoring.servers[second])
+            studio.session.show_project(engine.homes.projects[first])
+            await until(lambda: list(card._rows) == ["library"])
+            assert not page.tasks.busy("set server")
+            engine.held.clear()
+            assert list(engine.authoring.servers[first]) == ["library"]
+
+    run(job())
+
+
 def test_without_its_packages_nobody_is_asked(
     qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
 ) -> None:
