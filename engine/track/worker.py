@@ -7,6 +7,7 @@ have arrived; `close` says how the run is. The key is in memory only, and in no 
 with less priority than a run: nobody waits for it.
 """
 
+import base64
 import importlib
 import json
 import os
@@ -15,6 +16,7 @@ import socket
 import sys
 import traceback
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from engine.life import exit_with_engine
 from engine.track.sinks.trouble import Trouble
@@ -80,9 +82,17 @@ def unforeseen(error: Exception) -> str:
 
 
 def _without(text: str, key: str) -> str:
-    for part in (key, *re.split(r"[:=,\s]+", key)):
+    """No part of the key, as it was given and as it is sent: percent-decoded, or in base64."""
+    sent = unquote(key)
+    coded = base64.b64encode(key.encode()).decode()
+    parts = {key, sent, coded, *_parts(key), *_parts(sent), *map(unquote, _parts(key))}
+    for part in sorted(parts, key=len, reverse=True):
         text = text.replace(part, "…") if len(part) >= SHORTEST else text
     return text
+
+
+def _parts(key: str) -> list[str]:
+    return re.split(r"[:=,\s]+", key)
 
 
 def main() -> None:
