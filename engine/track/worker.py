@@ -3,8 +3,8 @@ that has its client library.
 
 One JSON message a line (engine/child.py), one after the other: `open` (settings, key, run) answers
 with the `seq` up to which the service has everything, where it knows; `send` answers when the items
-have arrived; `close` says how the run is. The key is in memory only, and in no answer. It runs
-with less priority than a run: nobody waits for it.
+have arrived, and how much of them will never be taken; `close` says how the run is. The key is in
+memory only, and in no answer. It runs with less priority than a run: nobody waits for it.
 """
 
 import base64
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from engine.life import exit_with_engine
-from engine.track.sinks.trouble import Trouble
+from engine.track.sinks.trouble import Lost, Trouble
 
 NICE = 5
 """A quarter of what a trainer gets of a core that both want: enough to keep up."""
@@ -28,14 +28,15 @@ SHORTEST = 6
 
 
 class Sink(Protocol):
-    """One service. Each call returns when the service has what it was told, or raises Trouble."""
+    """One service. Each call returns when the service has what it was told, or raises Trouble where
+    it may have it later."""
 
     url: str
     """Where the run is to be seen; empty where nobody knows."""
 
     def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> int | None: ...
 
-    def send(self, items: list[dict[str, Any]]) -> None: ...
+    def send(self, items: list[dict[str, Any]]) -> Lost: ...
 
     def close(self, state: str) -> None: ...
 
@@ -60,7 +61,9 @@ class Desk:
                 held = self._sink.open(message["settings"], self._key, message["run"])
                 return {"seq": held, "url": self._sink.url}
             case "send":
-                self._sink.send(message["items"])
+                lost = self._sink.send(message["items"])
+                words = _without(lost.words, self._key)[:500]
+                return {"url": self._sink.url, "refused": lost.count, "words": words}
             case "close":
                 self._sink.close(message["state"])
         return {"url": self._sink.url}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.track.sinks.trouble import refused
+from engine.track.sinks.trouble import Lost, refused
 from engine.track.worker import Desk
 
 SECRET = "sk-0123456789"
@@ -21,7 +21,8 @@ class Echo:
     def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> None:
         raise refused("it answers 401", self._said)
 
-    def send(self, items: list[dict[str, Any]]) -> None: ...
+    def send(self, items: list[dict[str, Any]]) -> Lost:
+        return Lost(2, self._said)
 
     def close(self, state: str) -> None: ...
 
@@ -47,3 +48,10 @@ def test_a_key_that_a_service_echoes_is_told_to_nobody(
     assert "no such" in told or "wrong" in told
     for secret in (SECRET, "sk-01234/56789", "cGstbGYt"):
         assert secret not in told
+
+
+def test_neither_is_it_where_a_service_will_never_take_something() -> None:
+    desk = Desk(Echo(f"rejects 2 of 9 spans: not for {SECRET}."))
+    desk.answer({"op": "open", "settings": {}, "key": f"k=Bearer%20{SECRET}", "run": {}})
+    answer = desk.answer({"op": "send", "items": []})["ok"]
+    assert (answer["refused"], answer["words"]) == (2, "rejects 2 of 9 spans: not for ….")
