@@ -191,9 +191,17 @@ def test_siblings_that_say_the_same_keep_their_own_tokens(script: Script) -> Non
     )
     with pytest.raises(Refused, match="temperature 0 and top_p 1"):
         script.train([group])
-    log = LogOutside(split="validation", name="val", step=0, groups=[group], values={"val/x": 2.5})
+    log = LogOutside(
+        split="validation",
+        name="val",
+        step=0,
+        groups=[group],
+        values={"val/x": 2.5},
+        key="logged-1",
+    )
     run = script.found.run.id
-    script.engine.call(lambda client: client.log_outside(run, log))
+    for _ in range(2):  # as after an answer that was lost
+        script.engine.call(lambda client: client.log_outside(run, log))
     stored = read(script, split="validation")
     assert [one.reward for one in stored] == [0.0, 1.0]
     assert all(one.branches for one in stored)
