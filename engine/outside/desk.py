@@ -113,7 +113,7 @@ class Desk:
             )
         chat, temperature = await self.chat(), self._spec.config.train.temperature
         groups, dropped = await asyncio.to_thread(
-            trajectories_of, asked.groups, "train", step, self.known, chat, temperature
+            trajectories_of, asked.groups, "train", step, self.known.held, chat, temperature
         )
         if not groups:
             raise Refused.of(

@@ -8,7 +8,7 @@ from engine.advantage.group import interval
 from engine.evaluation.validate import scenario_means
 from engine.imports.lots import id_of
 from engine.outside.attempts import trajectories_of
-from engine.outside.completions import Completions
+from engine.outside.completions import Completions, Held
 from engine.outside.logs import Begun, Logs
 from engine.protocol.events import MetricsLogged, ValidationFinished
 from engine.protocol.outside import LogOutside
@@ -31,7 +31,7 @@ async def store_logged(
         clock = time.monotonic()
         again = logs.get(asked.key)
         first = again.first if again else _first_free(run, asked.step, logs)
-        groups = await asyncio.to_thread(_groups, asked, known, chat, first)
+        groups = await asyncio.to_thread(_groups, asked, known.held, chat, first)
         after = again.after if again else run.reader.last_seq()
         if again is None:
             number = len(groups)
@@ -46,9 +46,7 @@ async def store_logged(
             await run.say(_figures(asked))
 
 
-def _groups(
-    asked: LogOutside, known: Completions, chat: ChatFormat, first: int
-) -> list[list[Trajectory]]:
+def _groups(asked: LogOutside, known: Held, chat: ChatFormat, first: int) -> list[list[Trajectory]]:
     if not asked.groups or asked.split != "validation":
         return []
     prefix = "" if asked.name in OWN else f"{asked.name}/"

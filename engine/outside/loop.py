@@ -116,6 +116,7 @@ async def take(
         desk.waiting.popleft()
     desk.door.step = step
     desk.answer(handed.key, trained_before(run, handed))
+    await desk.known.compact()
     return step
 
 
