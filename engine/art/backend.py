@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from engine.art.figures import art_metrics
+from engine.art.figures import trained_figures
 from engine.art.knobs import Knobs, algorithm_of
 from engine.art.link import CLOSING_S, Link
 from engine.art.logging import tell_of_logs
@@ -117,7 +117,7 @@ class AtelierBackend:
         )
         summary = summarize_trajectory_groups(groups)
         figures = build_training_summary_metrics(summary, include_trainable_groups=True)
-        figures |= art_metrics(done.metrics, done.skipped, algorithm.updates)
+        figures |= trained_figures(done.metrics, done.skipped, algorithm.updates)
         path = done.checkpoint or None
         return LocalTrainResult(step=done.step, metrics=figures, checkpoint_path=path)
 
@@ -154,8 +154,7 @@ class AtelierBackend:
 
     async def close(self) -> None:
         """The runs are finished; the engine ends by itself when nobody needs it."""
-        if self._link.is_open:
-            await self._link.ask(self._link.leave(finished=True))
+        await self._link.close(finished=True)
         atexit.unregister(self._at_exit)
         self._keys.clear()
 

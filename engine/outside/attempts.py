@@ -59,6 +59,12 @@ def trajectories_of(
     return made, dropped
 
 
+def dropped_words(step: int, dropped: int) -> str:
+    """For the run's log."""
+    many = "1 metric" if dropped == 1 else f"{dropped} metrics"
+    return f"{many} of attempts of step {step} left out: no finite number."
+
+
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:
     data = storable(sent.model_dump())
     where = f"group {place}"

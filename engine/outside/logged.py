@@ -7,7 +7,7 @@ import time
 from engine.advantage.group import interval
 from engine.evaluation.validate import scenario_means
 from engine.imports.lots import id_of
-from engine.outside.attempts import trajectories_of
+from engine.outside.attempts import dropped_words, trajectories_of
 from engine.outside.completions import Completions, Held
 from engine.outside.logs import Begun, Logs
 from engine.protocol.events import MetricsLogged, ValidationFinished
@@ -31,12 +31,14 @@ async def store_logged(
         clock = time.monotonic()
         again = logs.get(asked.key)
         first = again.first if again else _first_free(run, asked.step, logs)
-        groups = await asyncio.to_thread(_groups, asked, known.held, chat, first)
+        groups, dropped = await asyncio.to_thread(_groups, asked, known.held, chat, first)
         after = again.after if again else run.reader.last_seq()
         if again is None:
             number = len(groups)
             begun = Begun(key=asked.key, step=asked.step, first=first, groups=number, after=after)
             await logs.begin(begun)
+            if dropped:
+                await run.log("warning", "script", dropped_words(asked.step, dropped))
         if groups:
             await _store_groups(run, groups)
             finished = _validation(run, asked.step, time.monotonic() - clock)
@@ -46,14 +48,17 @@ async def store_logged(
             await run.say(_figures(asked))
 
 
-def _groups(asked: LogOutside, known: Held, chat: ChatFormat, first: int) -> list[list[Trajectory]]:
+def _groups(
+    asked: LogOutside, known: Held, chat: ChatFormat, first: int
+) -> tuple[list[list[Trajectory]], int]:
+    """And how many of their metrics were not finite."""
     if not asked.groups or asked.split != "validation":
-        return []
+        return [], 0
     prefix = "" if asked.name in OWN else f"{asked.name}/"
-    made, _ = trajectories_of(
+    made, dropped = trajectories_of(
         asked.groups, "validation", asked.step, known, chat, None, first, prefix
     )
-    return by_scenario(made, first)
+    return by_scenario(made, first), dropped
 
 
 def _first_free(run: Run, step: int, logs: Logs) -> int:
