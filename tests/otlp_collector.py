@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import gzip
 import json
 import subprocess
 import threading
@@ -29,11 +30,25 @@ class Collector:
     mood: int | str = 200
     reply: bytes = b""
     bodies: list[bytes] = field(default_factory=list)
-    """Of requests that were taken."""
+    """Of requests that were taken, decompressed."""
+    wrong_key: str = ""
+    """Who comes with this one is answered with 401."""
+    most_bytes: int = 0
+    """What is larger is answered with 413; 0 for no limit."""
+    spoilt: bytes = b""
+    """What holds this is answered with 400."""
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     asked: int = 0
     over: threading.Event = field(default_factory=threading.Event)
+
+    def status(self, body: bytes) -> int:
+        """Of the answer to this request."""
+        if self.most_bytes and len(body) > self.most_bytes:
+            return 413
+        if self.spoilt and self.spoilt in body:
+            return 400
+        return int(self.mood)
 
     def spans(self, python: Path) -> list[dict[str, Any]]:
         """All that was taken, as OpenTelemetry's own protobuf reads it (by a Python that has it),
@@ -73,7 +88,11 @@ def collecting() -> Iterator[Collector]:
             if collector.mood == "silence":
                 collector.over.wait()
                 return
-            status = int(collector.mood)
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            status = collector.status(body)
+            if collector.wrong_key and collector.wrong_key in str(self.headers):
+                status = 401
             if status == 200:
                 collector.bodies.append(body)
                 collector.paths.append(self.path)

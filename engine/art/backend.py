@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from engine.art.figures import art_metrics
+from engine.art.figures import trained_figures
 from engine.art.knobs import Knobs, algorithm_of
 from engine.art.link import CLOSING_S, Link
 from engine.art.logging import tell_of_logs
 from engine.art.settings import settings_of
-from engine.art.wire import not_finite, sent_group
+from engine.art.wire import left_out, not_finite, sent_group
 from engine.launch.local import default_workspace
 from engine.protocol.outside import LogOutside, OpenOutside, SentGroup, TrainGroups
 from engine.protocol.problems import AtelierError, ConfigError, Refused
@@ -102,10 +102,7 @@ class AtelierBackend:
 
         groups, asked = list(trajectory_groups), _knobs(knobs)
         algorithm, told = algorithm_of(asked)
-        lost = not_finite(groups)
-        if lost:
-            told.append(f"Metrics that are no finite number are left out: {', '.join(lost)}.")
-        _warn(told)
+        _warn([*told, *left_out(not_finite(groups))])
         request = TrainGroups(
             groups=[sent_group(group) for group in groups],
             lr=asked.learning_rate,
@@ -120,7 +117,7 @@ class AtelierBackend:
         )
         summary = summarize_trajectory_groups(groups)
         figures = build_training_summary_metrics(summary, include_trainable_groups=True)
-        figures |= art_metrics(done.metrics, done.skipped, algorithm.updates)
+        figures |= trained_figures(done.metrics, done.skipped, algorithm.updates)
         path = done.checkpoint or None
         return LocalTrainResult(step=done.step, metrics=figures, checkpoint_path=path)
 
@@ -157,8 +154,7 @@ class AtelierBackend:
 
     async def close(self) -> None:
         """The runs are finished; the engine ends by itself when nobody needs it."""
-        if self._link.is_open:
-            await self._link.ask(self._link.leave(finished=True))
+        await self._link.close(finished=True)
         atexit.unregister(self._at_exit)
         self._keys.clear()
 
@@ -181,7 +177,8 @@ class AtelierBackend:
         """Training groups came with `train`; only their figures are new."""
         sent: list[SentGroup] = [] if split == "train" else [sent_group(one) for one in groups]
         ours: Split = "train" if split == "train" else "validation"
-        request = LogOutside(split=ours, name=split, step=step, groups=sent, values=values)
+        key = secrets.token_hex(12)
+        request = LogOutside(split=ours, name=split, step=step, groups=sent, values=values, key=key)
         await self._link.ask(
             self._link.with_run(
                 self._key(model), lambda client, run_id: client.log_outside(run_id, request)

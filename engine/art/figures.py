@@ -1,25 +1,22 @@
-"""Our metrics of a step by the names that ART gives them. Pure."""
+"""What `train()` returns: our metrics of a step, by the names of protocol/art_names.py where ART
+leaves it to its backend to measure them. Pure."""
 
 from collections.abc import Mapping
 
-NAMES = {
-    "loss": "loss/train",
-    "grad_norm": "loss/grad_norm",
-    "entropy": "loss/entropy",
-    "kl": "loss/kl_policy_ref",
-    "lr": "loss/learning_rate",
-    "tokens_per_s/train": "throughput/train_tok_per_sec",
-    "time_s/training": "time/step_trainer_s",
-}
-"""Ours → those of ART 0.5.18 (unsloth/train.py, metrics_taxonomy.py)."""
+from engine.protocol.art_names import NAMES, art_metrics
 
+OURS_TO_SAY = ("loss/", "throughput/", "data/step_trainer_tokens", "time/step_trainer_s")
+"""How these begin. The others ART works out itself, of the attempts and by its own clock."""
 GRADIENT_STEPS = "data/step_num_gradient_steps"
 OWN = "atelier"
 """Before what ART has no name for."""
 
 
-def art_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
+def trained_figures(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
     """All of them: those that ART knows under its names, the others behind `atelier/`."""
-    known = {NAMES[name]: value for name, value in ours.items() if name in NAMES}
-    others = {f"{OWN}/{name}": value for name, value in ours.items() if name not in NAMES}
+    known = {
+        name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)
+    }
+    told = {name.ours[0] for name in NAMES if name.art in known and not name.how}
+    others = {f"{OWN}/{name}": value for name, value in ours.items() if name not in told}
     return {**known, **others, GRADIENT_STEPS: 0.0 if skipped else float(updates)}

@@ -51,6 +51,7 @@ class Link:
     def __init__(self, workspace: Path, python: str | None) -> None:
         self.workspace, self._python = workspace, python
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._client: EngineClient | None = None
         self._relay = Relay(self._gateway_of, self._again)
         self.lines: dict[str, Line] = {}
@@ -67,13 +68,30 @@ class Link:
     def _submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=self._loop.run_forever, name="atelier", daemon=True)
-            thread.start()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="atelier", daemon=True
+            )
+            self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    @property
-    def is_open(self) -> bool:
-        return self._loop is not None
+    async def close(self, finished: bool) -> None:
+        """Leave, and end the thread; the next call begins another."""
+        if self._loop is not None:
+            try:
+                await self.ask(self.leave(finished))
+            finally:
+                await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        """Whoever still asks is cancelled."""
+        loop, thread = self._loop, self._thread
+        assert loop is not None
+        assert thread is not None
+        self._loop = self._thread = None
+        asyncio.run_coroutine_threadsafe(_settle(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
     # In its own
 
@@ -160,3 +178,12 @@ class Link:
         if line is None or line.found is None:
             return None
         return line.found.base_url, line.opened
+
+
+async def _settle() -> None:
+    """Cancel all that still goes on in this loop, and wait for it."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()

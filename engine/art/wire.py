@@ -44,6 +44,13 @@ def not_finite(groups: Iterable[Any]) -> list[str]:
     )
 
 
+def left_out(names: list[str]) -> list[str]:
+    """A sentence for metrics that are not sent, where there are any."""
+    if not names:
+        return []
+    return [f"Metrics that are no finite number are left out: {', '.join(names)}."]
+
+
 def _attempt(trajectory: Any) -> SentAttempt:
     main = _history(trajectory)
     return SentAttempt(

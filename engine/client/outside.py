@@ -25,6 +25,7 @@ class OutsideCalls(Transport):
         return await self._ask("POST", path, Trained, body=request, timeout=None)
 
     async def log_outside(self, run_id: str, request: LogOutside) -> None:
+        """Returns when it is on record. The same key is never stored twice."""
         body = request.model_dump_json().encode()
         await self._send("POST", f"/runs/{run_id}/outside/log", content=body, timeout=None)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.imports.art_attempts import attempts_of
 from engine.imports.art_groups import ArtAttempt, ArtGroup
-from engine.outside.completions import Completion, Completions
+from engine.outside.completions import Completion, Held
 from engine.protocol.judging import PART as RULER
 from engine.protocol.outside import CHOICE_ID, SentAttempt, SentGroup, SentHistory
 from engine.protocol.problems import Refused
@@ -26,7 +26,7 @@ def trajectories_of(
     groups: Iterable[SentGroup],
     split: Split,
     step: int,
-    known: Completions,
+    known: Held,
     chat: ChatFormat,
     temperature: float | None,
     first: int = 0,
@@ -59,6 +59,12 @@ def trajectories_of(
     return made, dropped
 
 
+def dropped_words(step: int, dropped: int) -> str:
+    """For the run's log."""
+    many = "1 metric" if dropped == 1 else f"{dropped} metrics"
+    return f"{many} of attempts of step {step} left out: no finite number."
+
+
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:
     data = storable(sent.model_dump())
     where = f"group {place}"
@@ -73,7 +79,7 @@ def _histories(attempt: SentAttempt) -> list[SentHistory]:
     return [attempt, *attempt.additional_histories]
 
 
-def _said(history: SentHistory, known: Completions, wanted: bool, where: str) -> list[Completion]:
+def _said(history: SentHistory, known: Held, wanted: bool, where: str) -> list[Completion]:
     """The policy's answers in order; without `wanted`, those of others are passed over."""
     found = []
     for item in history.messages_and_choices:
@@ -94,7 +100,7 @@ def _said(history: SentHistory, known: Completions, wanted: bool, where: str) ->
     return found
 
 
-def _find(choice: dict[str, Any], known: Completions) -> Completion | None:
+def _find(choice: dict[str, Any], known: Held) -> Completion | None:
     if (one := known.get(str(choice.get(CHOICE_ID, "")))) is not None:
         return one
     content = (choice.get("logprobs") or {}).get("content") or []
@@ -115,7 +121,7 @@ def _check(said: list[list[Completion]], temperature: float, where: str) -> None
 
 
 def _with_tokens(
-    one: Trajectory, said: list[list[Completion]], known: Completions, chat: ChatFormat
+    one: Trajectory, said: list[list[Completion]], known: Held, chat: ChatFormat
 ) -> Trajectory:
     branches, everything = branches_of(said, known, chat)
     own = one.metrics.get(RULER_SCORE)
@@ -139,7 +145,7 @@ def _of_step(one: Trajectory, step: int) -> Trajectory:
 
 
 def branches_of(
-    said: list[list[Completion]], known: Completions, chat: ChatFormat
+    said: list[list[Completion]], known: Held, chat: ChatFormat
 ) -> tuple[list[Branch], list[Completion]]:
     """Sequences of the conversations, and their completions, each once. An answer whose prompt
     holds all tokens so far stays in the sequence; any other begins the next one."""

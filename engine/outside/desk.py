@@ -15,6 +15,7 @@ from engine.outside.attempts import trajectories_of
 from engine.outside.completions import Completions
 from engine.outside.door import Door
 from engine.outside.handed import Handed, HandedFiles
+from engine.outside.logs import Logs
 from engine.protocol.outside import OpenOutside, Trained, TrainGroups
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.records import RunSpec
@@ -23,6 +24,7 @@ from engine.run import Run
 
 COMPLETIONS = "completions.jsonl"
 HANDED = "handed"
+LOGGED = "logged.jsonl"
 LOOK_S = 2.0
 
 
@@ -58,6 +60,7 @@ class Desk:
         self.script = script
         self.known = Completions(folder / COMPLETIONS)
         self.files = HandedFiles(folder / HANDED)
+        self.logs = Logs(folder / LOGGED)
         self.door = Door(spec, self.known)
         self.waiting: deque[Handed] = deque()
         self.left: tuple[str, bool] | None = None
@@ -110,7 +113,7 @@ class Desk:
             )
         chat, temperature = await self.chat(), self._spec.config.train.temperature
         groups, dropped = await asyncio.to_thread(
-            trajectories_of, asked.groups, "train", step, self.known, chat, temperature
+            trajectories_of, asked.groups, "train", step, self.known.held, chat, temperature
         )
         if not groups:
             raise Refused.of(

@@ -48,6 +48,8 @@ class SharedConversation(Conversation):
         message = super().record(prompt, messages, sampled, raw, completion)
         turn, parent = self.turns[-1], prompt.parent
         turn.id = f"c-{uuid.uuid4().hex}"
+        if parent and self._known.get(parent.id) is None:
+            parent = None  # forgotten while this was sampled: it holds all of its prompt itself
         begin = parent.length if parent else 0
         self._known.add(
             Completion(

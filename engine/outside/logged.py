@@ -1,13 +1,15 @@
 """What a script logs beside training: attempts of other splits, and figures by its own names."""
 
+import asyncio
 import math
 import time
 
 from engine.advantage.group import interval
 from engine.evaluation.validate import scenario_means
 from engine.imports.lots import id_of
-from engine.outside.attempts import trajectories_of
-from engine.outside.completions import Completions
+from engine.outside.attempts import dropped_words, trajectories_of
+from engine.outside.completions import Completions, Held
+from engine.outside.logs import Begun, Logs
 from engine.protocol.events import MetricsLogged, ValidationFinished
 from engine.protocol.outside import LogOutside
 from engine.protocol.records import Trajectory
@@ -19,42 +21,100 @@ OWN = ("val", "validation")
 """Splits that are our validation; the scenarios of others carry the split's name."""
 
 
-async def store_logged(run: Run, asked: LogOutside, known: Completions, chat: ChatFormat) -> None:
-    """Returns when all of it is on record. Groups of a step that is logged again come behind those
-    that are there. Raises ConfigError for a wrong value."""
-    if asked.groups and asked.split == "validation":
-        await _store_groups(run, asked, known, chat)
-    if asked.values:
-        finite = {name: value for name, value in asked.values.items() if math.isfinite(value)}
-        dropped = len(asked.values) - len(finite)
-        event = MetricsLogged(step=asked.step, split=asked.name, values=finite, dropped=dropped)
-        await run.say(event)
+async def store_logged(
+    run: Run, asked: LogOutside, logs: Logs, known: Completions, chat: ChatFormat
+) -> None:
+    """Returns when all of it is on record, once: with the same key nothing is stored again. Groups
+    of a step that is logged again come behind those that are there. Raises ConfigError for a wrong
+    value."""
+    async with logs.lock:
+        clock = time.monotonic()
+        again = logs.get(asked.key)
+        first = again.first if again else _first_free(run, asked.step, logs)
+        groups, dropped = await asyncio.to_thread(_groups, asked, known.held, chat, first)
+        after = again.after if again else run.reader.last_seq()
+        if again is None:
+            number = len(groups)
+            begun = Begun(key=asked.key, step=asked.step, first=first, groups=number, after=after)
+            await logs.begin(begun)
+            if dropped:
+                await run.log("warning", "script", dropped_words(asked.step, dropped))
+        if groups:
+            await _store_groups(run, groups)
+            finished = _validation(run, asked.step, time.monotonic() - clock)
+            if not (again and _covers(run, finished)):
+                await run.say(finished)
+        if asked.values and not (again and _has_figures(run, asked, after)):
+            await run.say(_figures(asked))
 
 
-async def _store_groups(run: Run, asked: LogOutside, known: Completions, chat: ChatFormat) -> None:
-    begun = time.monotonic()
-    stored = run.reader.stored("validation", asked.step)
-    first = max((one.group for one in stored), default=-1) + 1
+def _groups(
+    asked: LogOutside, known: Held, chat: ChatFormat, first: int
+) -> tuple[list[list[Trajectory]], int]:
+    """And how many of their metrics were not finite."""
+    if not asked.groups or asked.split != "validation":
+        return [], 0
     prefix = "" if asked.name in OWN else f"{asked.name}/"
-    groups, _ = trajectories_of(
+    made, dropped = trajectories_of(
         asked.groups, "validation", asked.step, known, chat, None, first, prefix
     )
-    groups = by_scenario(groups, first)
+    return by_scenario(made, first), dropped
+
+
+def _first_free(run: Run, step: int, logs: Logs) -> int:
+    stored = run.reader.stored("validation", step)
+    return max(max((one.group for one in stored), default=-1) + 1, logs.free(step))
+
+
+async def _store_groups(run: Run, groups: list[list[Trajectory]]) -> None:
+    """Those that are not there yet."""
+    known = {one.id for one in run.reader.stored("validation", groups[0][0].step)}
     for siblings in groups:
         for one in siblings:
-            await run.writer.add_trajectory(one)
+            if one.id not in known:
+                await run.writer.add_trajectory(one)
         await close_group(run, None, siblings)
-    everyone = _by_group(stored) + groups
+
+
+def _validation(run: Run, step: int, seconds: float) -> ValidationFinished:
+    """Of all that is stored of the step, whichever log brought it."""
+    everyone = _by_group(run.reader.stored("validation", step))
     means = scenario_means(everyone)
-    await run.say(
-        ValidationFinished(
-            step=asked.step,
-            reward=interval(list(means.values())),
-            scenarios=means,
-            unscored=sum(one.reward is None for group in everyone for one in group),
-            seconds=time.monotonic() - begun,
-        )
+    return ValidationFinished(
+        step=step,
+        reward=interval(list(means.values())),
+        scenarios=means,
+        unscored=sum(one.reward is None for group in everyone for one in group),
+        seconds=seconds,
     )
+
+
+def _covers(run: Run, finished: ValidationFinished) -> bool:
+    """Whether the newest word of the step says this already."""
+    said = [
+        one
+        for one in run.reader.events_of("validation.finished")
+        if isinstance(one, ValidationFinished) and one.step == finished.step
+    ]
+    if not said:
+        return False
+    return (said[-1].scenarios, said[-1].unscored) == (finished.scenarios, finished.unscored)
+
+
+def _has_figures(run: Run, asked: LogOutside, after: int) -> bool:
+    told = _figures(asked)
+    return any(
+        isinstance(one, MetricsLogged)
+        and (one.step, one.split, one.values) == (told.step, told.split, told.values)
+        for one in run.reader.events_of("metrics.logged")
+        if (one.seq or 0) > after
+    )
+
+
+def _figures(asked: LogOutside) -> MetricsLogged:
+    finite = {name: value for name, value in asked.values.items() if math.isfinite(value)}
+    dropped = len(asked.values) - len(finite)
+    return MetricsLogged(step=asked.step, split=asked.name, values=finite, dropped=dropped)
 
 
 def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:

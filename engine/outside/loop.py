@@ -8,6 +8,7 @@ run was cut off before its checkpoint.
 import time
 
 from engine.loop import finish_step, summary
+from engine.outside.attempts import dropped_words
 from engine.outside.desk import Desk, trained_before, watched
 from engine.outside.handed import Handed
 from engine.policy.base import Policy
@@ -95,6 +96,8 @@ async def take(
     if anew:
         await run.say(StepStarted(step=step, groups=planned_groups(handed.groups)))
         await tell_settings(run, handed)
+        if handed.dropped:
+            await run.log("warning", "script", dropped_words(step, handed.dropped))
     groups = await store(run, handed)
     sampled = await policy.sampling()
     if anew:
@@ -116,6 +119,7 @@ async def take(
         desk.waiting.popleft()
     desk.door.step = step
     desk.answer(handed.key, trained_before(run, handed))
+    await desk.known.compact()
     return step
 
 

@@ -43,6 +43,7 @@ NAMES: tuple[Name, ...] = (
         "both sides together",
         sum,
     ),
+    Name("throughput/train_tok_per_sec", ("tokens_per_s/train",), ""),
     Name("data/step_num_trajectories", ("trajectories",), ""),
     Name("data/step_trainer_tokens", ("tokens/forwarded",), ""),
     Name("time/step_wall_s", ("time_s/step",), ""),

@@ -116,6 +116,8 @@ class LogOutside(Request):
     step: int = Field(ge=0)
     groups: list[SentGroup] = Field(default_factory=list)
     values: dict[str, float] = Field(default_factory=dict)
+    key: str = Field(min_length=8)
+    """Idempotency key: the same one is stored once however often it is sent."""
 
 
 class CloseOutside(Request):

@@ -176,6 +176,10 @@ class TrackerView(BaseModel):
     """What stands against it."""
     url: str = ""
     """Where the run is to be seen there, where it says so."""
+    refused: int = 0
+    """Figures, or spans of traces, that it will never take."""
+    refusal: str = ""
+    """Why, to follow its name."""
 
 
 class TrackerList(BaseModel):
@@ -190,8 +194,11 @@ class TrackerList(BaseModel):
 
 def sentence_of(view: TrackerView) -> str:
     """How a tracker is, for people; a problem of it begins with its name."""
-    title = TRACKERS[view.name]
     lacks = f"{view.behind} behind" if view.behind else ""
+    return f"{_standing(view, TRACKERS[view.name], lacks)}{_lost(view)}"
+
+
+def _standing(view: TrackerView, title: str, lacks: str) -> str:
     match view.state:
         case "opening":
             return f"{title}: being asked what it has"
@@ -203,3 +210,11 @@ def sentence_of(view: TrackerView) -> str:
             return f"{title}: {lacks}, nobody is sending"
         case _:
             return f"{view.problem}" + (f" ({lacks})" if lacks else "")
+
+
+def _lost(view: TrackerView) -> str:
+    if not view.refused:
+        return ""
+    what = "span" if view.name in ("otel", "langfuse") else "figure"
+    many = "" if view.refused == 1 else "s"
+    return f"; {view.refused} {what}{many} refused: it {view.refusal}"

@@ -71,7 +71,7 @@ class OutsideRoutes:
         asked, desk = await body_of(request, LogOutside), self._desk(request)
         chat = await desk.chat()
         async with self.supervisor.opened(request.path_params["run"]) as opened:
-            await store_logged(opened.run, asked, desk.known, chat)
+            await store_logged(opened.run, asked, desk.logs, desk.known, chat)
         return Response(status_code=204)
 
     async def close(self, request: Request) -> Response:

@@ -26,8 +26,8 @@ from engine.protocol.tracking import (
 from engine.run import read_spec
 from engine.server.library import Library
 from engine.server.wire import body_of, json_of
-from engine.track.cursor import held, read_cursor
-from engine.track.feed import Feed, Source, goes_on, lacking
+from engine.track.cursor import Cursor, held, read_cursor
+from engine.track.feed import Feed, Source, goes_on, lacking, view_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 Say = Callable[[str, str, str], Awaitable[None]]
@@ -159,7 +159,8 @@ class TrackDesk:
 
         source = Source(folder, spec, living, say)
         for name in names:
-            if known := self._feeds.get((spec.id, name)):
+            known = self._feeds.get((spec.id, name))
+            if known and not known[1].done():
                 known[0].hurry()
             elif not self._leaving:
                 feed = Feed(source, name, getattr(track, name), self.keys, self.pids)
@@ -168,7 +169,8 @@ class TrackDesk:
                 task.add_done_callback(partial(self._done, spec.id, name))
 
     def _done(self, run_id: str, name: TrackerName, task: "asyncio.Task[None]") -> None:
-        del self._feeds[run_id, name]
+        if self._feeds[run_id, name][1] is task:  # else the run has gone on, and another tells
+            del self._feeds[run_id, name]
         if not task.cancelled() and (error := task.exception()):
             sys.stderr.write(f"{TRACKERS[name]} of {run_id}: {error!r}\n")
 
@@ -190,11 +192,10 @@ class TrackDesk:
             return None
         if spec.kind not in TRACKED:
             return None
-        behind = lacking(folder, name, cursor.seq if cursor else 0)
-        problem = cursor.problem if cursor else None
-        state: TrackerState = "unsent" if behind or problem else "in_step"
-        url = cursor.url if cursor else ""
-        return TrackerView(name=name, state=state, behind=behind, problem=problem, url=url)
+        cursor = cursor or Cursor()
+        behind = lacking(folder, name, cursor.seq)
+        state: TrackerState = "unsent" if behind or cursor.problem else "in_step"
+        return view_of(name, state, behind, cursor.problem, cursor)
 
 
 def _lacks(folder: Path, name: TrackerName) -> bool:

@@ -26,6 +26,10 @@ class Cursor(BaseModel):
     """Which service, and where in it: another one begins at nothing."""
     seq: int = 0
     url: str = ""
+    refused: int = 0
+    """Figures or spans before it that the service will never take."""
+    refusal: str = ""
+    """What it said to the last of them, to follow its name."""
     problem: Problem | None = None
     """What stood against it at last."""
 

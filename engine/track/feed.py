@@ -1,8 +1,9 @@
 """One tracker of one run: a process of its own is told what is stored, from a cursor on.
 
 A service that is down, hangs or dies costs the run nothing: the process is ended, and after a while
-another one is told from where the last one was sure. When the run has ended there is a bounded time
-for the rest; what is missing then is sent when somebody asks.
+another one is told from where the last one was sure. What a service will never take is counted, and
+passed over. When the run has ended there is a bounded time for the rest; what is missing then is
+sent when somebody asks. A run that goes on while its end is being told is told of anew.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from engine.protocol.tracking import (
 )
 from engine.run import DATABASE
 from engine.store.reader import RunReader
-from engine.track.cursor import fitting, held, target_of, write_cursor
+from engine.track.cursor import Cursor, fitting, held, target_of, write_cursor
 from engine.track.items import (
     DATA_KINDS,
     METRIC_KINDS,
@@ -44,7 +45,7 @@ from engine.track.traces import Teller
 
 ROOT = Path(__file__).parents[2]
 LOGS = "logs"
-ROWS, GROUPS = 50, 8
+ROWS, GROUPS = 50, 1
 """Most that goes out between two looks at the cursor, of events and of groups of attempts."""
 LOOK_S = 1.0
 """From one look at what is stored to the next."""
@@ -110,9 +111,10 @@ class Feed:
 
     async def _until_told(self) -> None:
         try:
-            while not await self._attempt() and not self._given_up():
-                await self._rest(BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)])
-                self._failures += 1
+            while not self._over(told := await self._attempt()):
+                if not told:
+                    await self._rest(BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)])
+                    self._failures += 1
         finally:
             self._cursor.problem = self._problem
             with contextlib.suppress(OSError):  # a full disk: it is told again from before
@@ -128,9 +130,7 @@ class Feed:
         """Blocks for a moment: what is missing is counted now."""
         behind = lacking(self.source.folder, self.name, self._cursor.seq)
         state = "behind" if self._state == "in_step" and behind else self._state
-        return TrackerView(
-            name=self.name, state=state, behind=behind, problem=self._problem, url=self._cursor.url
-        )
+        return view_of(self.name, state, behind, self._problem, self._cursor)
 
     async def _attempt(self) -> bool:
         """One process, until everything is sent; False where it has to be tried again."""
@@ -194,11 +194,12 @@ class Feed:
         while True:
             living = self.source.living() and not self.leaving
             seq, items = await asyncio.to_thread(self._next)
+            lost = await self._send(child, items)
             if items:
-                await self._ask(child, "send", items=items)
                 await self._well("behind")
             if seq > self._cursor.seq:
                 self._cursor.seq, self._moved = seq, time.monotonic()
+                await self._count(lost)
                 await asyncio.to_thread(self._keep)
                 continue
             await self._well("in_step")
@@ -208,6 +209,20 @@ class Feed:
                 await child.ask("open")  # says how it died
             await self._rest(LOOK_S)
 
+    async def _send(self, child: Child, items: list[Item]) -> list[dict[str, Any]]:
+        """Attempts one by one: a service may take its time for each. Returns the answers."""
+        lots = [[one] for one in items] if self._traced else [items] if items else []
+        return [await self._ask(child, "send", items=lot) for lot in lots]
+
+    async def _count(self, answers: list[dict[str, Any]]) -> None:
+        """What will never be taken, said in the log with the first of it."""
+        for answer in (one for one in answers if one["refused"]):
+            if not self._cursor.refused:
+                words = f"{TRACKERS[self.name]} {answer['words']} It is told the rest."
+                await self.source.say("warning", f"{words} The run goes on.")
+            self._cursor.refused += answer["refused"]
+            self._cursor.refusal = answer["words"]
+
     def _next(self) -> tuple[int, list[Item]]:
         """The next items, and the `seq` that they lead up to."""
         most = GROUPS if self._traced else ROWS
@@ -215,21 +230,23 @@ class Feed:
         items: list[Item] = []
         for event in events:
             if isinstance(event, GroupScored):
-                items.append(self._traces(event))
+                items += self._traces(event)
             elif self._once.new(event) and (row := row_of(event)):
                 items.append(row)
         return (events[-1].seq or 0) if events else self._cursor.seq, items
 
-    def _traces(self, event: GroupScored) -> Item:
+    def _traces(self, event: GroupScored) -> list[Item]:
+        """One for each attempt."""
         group = event.group
         found = self._reader.siblings(group.split, group.step, group.group)
         content = bool(getattr(self.settings, "content", False))
         teller = Teller(self.source.spec, content, self.name == "langfuse")
-        spans = []
+        items = []
         for one in found.trajectories:
             verdicts = [v for v in found.verdicts if v.trajectory_id == one.id]
-            spans += teller.spans(one, verdicts, event.at)
-        return {"seq": event.seq, "at": event.at, "spans": spans}
+            spans = teller.spans(one, verdicts, event.at)
+            items.append({"seq": event.seq, "at": event.at, "spans": spans})
+        return items
 
     def _recall(self) -> None:
         """Which steps have gone out already."""
@@ -263,10 +280,11 @@ class Feed:
                 await self.woken.wait()
         self.woken.clear()
 
-    def _given_up(self) -> bool:
-        if self.leaving:
-            return True
-        return not self.source.living() and time.monotonic() - self._moved > FLUSH_S
+    def _over(self, told: bool) -> bool:
+        """A run may have gone on while its end was told."""
+        if self.leaving or self.source.living():
+            return self.leaving
+        return told or time.monotonic() - self._moved > FLUSH_S
 
     async def _fail(self, state: TrackerState, problem: Problem) -> None:
         self._state, self._problem = state, problem
@@ -280,6 +298,20 @@ class Feed:
         if self._said:
             self._said = ""
             await self.source.say("info", f"{TRACKERS[self.name]} is told again.")
+
+
+def view_of(
+    name: TrackerName, state: TrackerState, behind: int, problem: Problem | None, cursor: Cursor
+) -> TrackerView:
+    return TrackerView(
+        name=name,
+        state=state,
+        behind=behind,
+        problem=problem,
+        url=cursor.url,
+        refused=cursor.refused,
+        refusal=cursor.refusal,
+    )
 
 
 def lacking(run: Path, name: TrackerName, seq: int) -> int:

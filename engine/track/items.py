@@ -21,7 +21,8 @@ from engine.protocol.records import RunSpec
 from engine.protocol.supervised_events import LossMeasured
 
 Item = dict[str, Any]
-"""`seq`, `at` (Unix seconds) and either `step` and `values`, or `state`, or `spans`."""
+"""`seq`, `at` (Unix seconds) and either `step` and `values`, or `state`, or `spans` of one
+attempt."""
 
 STATES = ("run.started", "run.stopped", "run.failed", "run.finished")
 DATA_KINDS = ("step.finished", "validation.finished", "loss.measured", "metrics.logged")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.protocol.judging import PART, Verdict
+from engine.protocol.problems import Problem
 from engine.protocol.records import Message, RunSpec, Trajectory
 
 Span = dict[str, Any]
@@ -42,9 +43,15 @@ class Teller:
             "end_ns": _ns(begun + one.duration_s),
             "attributes": self._agent(one, calls) | (self._listed(one) if self.langfuse else {}),
             "events": [self._verdict(verdict, at) for verdict in verdicts],
-            "error": one.problem.message if one.problem else "",
+            "error": self._wrong(one.problem),
         }
         return [root, *(self._chat(one, call, begun, root["span_id"]) for call in calls)]
+
+    def _wrong(self, problem: Problem | None) -> str:
+        """An agent's error may say what was said: without `content`, only of which kind it is."""
+        if problem is None:
+            return ""
+        return problem.message if self.content else problem.code
 
     def _agent(self, one: Trajectory, calls: "list[Call]") -> dict[str, Any]:
         told: dict[str, Any] = {

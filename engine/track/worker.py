@@ -3,10 +3,11 @@ that has its client library.
 
 One JSON message a line (engine/child.py), one after the other: `open` (settings, key, run) answers
 with the `seq` up to which the service has everything, where it knows; `send` answers when the items
-have arrived; `close` says how the run is. The key is in memory only, and in no answer. It runs
-with less priority than a run: nobody waits for it.
+have arrived, and how much of them will never be taken; `close` says how the run is. The key is in
+memory only, and in no answer. It runs with less priority than a run: nobody waits for it.
 """
 
+import base64
 import importlib
 import json
 import os
@@ -15,9 +16,10 @@ import socket
 import sys
 import traceback
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from engine.life import exit_with_engine
-from engine.track.sinks.trouble import Trouble
+from engine.track.sinks.trouble import Lost, Trouble
 
 NICE = 5
 """A quarter of what a trainer gets of a core that both want: enough to keep up."""
@@ -26,14 +28,15 @@ SHORTEST = 6
 
 
 class Sink(Protocol):
-    """One service. Each call returns when the service has what it was told, or raises Trouble."""
+    """One service. Each call returns when the service has what it was told, or raises Trouble where
+    it may have it later."""
 
     url: str
     """Where the run is to be seen; empty where nobody knows."""
 
     def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> int | None: ...
 
-    def send(self, items: list[dict[str, Any]]) -> None: ...
+    def send(self, items: list[dict[str, Any]]) -> Lost: ...
 
     def close(self, state: str) -> None: ...
 
@@ -58,7 +61,9 @@ class Desk:
                 held = self._sink.open(message["settings"], self._key, message["run"])
                 return {"seq": held, "url": self._sink.url}
             case "send":
-                self._sink.send(message["items"])
+                lost = self._sink.send(message["items"])
+                words = _without(lost.words, self._key)[:500]
+                return {"url": self._sink.url, "refused": lost.count, "words": words}
             case "close":
                 self._sink.close(message["state"])
         return {"url": self._sink.url}
@@ -80,9 +85,17 @@ def unforeseen(error: Exception) -> str:
 
 
 def _without(text: str, key: str) -> str:
-    for part in (key, *re.split(r"[:=,\s]+", key)):
+    """No part of the key, as it was given and as it is sent: percent-decoded, or in base64."""
+    sent = unquote(key)
+    coded = base64.b64encode(key.encode()).decode()
+    parts = {key, sent, coded, *_parts(key), *_parts(sent), *map(unquote, _parts(key))}
+    for part in sorted(parts, key=len, reverse=True):
         text = text.replace(part, "…") if len(part) >= SHORTEST else text
     return text
+
+
+def _parts(key: str) -> list[str]:
+    return re.split(r"[:=,\s]+", key)
 
 
 def main() -> None:

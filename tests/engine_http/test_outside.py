@@ -1,6 +1,7 @@
 """A script that makes its attempts itself: over plain HTTP, as any library could."""
 
 import asyncio
+import json
 import os
 import secrets
 import signal
@@ -17,107 +18,16 @@ from engine.client import EngineClient
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.outside import (
     CHOICE_ID,
-    CloseOutside,
     LogOutside,
-    OpenOutside,
-    OutsideRun,
     SentAttempt,
-    SentError,
     SentGroup,
     SentHistory,
-    Trained,
     TrainGroups,
 )
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
-
-SETTINGS = {"model.dtype": "float32", "model.max_context": 256, "model.rank": 4}
-
-
-class Script:
-    """A process of ours that asks, hands in and leaves."""
-
-    def __init__(self, engine: Engine, model: Path, name: str = "agent-001") -> None:
-        self.engine, self.name = engine, name
-        self.key = secrets.token_hex(20)
-        self.asked = OpenOutside(
-            project="2048",
-            model=name,
-            base_model=str(model),
-            source="a test 1.0",
-            settings=SETTINGS,
-            pid=os.getpid(),
-            key=self.key,
-        )
-
-    def open(self, **changes: Any) -> OutsideRun:
-        asked = self.asked.model_copy(update=changes)
-        self.found = self.engine.call(lambda client: client.open_outside(asked))
-        return self.found
-
-    def ask(self, messages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
-        """The choice, with all that the answer says of it."""
-        answer = self.post(messages, **options)
-        assert answer.status_code == 200, answer.text
-        choice: dict[str, Any] = answer.json()["choices"][0]
-        return choice
-
-    def post(self, messages: list[dict[str, Any]], **options: Any) -> httpx.Response:
-        body = {"model": self.name, "messages": messages, "max_tokens": 6, **options}
-        return httpx.post(
-            f"http://127.0.0.1:{self.engine.port}/v1/chat/completions",
-            json=body,
-            headers={"Authorization": f"Bearer {self.key}"},
-            timeout=60,
-        )
-
-    def play(self, task: str, turns: int = 2, **options: Any) -> list[dict[str, Any]]:
-        """Messages and choices of a conversation."""
-        told: list[dict[str, Any]] = [{"role": "user", "content": task}]
-        for turn in range(turns):
-            asked = [one.get("message", one) for one in told]
-            told.append(self.ask(asked, **options))
-            if turn + 1 < turns:
-                told.append({"role": "user", "content": f"and {turn}"})
-        return told
-
-    def groups(self, count: int = 2) -> list[SentGroup]:
-        return [
-            SentGroup(
-                trajectories=[
-                    SentAttempt(
-                        messages_and_choices=self.play(f"task {number}"),
-                        reward=float(index),
-                        metrics={"moves": index + 1},
-                        metadata={"scenario_id": f"s{number}"},
-                        logs=["RULER explanation: fine"],
-                    )
-                    for index in range(3)
-                ],
-                exceptions=[SentError(type="<class 'ValueError'>", message="broke")],
-            )
-            for number in range(count)
-        ]
-
-    def train(self, groups: list[SentGroup], key: str = "", **changes: Any) -> Trained:
-        asked = TrainGroups(
-            groups=groups,
-            lr=1e-3,
-            algorithm=Algorithm(preset="art"),
-            key=key or secrets.token_hex(8),
-        ).model_copy(update=changes)
-        run = self.found.run.id
-        return self.engine.call(lambda client: client.train_outside(run, asked))
-
-    def close(self) -> RunSummary:
-        closing, run = CloseOutside(key=self.key), self.found.run.id
-        return self.engine.call(lambda client: client.close_outside(run, closing))
-
-    @property
-    def summary(self) -> RunSummary:
-        return self.engine.call(lambda client: client.run(self.found.run.id))
+from tests.engine_http.outside_script import Script
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +101,17 @@ def test_siblings_that_say_the_same_keep_their_own_tokens(script: Script) -> Non
     )
     with pytest.raises(Refused, match="temperature 0 and top_p 1"):
         script.train([group])
-    log = LogOutside(split="validation", name="val", step=0, groups=[group], values={"val/x": 2.5})
+    log = LogOutside(
+        split="validation",
+        name="val",
+        step=0,
+        groups=[group],
+        values={"val/x": 2.5},
+        key="logged-1",
+    )
     run = script.found.run.id
-    script.engine.call(lambda client: client.log_outside(run, log))
+    for _ in range(2):  # as after an answer that was lost
+        script.engine.call(lambda client: client.log_outside(run, log))
     stored = read(script, split="validation")
     assert [one.reward for one in stored] == [0.0, 1.0]
     assert all(one.branches for one in stored)
@@ -270,6 +188,24 @@ def test_steps_alike_teach_nothing_and_count(script: Script) -> None:
     done = script.train(groups)
     assert done.skipped
     assert script.train(script.groups(1)).step == done.step + 1
+
+
+def test_what_no_store_can_hold_is_left_out_and_said(script: Script) -> None:
+    group = script.groups(1)[0]
+    asked = TrainGroups(
+        groups=[group], lr=1e-3, algorithm=Algorithm(preset="art"), key=secrets.token_hex(8)
+    ).model_dump(mode="json")
+    asked["groups"][0]["trajectories"][0]["metrics"] |= {"x": float("inf"), "y": float("nan")}
+    answer = httpx.post(
+        f"http://127.0.0.1:{script.engine.port}/runs/{script.found.run.id}/outside/train",
+        content=json.dumps(asked),
+        headers={"Authorization": f"Bearer {script.engine.token}"},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    said = [one.text for one in _events(script, "log.written") if one.source == "script"]
+    step = answer.json()["step"]
+    assert said[-1] == f"2 metrics of attempts of step {step} left out: no finite number."
 
 
 def test_a_second_script_waits_and_another_base_is_refused(

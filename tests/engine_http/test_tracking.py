@@ -15,7 +15,7 @@ from engine.environments import python_of
 from engine.protocol.events import LogWritten, RunFinished
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary, Trajectory
-from engine.protocol.tracking import TrackerList, TrackerName, TrackerState
+from engine.protocol.tracking import TrackerList, TrackerName, TrackerState, sentence_of
 from engine.run import DATABASE
 from engine.store.reader import RunReader
 from tests.engine_http.conftest import Engine, until
@@ -176,6 +176,26 @@ def test_one_that_is_down_is_told_everything_later(
     assert len(agents(collector.spans(otel_python))) == len(stored(run))
 
 
+def test_one_that_will_never_take_something_is_told_the_rest(
+    engine: Engine, project: Path, collector: Collector, otel_python: Path
+) -> None:
+    collector.spoilt = b"/t00001-000-000"  # in the root span of the first attempt
+    to_otel(project, collector)
+    run = engine.train(project)
+    events = engine.wait(run)
+    view = settled(engine, run).trackers[0]
+    assert (view.state, view.behind, view.refused) == ("in_step", 0, 1)
+    assert sentence_of(view) == (
+        "OpenTelemetry: in step; 1 span refused: it answers 400 Bad Request."
+    )
+    assert len(agents(collector.spans(otel_python))) == len(stored(run)) - 1
+    said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+    assert said in (
+        [],  # the run had ended before
+        ["OpenTelemetry answers 400 Bad Request. It is told the rest. The run goes on."],
+    )
+
+
 def test_a_process_that_is_killed_is_started_again(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
@@ -211,7 +231,7 @@ def test_a_run_that_was_never_tracked_is_sent_when_asked(
 def test_a_wrong_key_is_said_and_mended_by_another(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
-    collector.mood, collector.reply = 401, f"no such key {SECRET}".encode()
+    collector.wrong_key, collector.reply = SECRET, f"no such key {SECRET}".encode()
     to_otel(project, collector)
     engine.call(lambda c: c.lend_tracker_keys({"otel": f"x-key={SECRET}"}))
     run = engine.train(project, **{"train.steps": 1})
@@ -222,7 +242,7 @@ def test_a_wrong_key_is_said_and_mended_by_another(
     assert problem.message == "OpenTelemetry refuses the key (it answers 401)."
     assert SECRET not in problem.model_dump_json()
     engine.call(lambda c: c.lend_tracker_keys({"otel": "x-key=another"}))
-    collector.mood, collector.reply = 200, b""
+    collector.reply = b""
     assert settled(engine, run).trackers[0].state == "in_step"
     assert {h["x-key"] for h in collector.headers} == {"another"}
     logs = [file.read_text() for file in (Path(run.path) / "logs").iterdir()]

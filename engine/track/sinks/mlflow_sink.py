@@ -15,11 +15,12 @@ os.environ |= {
 
 from typing import Any
 
-from mlflow.entities import Experiment, Metric, Param, RunTag
+from mlflow.entities import Experiment, Metric, Param, Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from engine.track.sinks.trouble import Trouble, refused, unreachable
+from engine.track.sinks.mlflow_names import named
+from engine.track.sinks.trouble import Lost, Trouble, refused, unreachable
 
 MARK = "atelier.run_id"
 MOST_METRICS = 1000
@@ -42,12 +43,12 @@ class Sink:
         self._client = MlflowClient(tracking_uri=self._address)
         experiment = settings["experiment"] or run["project"]
         place = self._ask(lambda: self._experiment(experiment))
-        self._id = self._ask(lambda: self._find(place, run) or self._make(place, run))
+        self._id = self._ask(lambda: self._found(place, run))
         self.url = f"{self._address}/#/experiments/{place}/runs/{self._id}"
 
-    def send(self, items: list[dict[str, Any]]) -> None:
+    def send(self, items: list[dict[str, Any]]) -> Lost:
         metrics = [
-            Metric(name, value, round(item["at"] * 1000), item["step"])
+            Metric(named(name), value, round(item["at"] * 1000), item["step"])
             for item in items
             if "values" in item
             for name, value in item["values"].items()
@@ -57,6 +58,7 @@ class Sink:
             self._ask(lambda few=few: self._client.log_batch(self._id, metrics=few))  # type: ignore[misc]
         for item in (one for one in items if "state" in one):
             self._say(item)
+        return Lost()
 
     def close(self, state: str) -> None:
         """The state has come as an item."""
@@ -77,25 +79,27 @@ class Sink:
             raise Trouble("deleted", f"has the experiment {name} among the deleted ones.", hint)
         return str(found.experiment_id)
 
-    def _find(self, place: str, run: dict[str, Any]) -> str:
+    def _found(self, place: str, run: dict[str, Any]) -> str:
+        """The run there, with everything that ours was started with: whoever made it may have been
+        cut off before all of it was told."""
         known = self._client.search_runs([place], f"tags.`{MARK}` = '{run['id']}'", max_results=1)
-        return str(known[0].info.run_id) if known else ""
-
-    def _make(self, place: str, run: dict[str, Any]) -> str:
-        """With everything the run was started with, before anybody can find it half made."""
-        tags = {MARK: run["id"], "atelier.kind": run["kind"], "mlflow.source.name": "atelier"}
-        made = self._client.create_run(
-            place, start_time=round(run["started_at"] * 1000), tags=tags, run_name=run["name"]
-        )
-        self._set_params(made.info.run_id, run)
-        return str(made.info.run_id)
-
-    def _set_params(self, run_id: str, run: dict[str, Any]) -> None:
-        params = [Param(k, str(v)[:LONGEST]) for k, v in run["settings"].items()]
+        found = known[0] if known else self._made(place, run)
+        told, run_id = found.data.params, str(found.info.run_id)
+        settings = {named(key): str(value)[:LONGEST] for key, value in run["settings"].items()}
+        params = [Param(key, value) for key, value in settings.items() if key not in told]
         for first in range(0, len(params), MOST_PARAMS):
             self._client.log_batch(run_id, params=params[first : first + MOST_PARAMS])
-        tag = RunTag("atelier.version", run["version"])
-        self._client.log_batch(run_id, tags=[tag])
+        return run_id
+
+    def _made(self, place: str, run: dict[str, Any]) -> Run:
+        tags = {
+            MARK: run["id"],
+            "atelier.kind": run["kind"],
+            "atelier.version": run["version"],
+            "mlflow.source.name": "atelier",
+        }
+        begun = round(run["started_at"] * 1000)
+        return self._client.create_run(place, start_time=begun, tags=tags, run_name=run["name"])
 
     def _ask(self, question):  # type: ignore[no-untyped-def]
         """Raises Trouble in words."""

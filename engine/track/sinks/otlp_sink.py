@@ -6,6 +6,8 @@ happens: so they are encoded as the SDK's exporter does, and each answer is look
 """
 
 import base64
+import gzip
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -18,11 +20,14 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from engine.track.sinks.trouble import Trouble, refused, unreachable
+from engine.track.sinks.trouble import Lost, Trouble, refused, unreachable
 
 TIMEOUT_S = 15.0
 PATH = "/v1/traces"
 LANGFUSE = "/api/public/otel"
+FOR_GOOD = (400, 413, 422)
+"""Answers that say of what was sent, and not of the service, that it cannot be taken: sent again,
+it would be answered the same."""
 KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
@@ -41,27 +46,40 @@ class Sink:
             self._endpoint = traces_at(settings["endpoint"])
             self._session.headers.update(headers_in(key))
         self._session.headers["Content-Type"] = "application/x-protobuf"
+        self._session.headers["Content-Encoding"] = "gzip"
         attributes = {"service.name": "atelier", "service.version": run["version"]}
         self._resource = Resource(attributes)
         self._scope = InstrumentationScope("atelier", run["version"])
 
-    def send(self, items: list[dict[str, Any]]) -> None:
-        """A request for each group: collectors limit the size of one."""
-        for item in items:
-            self._post([self._span(span) for span in item["spans"]])
+    def send(self, items: list[dict[str, Any]]) -> Lost:
+        """A request for each attempt: collectors limit the size of one."""
+        lost = [one for item in items for one in self._post([self._span(s) for s in item["spans"]])]
+        return Lost(sum(one.count for one in lost), lost[-1].words) if lost else Lost()
 
-    def _post(self, spans: list[ReadableSpan]) -> None:
-        body = encode_spans(spans).SerializeToString()
+    def close(self, state: str) -> None:
+        """Traces say nothing of how a run has ended."""
+
+    def _post(self, spans: list[ReadableSpan]) -> Iterator[Lost]:
+        """What is refused for good is sent again in halves: a part of it may be small, or good,
+        enough."""
+        answer = self._answer(spans)
+        if answer.status_code not in FOR_GOOD:
+            if rejected := _rejected(answer, len(spans)):
+                yield rejected
+        elif len(spans) > 1:
+            yield from self._post(spans[: len(spans) // 2])
+            yield from self._post(spans[len(spans) // 2 :])
+        else:
+            yield Lost(1, f"answers {answer.status_code} {answer.reason}.")
+
+    def _answer(self, spans: list[ReadableSpan]) -> requests.Response:
+        body = gzip.compress(encode_spans(spans).SerializeToString())
         try:
-            answer = self._session.post(
+            return self._session.post(
                 self._endpoint, data=body, timeout=TIMEOUT_S, allow_redirects=False
             )
         except requests.RequestException as error:
             raise unreachable(self._endpoint, error) from error
-        _check(answer, len(spans))
-
-    def close(self, state: str) -> None:
-        """Traces say nothing of how a run has ended."""
 
     def _span(self, told: dict[str, Any]) -> ReadableSpan:
         parent = _context(told["trace_id"], told["parent_id"]) if told["parent_id"] else None
@@ -106,8 +124,8 @@ def _context(trace: str, span: str) -> SpanContext:
     return SpanContext(int(trace, 16), int(span, 16), False, TraceFlags(TraceFlags.SAMPLED))
 
 
-def _check(answer: requests.Response, spans: int) -> None:
-    """Raises Trouble unless everything was taken."""
+def _rejected(answer: requests.Response, spans: int) -> Lost | None:
+    """What it takes all but. Raises Trouble unless it was taken."""
     if answer.status_code in (401, 403):
         raise refused(f"it answers {answer.status_code}", answer.text[:500])
     if answer.status_code != 200:
@@ -116,7 +134,9 @@ def _check(answer: requests.Response, spans: int) -> None:
     try:
         partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
     except DecodeError:
-        return  # Langfuse answers in JSON: 200 is its word for all of it
+        return None  # Langfuse answers in JSON: 200 is its word for all of it
     if partial.rejected_spans:
-        words = f"rejects {partial.rejected_spans} of {spans} spans: {partial.error_message}"
-        raise Trouble("rejected", words)
+        why = partial.error_message.strip().rstrip(".") or "it does not say why"
+        words = f"rejects {partial.rejected_spans} of {spans} spans: {why}."
+        return Lost(partial.rejected_spans, words)
+    return None

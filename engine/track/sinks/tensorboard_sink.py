@@ -11,6 +11,8 @@ from tensorboard.plugins.text import metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from engine.track.sinks.trouble import Lost
+
 FOLDER = "tensorboard"
 
 
@@ -22,17 +24,19 @@ class Sink:
         self.url = str(folder)
         self._held = held(folder)
         self._writer = EventFileWriter(str(folder))
-        if ("config", 0) not in self._held:
+        if not any(tag == "config" for tag, _, _ in self._held):
             self._write_config(run)
 
-    def send(self, items: list[dict[str, Any]]) -> None:
+    def send(self, items: list[dict[str, Any]]) -> Lost:
         for item in (one for one in items if "values" in one):
-            new = {k: v for k, v in item["values"].items() if (k, item["step"]) not in self._held}
+            step, at = item["step"], item["at"]
+            new = {k: v for k, v in item["values"].items() if (k, step, at) not in self._held}
             if new:
                 values = [Summary.Value(tag=tag, simple_value=v) for tag, v in new.items()]
-                self._add(Summary(value=values), item["step"], item["at"])
-                self._held |= {(tag, item["step"]) for tag in new}
+                self._add(Summary(value=values), step, at)
+                self._held |= {(tag, step, at) for tag in new}
         self._writer.flush()
+        return Lost()
 
     def close(self, state: str) -> None:
         self._writer.close()
@@ -48,11 +52,11 @@ class Sink:
         self._writer.add_event(Event(wall_time=at, step=step, summary=summary))
 
 
-def held(folder: Path) -> set[tuple[str, int]]:
-    """(tag, step) of everything in the files there."""
+def held(folder: Path) -> set[tuple[str, int, float]]:
+    """(tag, step, time) of everything in the files there: a step may be validated twice."""
     files = sorted(folder.glob("events.out.tfevents.*"))
     return {
-        (value.tag, event.step)
+        (value.tag, event.step, event.wall_time)
         for file in files
         for event in EventFileLoader(str(file)).Load()
         for value in event.summary.value

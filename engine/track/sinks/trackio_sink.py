@@ -11,7 +11,7 @@ from typing import Any
 from trackio.sqlite_storage import SQLiteStorage
 from trackio.utils import TRACKIO_DIR
 
-from engine.track.sinks.trouble import Trouble
+from engine.track.sinks.trouble import Lost, Trouble
 
 
 class Sink:
@@ -29,10 +29,10 @@ class Sink:
         }
         self.url = str(TRACKIO_DIR / f"{self._project}.db")
 
-    def send(self, items: list[dict[str, Any]]) -> None:
+    def send(self, items: list[dict[str, Any]]) -> Lost:
         rows = [item for item in items if "values" in item]
         if not rows:
-            return
+            return Lost()
         try:
             SQLiteStorage.bulk_log(
                 project=self._project,
@@ -47,6 +47,7 @@ class Sink:
         except (OSError, sqlite3.Error) as error:
             words = f"cannot write its database in {TRACKIO_DIR}: {error}."
             raise Trouble("not_written", words) from error
+        return Lost()
 
     def close(self, state: str) -> None:
         """trackio knows no state of a run."""

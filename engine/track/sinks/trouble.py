@@ -1,5 +1,16 @@
 """What stands against telling a service, in words that follow its name."""
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What a service will never take, however often it is sent."""
+
+    count: int = 0
+    words: str = ""
+    """Why, a sentence that follows its name."""
+
 
 class Trouble(Exception):
     """`words` go on after the service's name: "cannot be reached at …"."""

@@ -13,7 +13,7 @@ os.environ |= {"WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false"}
 import wandb
 from wandb.errors import AuthenticationError, CommError, UsageError
 
-from engine.track.sinks.trouble import Trouble, refused, unreachable
+from engine.track.sinks.trouble import Lost, Trouble, refused, unreachable
 from engine.track.sinks.wandb_file import last_step
 
 AXIS = "training_step"
@@ -60,12 +60,13 @@ class Sink:
         self._held = last_step(folder) if offline else self._run.starting_step - 1
         return max(0, self._held)
 
-    def send(self, items: list[dict[str, Any]]) -> None:
+    def send(self, items: list[dict[str, Any]]) -> Lost:
         for item in items:
             if "values" in item and item["seq"] > self._held:
                 row = {AXIS: item["step"], **item["values"]}
                 self._run.log(row, step=item["seq"], commit=True)
                 self._held = item["seq"]
+        return Lost()
 
     def close(self, state: str) -> None:
         """Raises Trouble where not everything has gone out in time."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.art.figures import art_metrics
+from engine.art.figures import trained_figures
 from engine.art.knobs import INSTEAD, Knobs, algorithm_of
 from engine.art.settings import settings_of
 from engine.protocol.algorithm import (
@@ -17,6 +17,7 @@ from engine.protocol.algorithm import (
     NoCorrection,
     TokenCap,
 )
+from engine.protocol.art_names import NAMES
 from engine.protocol.problems import ConfigError
 
 
@@ -92,10 +93,27 @@ def test_of_its_model_config_what_we_have_and_the_rest_is_said() -> None:
 
 def test_figures_have_its_names_where_it_has_some() -> None:
     ours = {"loss": 0.5, "grad_norm": 1.0, "reward/mean": 0.25}
-    assert art_metrics(ours, False, 1) == {
+    assert trained_figures(ours, False, 1) == {
         "loss/train": 0.5,
         "loss/grad_norm": 1.0,
         "atelier/reward/mean": 0.25,
         "data/step_num_gradient_steps": 1.0,
     }
-    assert art_metrics({}, True, 1) == {"data/step_num_gradient_steps": 0.0}
+    assert trained_figures({}, True, 1) == {"data/step_num_gradient_steps": 0.0}
+
+
+def test_a_backend_says_what_the_one_table_has_for_it() -> None:
+    """And nothing of what ART measures itself, which would take its place."""
+    ours = {name: 1.0 for row in NAMES for name in row.ours if "*" not in name}
+    told = trained_figures(ours | {"unscored": 2.0}, False, 1)
+    theirs = {name for name in told if not name.startswith("atelier/")}
+    assert theirs == {
+        *(row.art for row in NAMES if row.art.startswith("loss/")),
+        "throughput/train_tok_per_sec",
+        "data/step_trainer_tokens",
+        "time/step_trainer_s",
+        "data/step_num_gradient_steps",
+    }
+    assert told["loss/clipped_token_fraction"] == 2.0
+    assert {"atelier/clip/low", "atelier/clip/high", "atelier/unscored"} <= set(told)
+    assert {"atelier/loss", "atelier/tokens_per_s/train"}.isdisjoint(told)

@@ -83,8 +83,17 @@ def test_an_unscored_attempt_has_no_reward_but_an_error() -> None:
     failed = TWO_TURNS.model_copy(update={"reward": None, "advantage": None, "problem": problem})
     root = Teller(spec(), content=False).spans(failed, [], 110.0)[0]
     assert root["attributes"]["error.type"] == "agent.timeout"
-    assert root["error"] == "It took too long."
+    assert root["error"] == "agent.timeout"
     assert not [key for key in root["attributes"] if key in ("atelier.reward", "atelier.advantage")]
+
+
+def test_what_an_error_quotes_goes_out_only_where_words_do() -> None:
+    words = "The agent raised ValueError: bad answer: 'Found.'"
+    problem = Problem(code="agent.raised", message=words, detail=words)
+    failed = TWO_TURNS.model_copy(update={"reward": None, "problem": problem})
+    quiet = Teller(spec(), content=False, langfuse=True).spans(failed, [], 110.0)
+    assert "Found" not in json.dumps(quiet)
+    assert Teller(spec(), content=True).spans(failed, [], 110.0)[0]["error"] == words
 
 
 def test_ids_are_the_same_whenever_it_is_sent() -> None:

@@ -1,0 +1,56 @@
+"""What is sampled for a script is recorded so that it stays whole, whatever is forgotten."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.models import check_folder
+from engine.outside.completions import KEPT_UPDATES, Completions
+from engine.outside.door import SharedConversation
+from engine.policy.base import SampledToken
+from engine.rollout.chat import ChatFormat, read_completion
+
+END = 2
+USER = {"role": "user", "content": "Where is Ada?"}
+
+
+@pytest.fixture
+def chat(tiny_model: Path) -> ChatFormat:
+    return ChatFormat(check_folder(tiny_model, "tiny"))
+
+
+def sample(chat: ChatFormat, text: str) -> list[SampledToken]:
+    return [SampledToken(token, -0.5, []) for token in [*chat.encode(text), END]]
+
+
+def test_an_answer_whose_beginning_was_forgotten_meanwhile_is_whole(
+    chat: ChatFormat, tmp_path: Path
+) -> None:
+    known = Completions(tmp_path / "known.jsonl")
+    first = SharedConversation(chat, known, 0, 1.0, 1.0)
+    sampled = sample(chat, "In the  garden")
+    said = first.record(
+        first.prompt([USER], []), [USER], sampled, "In the  garden",
+        read_completion("In the  garden", False),
+    )  # fmt: skip
+
+    messages: list[dict[str, Any]] = [USER, said, {"role": "user", "content": "Sure?"}]
+    second = SharedConversation(chat, known, 0, 1.0, 1.0)
+    prompt = second.prompt(messages, [])
+    assert prompt.parent is not None
+    known.forget_before(KEPT_UPDATES + 1)  # steps are trained while it is sampled
+    assert len(known) == 0
+    again = sample(chat, "Yes")
+    second.record(prompt, messages, again, "Yes", read_completion("Yes", False))
+
+    one = known.get(second.turns[-1].id)
+    assert one is not None
+    whole = known.whole(one)
+    assert whole.tokens == [*prompt.tokens, *(token.token for token in again)]
+    assert whole.start == len(prompt.tokens)
+    assert whole.text == chat.decode(whole.tokens)
+    known.forget_before(KEPT_UPDATES)
+    assert Completions(tmp_path / "known.jsonl").whole(one) == whole
+    known.forget_before(KEPT_UPDATES + 1)
+    assert len(known) == 0

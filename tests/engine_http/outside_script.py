@@ -1,0 +1,108 @@
+"""A script that makes its attempts itself, over plain HTTP, as any library could."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from engine.protocol.algorithm import Algorithm
+from engine.protocol.outside import (
+    CloseOutside,
+    OpenOutside,
+    OutsideRun,
+    SentAttempt,
+    SentError,
+    SentGroup,
+    Trained,
+    TrainGroups,
+)
+from engine.protocol.records import RunSummary
+from tests.engine_http.conftest import Engine
+
+SETTINGS = {"model.dtype": "float32", "model.max_context": 256, "model.rank": 4}
+
+
+class Script:
+    """A process of ours that asks, hands in and leaves."""
+
+    def __init__(self, engine: Engine, model: Path, name: str = "agent-001") -> None:
+        self.engine, self.name = engine, name
+        self.key = secrets.token_hex(20)
+        self.asked = OpenOutside(
+            project="2048",
+            model=name,
+            base_model=str(model),
+            source="a test 1.0",
+            settings=SETTINGS,
+            pid=os.getpid(),
+            key=self.key,
+        )
+
+    def open(self, **changes: Any) -> OutsideRun:
+        asked = self.asked.model_copy(update=changes)
+        self.found = self.engine.call(lambda client: client.open_outside(asked))
+        return self.found
+
+    def ask(self, messages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
+        """The choice, with all that the answer says of it."""
+        answer = self.post(messages, **options)
+        assert answer.status_code == 200, answer.text
+        choice: dict[str, Any] = answer.json()["choices"][0]
+        return choice
+
+    def post(self, messages: list[dict[str, Any]], **options: Any) -> httpx.Response:
+        body = {"model": self.name, "messages": messages, "max_tokens": 6, **options}
+        return httpx.post(
+            f"http://127.0.0.1:{self.engine.port}/v1/chat/completions",
+            json=body,
+            headers={"Authorization": f"Bearer {self.key}"},
+            timeout=60,
+        )
+
+    def play(self, task: str, turns: int = 2, **options: Any) -> list[dict[str, Any]]:
+        """Messages and choices of a conversation."""
+        told: list[dict[str, Any]] = [{"role": "user", "content": task}]
+        for turn in range(turns):
+            asked = [one.get("message", one) for one in told]
+            told.append(self.ask(asked, **options))
+            if turn + 1 < turns:
+                told.append({"role": "user", "content": f"and {turn}"})
+        return told
+
+    def groups(self, count: int = 2) -> list[SentGroup]:
+        return [
+            SentGroup(
+                trajectories=[
+                    SentAttempt(
+                        messages_and_choices=self.play(f"task {number}"),
+                        reward=float(index),
+                        metrics={"moves": index + 1},
+                        metadata={"scenario_id": f"s{number}"},
+                        logs=["RULER explanation: fine"],
+                    )
+                    for index in range(3)
+                ],
+                exceptions=[SentError(type="<class 'ValueError'>", message="broke")],
+            )
+            for number in range(count)
+        ]
+
+    def train(self, groups: list[SentGroup], key: str = "", **changes: Any) -> Trained:
+        asked = TrainGroups(
+            groups=groups,
+            lr=1e-3,
+            algorithm=Algorithm(preset="art"),
+            key=key or secrets.token_hex(8),
+        ).model_copy(update=changes)
+        run = self.found.run.id
+        return self.engine.call(lambda client: client.train_outside(run, asked))
+
+    def close(self) -> RunSummary:
+        closing, run = CloseOutside(key=self.key), self.found.run.id
+        return self.engine.call(lambda client: client.close_outside(run, closing))
+
+    @property
+    def summary(self) -> RunSummary:
+        return self.engine.call(lambda client: client.run(self.found.run.id))

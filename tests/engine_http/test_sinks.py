@@ -1,0 +1,161 @@
+"""The processes of trackers, each over its real client, before a service that will not have
+everything."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.child import Child
+from engine.environments import python_of
+from engine.protocol.judging import Verdict
+from engine.track.sinks.mlflow_names import named
+from engine.track.traces import Teller
+from tests.engine.track.test_items import spec
+from tests.engine.track.test_traces import TWO_TURNS
+from tests.engine_http.conftest import ROOT
+from tests.engine_http.test_trackers import free_port, mlflow_python, serving
+from tests.otlp_collector import Collector, collecting
+
+pytestmark = pytest.mark.usefixtures("real_cache")
+__all__ = ["mlflow_python"]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def otel_python(real_cache: None) -> Path:
+    return python_of("otel")
+
+
+def tell(
+    name: str, python: Path, folder: Path, settings: dict[str, Any], *lots: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What the process of a tracker answers to each lot of items."""
+    about = {
+        "id": "01J", "name": "amber-kestrel", "kind": "training", "project": "inbox",
+        "started_at": 1.0, "folder": str(folder), "version": "1.0", "settings": {"train.lr": 0.5},
+    }  # fmt: skip
+
+    async def work() -> list[dict[str, Any]]:
+        argv = [str(python), "-m", "engine.track.worker", name]
+        child = await Child.spawn(name, argv, cwd=ROOT, log=folder / "log")
+        try:
+            await child.ask("open", settings=settings, key="", run=about)
+            answers = [await child.ask("send", items=lot) for lot in lots]
+            await child.ask("close", state="finished")
+            return answers
+        finally:
+            await child.kill()
+
+    return asyncio.run(work())
+
+
+def attempt(index: int, words: str = "Find it.") -> dict[str, Any]:
+    """What a feed sends of one."""
+    asked = TWO_TURNS.messages[0].model_copy(update={"content": words})
+    one = TWO_TURNS.model_copy(
+        update={"id": f"t-{index}", "messages": [asked, *TWO_TURNS.messages[1:]]}
+    )
+    verdict = Verdict(trajectory_id=one.id, judge="x", rubric="r", score=0.5)
+    return {"seq": index, "at": 9.0, "spans": Teller(spec(), True).spans(one, [verdict], 110.0)}
+
+
+def test_what_is_too_large_goes_out_in_parts(
+    collector: Collector, otel_python: Path, tmp_path: Path
+) -> None:
+    collector.most_bytes = 5000
+    items = [attempt(1), attempt(2, "long " * 600), attempt(3)]
+    [answer] = tell("otel", otel_python, tmp_path, {"endpoint": collector.url}, items)
+    assert answer["refused"] == 0
+    sent = {span["span_id"] for item in items for span in item["spans"]}
+    assert len(collector.spans(otel_python)) == len(sent) == 9
+    assert collector.asked > 3
+
+
+def test_what_is_never_taken_is_counted_and_holds_up_nothing(
+    collector: Collector, otel_python: Path, tmp_path: Path
+) -> None:
+    collector.spoilt = b"chat 0 0 of nobody"
+    items = [attempt(1), attempt(2), attempt(3)]
+    items[1]["spans"][1]["name"] = "chat 0 0 of nobody"
+    [answer] = tell("otel", otel_python, tmp_path, {"endpoint": collector.url}, items)
+    assert (answer["refused"], answer["words"]) == (1, "answers 400 Bad Request.")
+    assert len(collector.spans(otel_python)) == 8
+
+
+def test_what_is_taken_in_part_is_not_sent_again(
+    collector: Collector, otel_python: Path, tmp_path: Path
+) -> None:
+    collector.reply = b"\x0a\x0b\x08\x02\x12\x07too old"  # ExportTracePartialSuccess
+    lots = ([attempt(1)], [attempt(2)])
+    answers = tell("otel", otel_python, tmp_path, {"endpoint": collector.url}, *lots)
+    words = "rejects 2 of 3 spans: too old."
+    assert [(one["refused"], one["words"]) for one in answers] == [(2, words)] * 2
+    assert collector.asked == 2
+
+
+TENSORBOARD = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+read = EventAccumulator(sys.argv[1] + "/tensorboard", size_guidance={"scalars": 0})
+read.Reload()
+print(json.dumps([[one.step, one.value, one.wall_time] for one in read.Scalars("reward")]))
+"""
+
+
+@pytest.mark.long
+def test_both_validations_of_a_step_are_in_tensorboards_files(
+    real_cache: None, tmp_path: Path
+) -> None:
+    python = python_of("tensorboard")
+    first = {"seq": 1, "at": 10.5, "step": 3, "values": {"reward": 0.25}}
+    second = {"seq": 2, "at": 11.25, "step": 3, "values": {"reward": 0.5}}
+    tell("tensorboard", python, tmp_path, {}, [first], [first, second])
+    tell("tensorboard", python, tmp_path, {}, [first, second])
+    argv = [str(python), "-c", TENSORBOARD, str(tmp_path)]
+    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert json.loads(told) == [[3, 0.25, 10.5], [3, 0.5, 11.25]]
+
+
+HALF_MADE = """
+import sys
+from mlflow.tracking import MlflowClient
+client = MlflowClient(tracking_uri=sys.argv[1])
+place = client.create_experiment("inbox")
+client.create_run(place, tags={"atelier.run_id": "01J"}, run_name="amber-kestrel")
+"""
+MLFLOW = """
+import json, sys
+from mlflow.tracking import MlflowClient
+client = MlflowClient(tracking_uri=sys.argv[1])
+place = client.get_experiment_by_name("inbox").experiment_id
+[run] = client.search_runs([place])
+print(json.dumps([run.data.params, run.data.metrics]))
+"""
+
+
+@pytest.mark.long
+def test_mlflow_has_strange_names_and_the_settings_of_a_run_that_was_half_made(
+    tmp_path: Path, mlflow_python: Path
+) -> None:
+    python = python_of("mlflow")
+    row = {"seq": 1, "at": 10.5, "step": 3, "values": {"reward/part/pass@1": 0.25, "loss": 1.5}}
+    with serving(mlflow_python, tmp_path, free_port()) as url:
+        subprocess.run([str(python), "-c", HALF_MADE, url], check=True)
+        settings = {"uri": url, "experiment": ""}
+        for _ in range(2):  # the second finds all of it there
+            tell("mlflow", python, tmp_path, settings, [row])
+        argv = [str(python), "-c", MLFLOW, url]
+        told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    params, metrics = json.loads(told.splitlines()[-1])
+    assert params == {"train.lr": "0.5"}
+    assert metrics == {named("reward/part/pass@1"): 0.25, "loss": 1.5}
