@@ -19,7 +19,7 @@ from engine.protocol.outside import (
     TrainGroups,
 )
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSpec
+from engine.protocol.records import LIVING, RunSpec
 from engine.run import DATABASE
 from engine.server.library import Library
 from engine.server.spec import versions
@@ -85,11 +85,11 @@ class OutsideRoutes:
     def _desk(self, request: Request) -> Desk:
         """Raises Refused where nothing of the script is open."""
         run_id = request.path_params["run"]
-        if (desk := self.supervisor.house.desks.get(run_id)) is None:
-            name = self.supervisor.summary(run_id).name
+        desk, run = self.supervisor.house.desks.get(run_id), self.supervisor.summary(run_id)
+        if desk is None or run.state not in LIVING:  # it has ended, and its desk is being cleared
             raise Refused.of(
                 "outside.not_open",
-                f"The run of {name} is not going on.",
+                f"The run of {run.name} is not going on.",
                 "Start the script again: it goes on where the run stopped.",
             )
         return desk
