@@ -133,7 +133,7 @@ class Child:
 
     async def close(self, grace_s: float = 5.0) -> None:
         """End the process and everything it has started; returns when all of it is gone."""
-        family = _descendants(self.process.pid)
+        family = descendants(self.process.pid)
         with contextlib.suppress(OSError):
             self._writer.close()
         self._close_life()
@@ -238,13 +238,15 @@ def reap_orphans(spared: Collection[int] = ()) -> int:
         stray
         for child in psutil.Process().children()
         if child.pid not in spared
-        for stray in (child, *_descendants(child.pid))
+        for stray in (child, *descendants(child.pid))
     ]
     end_processes(strays)
     return len(strays)
 
 
-def _descendants(pid: int) -> list[psutil.Process]:
+def descendants(pid: int) -> list[psutil.Process]:
+    """All that it has started and what these have, in whatever session; they are found only while
+    it lives."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
