@@ -24,8 +24,8 @@ SCRATCH = ".writing-"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 ADAPTER = "adapter"
 WEIGHTS = "adapter_model.safetensors"
-By = Literal["rule", "person"]
-"""Who has a checkpoint cleared away."""
+By = Literal["rule", "person", "damage"]
+"""Who has a checkpoint cleared away, or that its files are not what was written."""
 
 
 async def save(

@@ -133,11 +133,11 @@ class Child:
 
     async def close(self, grace_s: float = 5.0) -> None:
         """End the process and everything it has started; returns when all of it is gone."""
-        await self._end(_descendants(self.process.pid), grace_s)
+        await self._end(descendants(self.process.pid), grace_s)
 
     async def kill(self) -> None:
         """End it without grace."""
-        family = _descendants(self.process.pid)  # afterwards they are somebody else's
+        family = descendants(self.process.pid)  # afterwards they are somebody else's
         _signal(self.process.pid, signal.SIGKILL)
         await self._end(family, 0.5)
 
@@ -246,13 +246,15 @@ def reap_orphans(spared: Collection[int] = ()) -> int:
         stray
         for child in psutil.Process().children()
         if child.pid not in spared
-        for stray in (child, *_descendants(child.pid))
+        for stray in (child, *descendants(child.pid))
     ]
     end_processes(strays)
     return len(strays)
 
 
-def _descendants(pid: int) -> list[psutil.Process]:
+def descendants(pid: int) -> list[psutil.Process]:
+    """All that it has started and what these have, in whatever session; they are found only while
+    it lives."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:

@@ -10,8 +10,9 @@ from engine.policy.base import Policy
 from engine.policy.start import loaded, policy_spec
 from engine.protocol.algorithm import ValueCredit
 from engine.protocol.events import RunContinued, RunPaused, StepFinished
+from engine.protocol.problems import StoreError
 from engine.protocol.records import Checkpoint
-from engine.retention import prune
+from engine.retention import drop, prune
 from engine.run import Run
 from engine.seeds import derive
 
@@ -48,17 +49,35 @@ async def load(run: Run, policy: Policy) -> None:
 
 
 async def restore(run: Run, policy: Policy) -> Checkpoint | None:
-    """The newest whole checkpoint, which the policy has now; None where there is none."""
+    """The newest whole checkpoint, which the policy has now; None where there is none. Damaged ones
+    behind it are taken off the record, so that their steps are saved anew and no rule counts on
+    them. Raises StoreError where the weights that a branch began with are gone."""
     known = run.reader.checkpoints()
     await asyncio.to_thread(checkpoint.sweep, run.folder, known)
     found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
-    if known and found != known[-1]:
-        await run.log(
-            "warning", "checkpoint", f"The checkpoint of step {known[-1].step} is damaged."
-        )
+    if found is None:
+        _refuse_other_beginning(run)
+    for damaged in [one for one in known if found is None or one.step > found.step]:
+        where = f"after step {found.step}" if found else "from the beginning"
+        text = f"The checkpoint of step {damaged.step} is damaged: the run goes on {where}."
+        await run.log("warning", "checkpoint", text)
+        await drop(run, damaged, "damage")
     if found:
         await policy.restore(run.folder / found.path)
     return found
+
+
+def _refuse_other_beginning(run: Run) -> None:
+    """A branch does not go on from the untrained model. Raises StoreError."""
+    parent = run.spec.parent
+    if parent and parent.adapter:
+        raise StoreError.of(
+            "checkpoint.no_beginning",
+            f"The weights of {parent.name} that this run began with are missing or damaged, and it "
+            "has no other checkpoint.",
+            f"Branch from {parent.name} again.",
+            where=str(checkpoint.folder_of(run.folder, parent.begins)),
+        )
 
 
 async def gate(run: Run, policy: Policy, step: int) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import agents
 import environments
 import place
 from another import SETS, Another, bring_wheels
@@ -24,7 +25,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     environment = commands.add_parser(
         "environment", help="install an environment of its own; the last line is its Python"
     )
-    environment.add_argument("name", choices=[*sorted(place.KINDS), AGENT, "all"])
+    environment.add_argument("name", choices=[*sorted(place.KINDS), AGENT, *agents.names(), "all"])
     environment.add_argument(
         "--file", type=Path, help="with agent: the requirements file that it is made of"
     )
@@ -98,12 +99,21 @@ def tell_all(action: str, tell: "Teller") -> None:
         raise place.Refusal("environment.unknown", "all has only a status.")
     for name in sorted(place.KINDS):
         tell.answer(environments.status(place_of(name)))
+    for name in agents.names():
+        tell.answer(agents.status(agents.KeptPlace(name, VENV)))
 
 
 def act(here: place.Place, action: str, spared: list[Path], tell: "Teller") -> None:
     """Raises Refusal, or Failed where .venv itself could not be made."""
+    if isinstance(here, agents.KeptPlace) and action not in ("status", "remove"):
+        raise place.Refusal(
+            "environment.only_removed",
+            "Of what was installed for an agent, a key says too little to do more than remove it.",
+            "Name the project.",
+        )
     if action == "status":
-        tell.answer(environments.status(here))
+        kept = isinstance(here, agents.KeptPlace)
+        tell.answer(agents.status(here) if kept else environments.status(here))
     elif action in ("install", "repair"):
         ensure_pip()
         if here.kind.below and not here.home():
@@ -130,6 +140,8 @@ def act(here: place.Place, action: str, spared: list[Path], tell: "Teller") -> N
 
 def place_of(name: str, asked: "Path | None" = None) -> place.Place:
     """Raises Refusal where an agent's requirements cannot be read."""
+    if name.startswith(agents.BEGINS):
+        return agents.KeptPlace(name, VENV)
     if name != AGENT:
         return place.Place(name, LOCKS, VENV)
     try:

@@ -172,8 +172,9 @@ def mark(place: Place, home: Path, packages: int) -> None:
     size = sum(one.lstat().st_size for one in home.rglob("*") if not one.is_symlink())
     if hasattr(os, "sync"):
         os.sync()
+    asked = {"asked": str(place.asked.resolve())} if isinstance(place, AgentPlace) else {}
     values = {
-        "name": place.name, "key": place.key, "engine": place.kind.engine, "bytes": size,
+        **asked, "name": place.name, "key": place.key, "engine": place.kind.engine, "bytes": size,
         "packages": packages, "at": time.time(),
     }  # fmt: skip
     write_whole(home / READY, json.dumps(values))

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ BIN = "Scripts" if os.name == "nt" else "bin"
 PYTHON = "python.exe" if os.name == "nt" else "python"
 AGENT_BYTES = 0.5e9
 """That an agent's packages may take on the disk; nobody knows before."""
+REFERRED = re.compile(
+    r"^\s*(?:-[rc]\s*|--(?:requirement|constraint)[=\s]\s*)(.+?)(?:\s+#.*)?\s*$", re.MULTILINE
+)
+"""A file that a requirements file names, as pip reads the line."""
 
 Tell = Callable[[str, int, int, str], None]
 """stage, done, total, words."""
@@ -160,12 +165,28 @@ class AgentPlace(Place):
 
     def __init__(self, asked: Path, venv: Path) -> None:
         self.kind, self.venv, self.asked = Kind(""), venv, asked
-        parts = [sha256(asked), ".".join(version_of(venv)[:2]), sys.platform, platform.machine()]
+        parts = [".".join(version_of(venv)[:2]), sys.platform, platform.machine()]
+        parts = [sha256(asked), *parts, *(sha256(one) for one in referred(asked)[1:])]
         self.key = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
         self.download_bytes, self.installed_bytes = 0, int(AGENT_BYTES)
         self._lay_out("agent", "the agent")
         self.locked = is_locked(asked)
         self.lock = asked if self.locked else self.kept / "lock.txt"
+
+    def older(self) -> list[Path]:
+        """None: those of other keys are other agents', see agents.py."""
+        return []
+
+
+def referred(asked: Path, known: tuple[Path, ...] = ()) -> list[Path]:
+    """A requirements file and those that it names by -r or -c, and they in turn, each once. What is
+    not there has pip's word for it."""
+    found = [asked]
+    for name in REFERRED.findall(asked.read_text(encoding="utf-8").replace("\\\n", " ")):
+        file = (asked.parent / name.strip("'\"")).resolve()
+        if file.is_file() and file not in (*known, *(one.resolve() for one in found)):
+            found += referred(file, (*known, *(one.resolve() for one in found)))
+    return found
 
 
 def is_locked(asked: Path) -> bool:

@@ -47,12 +47,14 @@ class Requirement:
 
     @property
     def name(self) -> str:
-        return self.pin.split("==")[0]
+        """Without extras: what they bring stands in the lock by itself."""
+        return self.pin.split("==")[0].partition("[")[0].strip()
 
     @property
     def start(self) -> str:
         """Name and version as its file says them, normalised."""
-        return _plain(self.pin.split(";")[0].replace("==", "-").strip())
+        version = self.pin.split(";")[0].partition("==")[2].strip()
+        return _plain(f"{self.name}-{version}")
 
     def line(self, what: str = "") -> str:
         hashes = "".join(f" --hash=sha256:{one}" for one in self.hashes)

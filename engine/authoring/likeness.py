@@ -2,17 +2,30 @@
 Pure.
 
 Two inputs are near duplicates where their sets of three-word shingles overlap by half (Jaccard),
-case and punctuation aside: what an LLM that is asked for many writes again.
+case and punctuation aside: what an LLM that is asked for many writes again. An operator counts as a
+word, and so does each character of a script that puts no spaces between words.
 """
 
 import random
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from engine.protocol.authoring import DraftScenario
 from engine.seeds import derive
 
 SHINGLE = 3
+LONG = 12
+"""Letters from which on a text that is one word is taken letter by letter."""
+ALONE = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Myanmar, Khmer
+    "\u3040-\u30ff"  # Hiragana, Katakana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+TOKENS = re.compile(rf"[{ALONE}]|[^\W{ALONE}]+|!=|[^\w\s]")
+JOINED = re.compile(r"([^\W\d_]{2}\s*)[-/](?=\s*[^\W\d_]{2})")
+"""A hyphen, a dash or a slash between words, which is no operator."""
 ALIKE = 0.5
 HELD_OUT = 0.2
 LEAST_HELD_OUT = 2
@@ -20,9 +33,17 @@ LEAST_HELD_OUT = 2
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
     """Of its words; a short text is one shingle."""
-    words = re.findall(r"\w+", text.casefold())
+    found = TOKENS.findall(JOINED.sub(r"\1 ", text.casefold()))
+    words = [one for one in found if one[0].isalnum() or one[0] == "_" or _operates(one)]
+    if len(words) == 1 and words[0].isalpha() and len(words[0]) >= LONG:
+        words = list(words[0])
     count = max(1, len(words) - SHINGLE + 1)
     return frozenset(tuple(words[n : n + SHINGLE]) for n in range(count))
+
+
+def _operates(sign: str) -> bool:
+    """Whether another sign in its place asks for something else."""
+    return sign == "!=" or sign in "-*/^%&" or unicodedata.category(sign) == "Sm"
 
 
 def alike(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> bool:

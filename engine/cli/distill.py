@@ -17,6 +17,7 @@ from engine.cli.terminal import say
 from engine.cli.train import FINISHED, lend_keys, with_overrides
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.problems import ConfigError
+from engine.protocol.records import LIVING
 from engine.protocol.requests import StartEvaluation
 from engine.supervised.select import read_rule
 
@@ -32,11 +33,12 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
     async with engine_for(arguments.workspace) as client:
         await lend_keys(client, project, request.overrides, [arguments.teacher])
         summary = await client.start_evaluation(request)
-        if summary.state == "finished" and not arguments.json:
-            say(f"{summary.name} has every answer already: nothing is asked.")
-        code = await EvaluationWatch(client, summary, arguments.json).until_end()
-        if code != FINISHED:
-            return code
+        if summary.state in LIVING:
+            code = await EvaluationWatch(client, summary, arguments.json).until_end()
+            if code != FINISHED:
+                return code
+        elif not arguments.json:
+            say("Every scenario has an attempt with a reward already: nothing is asked.")
         return tell(await client.demonstrate(summary.id, request.demonstrate), arguments.json)
 
 

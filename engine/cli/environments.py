@@ -10,9 +10,9 @@ from contextlib import aclosing
 from pathlib import Path
 
 from engine.cli.terminal import Progress, complain, say, say_json, table
-from engine.environments.agent import packages_name
+from engine.environments.agent import TITLE, packages_name
 from engine.environments.catalogue import environments
-from engine.environments.door import OF_AGENT, status_of
+from engine.environments.door import KEPT, OF_AGENT, status_of
 from engine.environments.engines import roll_back, use_engine
 from engine.environments.job import carry_out
 from engine.launch.interpreter import title_of
@@ -20,6 +20,7 @@ from engine.machine.cards import look
 from engine.machine.graphics import card_lacks
 from engine.project import FILE, load_config
 from engine.protocol.environments import (
+    AgentPackages,
     ChosenEngine,
     EngineChoice,
     EnvironmentAction,
@@ -52,6 +53,7 @@ def _list(arguments: argparse.Namespace) -> int:
         (one.name, one.title, f"{one.bytes / 1e9:.1f} GB", _state(one, found))
         for one in found.environments
     ]
+    rows += [(one.name, TITLE, _amount(one.bytes), _whose(one)) for one in found.agents]
     say(table(("name", "", "size", "state"), rows))
     say(f"\nStarted from now on: the {title_of(found.choice.current.name)}.")
     if found.choice.previous:
@@ -76,13 +78,29 @@ def _state(one: EnvironmentView, found: EnvironmentList) -> str:
     return "in use" if in_use else {"ready": one.home, "absent": "not installed"}[one.state]
 
 
+def _whose(one: AgentPackages) -> str:
+    """For which requirements file it was installed, and whether that still asks for it."""
+    if not one.asked:
+        return "unused: its installation was cut off"
+    if not one.wanted:
+        return f"unused: {one.asked} is gone, or asks for others now"
+    return f"for {one.asked}"
+
+
+def _amount(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
 def _carry_out(arguments: argparse.Namespace) -> int:
     arguments.name = _named(arguments.name)
-    status_of(arguments.name)
+    status = status_of(arguments.name)
     asyncio.run(_work(arguments.name, arguments.action, arguments.json))
     if arguments.action == "install" and arguments.use:
         return _use(arguments)
-    status = status_of(arguments.name)
+    if status.name.startswith(KEPT):  # nothing is left that could say how it is
+        status = status.model_copy(update={"state": "absent", "home": "", "homes": []})
+    else:
+        status = status_of(arguments.name)
     if arguments.json:
         say_json(status)
     else:

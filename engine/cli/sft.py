@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def check(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
     """Exit 1 where an SFT run would not start."""
     project = Path(arguments.project).expanduser().resolve()
-    found = view(project, load_config(project, overrides | data_of(arguments, project)))
+    config = load_config(project, overrides | data_of(arguments, project))
+    found = view(project, config, shown=None)
     if arguments.json:
         say_json(found)
     else:
@@ -100,8 +101,6 @@ def report(found: Demonstrations) -> str:
             f"{file.path} ({file.role}): {_amount(file.tally)}{': ' if forms else ''}{forms}"
         )
         lines += [f"  line {one.line}: {one.reason}" for one in file.bad]
-        if file.bad_count > len(file.bad):
-            lines.append(f"  and {file.bad_count - len(file.bad)} more bad lines")
     lines.append(f"Learned: {_amount(found.train)}, in {found.updates} updates")
     lines.append(f"Held out: {_amount(found.held_out)}")
     return "\n".join(lines)

@@ -53,7 +53,7 @@ def packages_view(name: str) -> EnvironmentView:
 
 
 def view_of(status: Status) -> EnvironmentView:
-    kept = status.model_dump(exclude={"homes", "busy"})
+    kept = status.model_dump(exclude={"homes", "busy", "asked", "wanted"})
     return EnvironmentView(
         **kept,
         title=TITLE,

@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 
-from engine.environments.door import Status, statuses
+from engine.environments.door import KEPT, Status, statuses
 from engine.launch.choice import read_choice
 from engine.launch.interpreter import running_engine
-from engine.protocol.environments import EngineChoice, EnvironmentList, EnvironmentView
+from engine.protocol.environments import (
+    AgentPackages,
+    EngineChoice,
+    EnvironmentList,
+    EnvironmentView,
+)
 from engine.protocol.problems import LaunchError, Problem
 
 
@@ -57,13 +62,22 @@ def environments(card_lacks: str = "") -> EnvironmentList:
     views = [
         _view(found[name], words, card_lacks) for name, words in WORDS.items() if name in found
     ]
+    agents = [
+        AgentPackages.model_validate(status.model_dump())
+        for name, status in found.items()
+        if name.startswith(KEPT)
+    ]
     return EnvironmentList(
-        environments=views, choice=choice, running=running_engine(), problem=problem
+        environments=views,
+        agents=agents,
+        choice=choice,
+        running=running_engine(),
+        problem=problem,
     )
 
 
 def _view(status: Status, words: Words, card: str) -> EnvironmentView:
-    kept = status.model_dump(exclude={"homes", "busy"})
+    kept = status.model_dump(exclude={"homes", "busy", "asked", "wanted"})
     return EnvironmentView(
         **kept,
         title=words.title,

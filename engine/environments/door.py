@@ -17,6 +17,8 @@ from engine.protocol.problems import AtelierError, Problem, Refused
 
 OF_AGENT = "agent:"
 """Begins the name of an environment that is made of a requirements file, whose path follows."""
+KEPT = "agent-"
+"""Begins the name that such an environment has in the cache; its key follows."""
 BOOTSTRAP = Path(__file__).parents[2] / "packaging" / "bootstrap.py"
 
 
@@ -43,6 +45,10 @@ class Status(BaseModel):
     """Every folder of it, also those that a newer one has replaced."""
     unfit: str
     busy: bool
+    asked: str = ""
+    """Of an agent's packages by their key: the requirements file that they were installed for."""
+    wanted: bool = True
+    """Whether that file still asks for just these."""
 
 
 def python_of(name: str) -> Path:
@@ -56,7 +62,8 @@ def python_of(name: str) -> Path:
 
 
 def statuses() -> list[Status]:
-    """Of all environments, by name. Raises EnvironmentMissing without a checkout."""
+    """Of all environments, by name, then of what was installed for agents, by key. Raises
+    EnvironmentMissing without a checkout."""
     done = run_door(command("all", "status"))
     if done.returncode:
         said = answers(done.stdout)

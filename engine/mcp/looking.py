@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
-from engine.child import allowed_environment
+from engine.child import allowed_environment, descendants, end_processes
 from engine.environments.agent import packages_python
 from engine.mcp.servers import read_servers
 from engine.project import load_config
@@ -18,7 +19,7 @@ from engine.protocol.problems import Problem, Refused
 
 LOOK = Path(__file__).parents[2] / "resources" / "agents" / "tools" / "servers.py"
 LIMIT_S = 90.0
-"""For all servers together; each call of theirs has its own limit."""
+"""For the process that asks them; each server has a limit of its own, which is shorter."""
 LINE_LIMIT = 2**24
 
 
@@ -46,39 +47,49 @@ async def look(project: Path) -> ServerViews:
 
 async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]:
     path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)])
-    process = await asyncio.create_subprocess_exec(
-        *(python, str(LOOK), str(project)),
-        cwd=project,
-        env=allowed_environment({"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        limit=LINE_LIMIT,
-    )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), LIMIT_S)
-    except TimeoutError:
-        raise Refused.of(
-            "mcp.slow",
-            f"The MCP servers did not say what they offer within {LIMIT_S:g} s.",
-            "Start them by hand, and look what they wait for.",
-        ) from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-    if process.returncode:
-        said = err.decode(errors="replace")
-        lines = said.strip().splitlines()
-        raise Refused.of(
-            "mcp.not_looked",
-            f"The MCP servers cannot be looked at: {lines[-1] if lines else process.returncode}",
-            "The agent's environment needs the package mcp: see agent.requirements.",
-            detail=said[-4000:],
+    with tempfile.TemporaryFile() as errors:
+        process = await asyncio.create_subprocess_exec(
+            *(python, str(LOOK), str(project)),
+            cwd=project,
+            env=allowed_environment({"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            limit=LINE_LIMIT,
         )
-    looks: dict[str, dict[str, list[object]]] = json.loads(out.decode().strip().splitlines()[-1])
-    return looks
+        assert process.stdout is not None
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), LIMIT_S)
+        except TimeoutError:
+            raise Refused.of(
+                "mcp.slow",
+                f"The MCP servers did not say what they offer within {LIMIT_S:g} s.",
+                "Start them by hand, and look what they wait for.",
+            ) from None
+        finally:
+            await _end(process)
+        if line:
+            looks: dict[str, dict[str, list[object]]] = json.loads(line)
+            return looks
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")
+    lines = said.strip().splitlines()
+    raise Refused.of(
+        "mcp.not_looked",
+        f"The MCP servers cannot be looked at: {lines[-1] if lines else process.returncode}",
+        "The agent's environment needs the package mcp: see agent.requirements.",
+        detail=said[-4000:],
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With every server that it has started: each of them has a session of its own."""
+    family = descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await asyncio.to_thread(end_processes, family)
+    await process.wait()
 
 
 def _problem(wrong: str) -> Problem | None:

@@ -32,12 +32,13 @@ class CheckpointBranched(BaseEvent):
 
 
 class CheckpointDropped(BaseEvent):
-    """No rule keeps it any longer, or a person deleted it; its files go after this is stored."""
+    """No rule keeps it any longer, a person deleted it, or it is damaged; its files go after this
+    is stored."""
 
     kind: Literal["checkpoint.dropped"] = "checkpoint.dropped"
     step: int
     bytes: int
-    by: Literal["rule", "person"] = "rule"
+    by: Literal["rule", "person", "damage"] = "rule"
 
 
 class CheckpointExported(BaseEvent):

@@ -107,5 +107,6 @@ class SelectDemonstrations(BaseModel):
     step: int | None = None
     """Only attempts of this step."""
     split: Literal["train", "validation"] | None = None
+    """None: of a run that learns `train`, so that validation stays unseen; of all others both."""
     contestant: str = ""
     """In an evaluation: only attempts of this one."""

@@ -97,10 +97,24 @@ class EngineChoice(Value):
     previous: ChosenEngine | None = None
 
 
+class AgentPackages(Value):
+    """What was installed for the agent of some project."""
+
+    name: str
+    """By its key: `agent-0f5c1d2e3b4a`."""
+    asked: str
+    """The requirements file that it was installed for; empty where that was never finished."""
+    wanted: bool
+    """Whether that file still asks for just this."""
+    home: str
+    bytes: int
+
+
 class EnvironmentList(Value):
     """All environments, the engine that is chosen, and the one that answers."""
 
     environments: list[EnvironmentView]
+    agents: list[AgentPackages] = Field(default_factory=list)
     choice: EngineChoice
     running: ChosenEngine
     problem: Problem | None = None

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.evaluation.stored import kept_scenarios
+from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.evaluation import EvaluationPlan
-from engine.protocol.problems import AtelierError, ConfigError
-from engine.protocol.records import Scenario
+from engine.protocol.problems import AtelierError, ConfigError, StoreError
+from engine.protocol.records import RunSpec, Scenario
 from engine.run import DATABASE, SPEC, Run, read_spec
 from engine.store.reader import RunReader
 from engine.supervised.select import demonstrate, words_of
@@ -32,6 +33,30 @@ def earlier(project: Path, plan: EvaluationPlan) -> list[Path]:
 def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
     same = ("contestants", "variants", "attempts", "seed")
     return all(getattr(one, name) == getattr(other, name) for name in same)
+
+
+def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Path]:
+    """Of these runs the ones that could go on in place of this one, if they did not come to their
+    end: with its settings, its rubric, and the very questions that it would ask beside them."""
+    return [
+        one
+        for one in folders
+        if _settings(read_spec(one)) == _settings(spec)
+        and _kept(one) == missing(scenarios, [other for other in folders if other != one])
+    ]
+
+
+def _settings(spec: RunSpec) -> tuple[ProjectConfig, str]:
+    """What a run goes by to its end, whatever the project says by then."""
+    return spec.config, spec.rubric
+
+
+def _kept(folder: Path) -> list[Scenario] | None:
+    """None where they cannot be read: it cannot go on."""
+    try:
+        return kept_scenarios(folder)
+    except StoreError:
+        return None
 
 
 def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scenario]:

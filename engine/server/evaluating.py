@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.evaluation.contestants import find_contestants
 from engine.evaluation.evaluate import Hall, evaluate
@@ -24,7 +25,19 @@ from engine.server.spec import rubric_of, versions
 from engine.supervised.select import read_rule
 
 
-def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenario]]:
+class Planned(NamedTuple):
+    """An evaluation that could begin."""
+
+    spec: RunSpec
+    scenarios: list[Scenario]
+    """Of a teacher only those that it was not asked yet."""
+    earlier: Sequence[Path] = ()
+    """Runs that asked the teacher before, newest first."""
+    same: Sequence[Path] = ()
+    """Those of them that would be this very one if they went on."""
+
+
+def plan(project: Path, request: StartEvaluation) -> Planned:
     """What is compared, and on what; on nothing, where an earlier one has paid for all that a
     teacher is asked. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
@@ -45,9 +58,6 @@ def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenari
         seed=config.train.seed if request.seed is None else request.seed,
         demonstrate=request.demonstrate,
     )
-    if request.demonstrate:
-        scenarios = _not_yet_asked(project, request, evaluation, scenarios)
-        evaluation = evaluation.model_copy(update={"scenarios": len(scenarios)})
     spec = RunSpec(
         id=ulid(),
         name=run_name(),
@@ -61,7 +71,8 @@ def plan(project: Path, request: StartEvaluation) -> tuple[RunSpec, list[Scenari
         evaluation=evaluation,
         keys_at_home=request.keys_at_home,
     )
-    return spec, scenarios
+    planned = Planned(spec, scenarios)
+    return _not_yet_asked(project, request, planned) if request.demonstrate else planned
 
 
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
@@ -75,18 +86,23 @@ async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> Non
         await asyncio.shield(pool.close())
 
 
-def _not_yet_asked(
-    project: Path, request: StartEvaluation, plan: EvaluationPlan, scenarios: list[Scenario]
-) -> list[Scenario]:
-    """What the teacher has to be asked; what it was asked before is kept by the rule of now."""
+def _not_yet_asked(project: Path, request: StartEvaluation, planned: Planned) -> Planned:
+    """With what the teacher has to be asked; what it was asked before is kept by the rule of
+    now."""
+    spec, scenarios = planned.spec, planned.scenarios
     assert request.demonstrate is not None
-    distilling.check(plan)
+    assert spec.evaluation is not None
+    distilling.check(spec.evaluation)
     read_rule(request.demonstrate.keep)
     if request.again:
-        return scenarios
-    folders = distilling.earlier(project, plan)
-    distilling.keep_earlier(folders, request.demonstrate)
-    return distilling.missing(scenarios, folders)
+        return planned
+    earlier = distilling.earlier(project, spec.evaluation)
+    distilling.keep_earlier(earlier, request.demonstrate)
+    same = distilling.same_as(spec, scenarios, earlier)
+    scenarios = distilling.missing(scenarios, earlier)
+    evaluation = spec.evaluation.model_copy(update={"scenarios": len(scenarios)})
+    spec = spec.model_copy(update={"evaluation": evaluation})
+    return Planned(spec, scenarios, earlier, same)
 
 
 def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:

@@ -22,7 +22,6 @@ from engine.rollout.gateway import Gateway
 from engine.run import Run, locked, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
-from engine.server.distilling import earlier
 from engine.server.errands import Errands
 from engine.server.exporting import ExportDesk
 from engine.server.judging import JudgeDesk
@@ -125,16 +124,17 @@ class Supervisor:
             if known := await self._admit(request.key, request.queue):
                 return known
             project = Path(request.project).expanduser().resolve()
-            spec, scenarios = await asyncio.to_thread(evaluating.plan, project, request)
-            if request.demonstrate and not request.again and spec.evaluation:
-                if cut := self._cut_off(earlier(project, spec.evaluation)):
-                    return await self._begin(cut, resumed=True)
-                if not scenarios:
-                    return self._library.summary(earlier(project, spec.evaluation)[0])
-            await packages_python(project, spec.config.agent)
-            folder = make_folder(project, spec, scenarios)
+            planned = await asyncio.to_thread(evaluating.plan, project, request)
+            spec, scenarios = planned.spec, planned.scenarios
+            if cut := self._cut_off(planned.same):
+                folder, spec = cut, read_spec(cut)
+            elif planned.earlier and not scenarios:
+                return self._library.summary(planned.earlier[0])
+            else:
+                await packages_python(project, spec.config.agent)
+                folder = make_folder(project, spec, scenarios)
             self._lent[spec.id] = request.lent
-            return await self._launch(folder, spec, request.key)
+            return await self._launch(folder, spec, request.key, resumed=cut is not None)
 
     def _cut_off(self, folders: Sequence[Path]) -> Path | None:
         """The first of these runs that did not come to its end."""
@@ -151,13 +151,15 @@ class Supervisor:
             self._refuse_second()
         return None
 
-    async def _launch(self, folder: Path, spec: RunSpec, key: str) -> RunSummary:
+    async def _launch(
+        self, folder: Path, spec: RunSpec, key: str, resumed: bool = False
+    ) -> RunSummary:
         """Begin, or wait; a repeated request with the same key finds it."""
         self._library.remember(spec.id, folder)
         self._keys[key or spec.id] = spec.id
         if self._living:
             return await self._wait_in_queue(folder, spec)
-        return await self._begin(folder, resumed=spec.parent is not None)
+        return await self._begin(folder, resumed=resumed or spec.parent is not None)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
         """Raises Refused where the run is not in a state for it."""

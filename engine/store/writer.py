@@ -161,7 +161,7 @@ class RunWriter:
         return await self._write(Write(CheckpointSaved(checkpoint=checkpoint), (row,)))
 
     async def drop_checkpoint(
-        self, checkpoint: Checkpoint, by: Literal["rule", "person"]
+        self, checkpoint: Checkpoint, by: Literal["rule", "person", "damage"]
     ) -> BaseEvent:
         """Forget it; its files go afterwards."""
         row = ("DELETE FROM checkpoints WHERE step = ?", (checkpoint.step,))

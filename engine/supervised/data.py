@@ -28,7 +28,7 @@ from engine.supervised.render import render
 from engine.supervised.schedule import updates_of
 
 SHOWN, NAMED = 50, 3
-"""Bad lines that are listed, and those that a refusal names."""
+"""Bad lines that are listed unless more are asked for, and those that a refusal names."""
 TRAIN, HELD_OUT = "demonstrations.jsonl", "held_out.jsonl"
 """What an SFT run keeps in its folder."""
 
@@ -57,8 +57,16 @@ class Data(NamedTuple):
     held_out: list[Entry]
 
 
-def read_source(file: Path, role: Role, project: Path, chat: ChatFormat, context: int) -> Source:
-    """Reads to the end whatever is wrong; `context` is the most tokens of a demonstration."""
+def read_source(
+    file: Path,
+    role: Role,
+    project: Path,
+    chat: ChatFormat,
+    context: int,
+    shown: int | None = SHOWN,
+) -> Source:
+    """Reads to the end whatever is wrong; `context` is the most tokens of a demonstration, `shown`
+    how many bad lines are listed (None: all)."""
     inside = file.is_relative_to(project)
     about = DemonstrationFile(
         path=os.path.relpath(file, project) if inside else str(file), role=role
@@ -84,13 +92,15 @@ def read_source(file: Path, role: Role, project: Path, chat: ChatFormat, context
         "lines": len(entries) + len(bad),
         "forms": dict(forms),
         "tally": tally(entries),
-        "bad": bad[:SHOWN],
+        "bad": bad[:shown],
         "bad_count": len(bad),
     }
     return Source(about.model_copy(update=found), entries)
 
 
-def collect(project: Path, config: ProjectConfig, chat: ChatFormat) -> Data:
+def collect(
+    project: Path, config: ProjectConfig, chat: ChatFormat, shown: int | None = SHOWN
+) -> Data:
     """What an SFT run of the project would learn from and measure; refuses nothing."""
     sft, context = config.sft, config.model.max_context
     wanted: list[tuple[Path, Role]] = [(project / sft.data, "train")]
@@ -99,7 +109,7 @@ def collect(project: Path, config: ProjectConfig, chat: ChatFormat) -> Data:
         wanted.append((gold, "gold"))
     if sft.validation:
         wanted.append((project / sft.validation, "validation"))
-    sources = [read_source(file, role, project, chat, context) for file, role in wanted]
+    sources = [read_source(file, role, project, chat, context, shown) for file, role in wanted]
     learned = [e for source in sources if source.file.role != "validation" for e in source.entries]
     measured = [e for source in sources if source.file.role == "validation" for e in source.entries]
     if not sft.validation:

@@ -37,7 +37,9 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     if plan and plan.skipped and not history:
         words = f"Learns without {plan.skipped} bad lines, as sft.skip_bad_lines says."
         await run.log("warning", "sft", words)
-    await measure(run, policy, held_out, step)
+    told = await measure(run, policy, held_out, step)
+    if told and step == 0:
+        await keep(run, policy, step, told)  # where the loss only rises, it stays the best
     await run.enter(step, "training")
     early = given_up(run, step)
     try:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from engine.gold import line_of, replace_lines
 from engine.protocol.demonstrations import SelectDemonstrations, Selection
 from engine.protocol.problems import ConfigError
-from engine.protocol.records import RunSpec, TrajectorySummary
+from engine.protocol.records import LEARNING, RunSpec, TrajectorySummary
 from engine.protocol.requests import TrajectoryQuery
 from engine.run import DATABASE, read_spec
 from engine.store.reader import RunReader
@@ -82,8 +82,11 @@ def _unfit(one: TrajectorySummary, rule: Rule) -> str:
 
 def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
     """Write what is kept into the project's file, in place of what was there of this run; its other
-    lines stay. Raises ConfigError, and StoreError where the run cannot be read."""
+    lines stay. Of a run that learns only what it learned from is taken, unless a split is named.
+    Raises ConfigError, and StoreError where the run cannot be read."""
     rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
+    if asked.split is None and spec.kind in LEARNING:
+        asked = asked.model_copy(update={"split": "train"})
     reader = RunReader(folder / DATABASE)
     try:
         attempts = list(_attempts(reader, asked))

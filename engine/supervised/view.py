@@ -7,12 +7,13 @@ from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import Demonstrations
 from engine.protocol.problems import ConfigError
 from engine.rollout.chat import ChatFormat
-from engine.supervised.data import collect, plan_of, refuse
+from engine.supervised.data import SHOWN, collect, plan_of, refuse
 
 
-def view(project: Path, config: ProjectConfig) -> Demonstrations:
-    """Every line read; what stands against a start is said, not raised. Raises ModelError."""
-    data = collect(project, config, ChatFormat(find_model(config.model.name)))
+def view(project: Path, config: ProjectConfig, shown: int | None = SHOWN) -> Demonstrations:
+    """Every line read, and of each file so many bad ones listed (None: all); what stands against a
+    start is said, not raised. Raises ModelError."""
+    data = collect(project, config, ChatFormat(find_model(config.model.name)), shown)
     plan, problem = plan_of(config, data), None
     try:
         refuse(project, config, data)

@@ -13,7 +13,8 @@ PROMPT_TOKENS, COMPLETION_TOKENS = 100, 50
 
 @dataclass
 class ChatScript:
-    """What it does; `moods` are used up one per request, then it is `mood`."""
+    """What it does; `moods` are used up one per request, then it is `mood`. At `wait` it keeps
+    who asks waiting until `over` is set, and answers nothing."""
 
     mood: str = "good"
     moods: list[str] = field(default_factory=list)
@@ -21,6 +22,7 @@ class ChatScript:
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
 
     def message(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A tool call first, where there are tools; then words."""
@@ -43,6 +45,10 @@ class Handler(BaseHTTPRequestHandler):
         script.asked.append(asked)
         script.headers.append({name.lower(): value for name, value in self.headers.items()})
         mood = script.moods.pop(0) if script.moods else script.mood
+        if mood == "wait":
+            script.over.wait()
+            self.close_connection = True
+            return None
         if mood == "garbage":
             return self._send(200, {"choices": "none of them", "usage": 3})
         if mood != "good":
@@ -86,6 +92,7 @@ def chat_provider(script: ChatScript) -> Iterator[ChatScript]:
     try:
         yield script
     finally:
+        script.over.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.protocol.demonstrations import SelectDemonstrations, Selection
-from engine.protocol.events import Event, LogWritten, RunFinished, UnknownEvent
+from engine.protocol.events import Event, LogWritten, RunFailed, RunFinished, UnknownEvent
 from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, ImportRun, StartEvaluation, StartRun
@@ -42,10 +42,14 @@ def chat() -> Iterator[ChatScript]:
 def begin(engine: Engine, project: Path, keep: str = "best", **more: Any) -> RunSummary:
     request = StartEvaluation(
         project=str(project),
-        models=[TEACHER],
-        scenarios="train",
         demonstrate=SelectDemonstrations(keep=keep),
-        **{"overrides": IN_TURN, "attempts": 2, **more},
+        **{
+            "models": [TEACHER],
+            "scenarios": "train",
+            "overrides": IN_TURN,
+            "attempts": 2,
+            **more,
+        },
     )
     return engine.call(lambda client: client.start_evaluation(request))
 
@@ -152,6 +156,91 @@ def test_a_call_that_was_cut_off_goes_on(engine: Engine, project: Path, chat: Ch
     finished(engine, run)
     assert len(rows(engine, run)) == 8
     assert len(lines(project)) == 4
+
+
+def cut_off(
+    engine: Engine, project: Path, chat: ChatScript, scored: int = 1, **more: Any
+) -> RunSummary:
+    """Stopped while so many attempts have their reward and the next waits for its answer."""
+    chat.moods = [*["good"] * 2 * scored, "wait"]
+    run = begin(engine, project, **{"attempts": 1, **more})
+    until(lambda: len(chat.asked) == 2 * scored + 1)
+    assert len(asked_of(engine, run)) == scored
+    engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
+    chat.over.set()
+    engine.wait(run)
+    until(lambda: engine.call(lambda c: c.info()).living_runs == 0)
+    return run
+
+
+def asked_of(engine: Engine, run: RunSummary) -> list[str]:
+    return sorted(row.scenario_id for row in rows(engine, run))
+
+
+def test_another_budget_holds_from_then_on(engine: Engine, project: Path, chat: ChatScript) -> None:
+    with_provider(project, chat)
+    first = cut_off(engine, project, chat, overrides={**IN_TURN, "evaluate.budget_usd": 20.0})
+    lower = {**IN_TURN, "evaluate.budget_usd": 1.0}
+    second = begin(engine, project, attempts=1, overrides=lower)
+    finished(engine, second)
+    assert second.id != first.id
+    assert read_spec(Path(second.path)).config.evaluate.budget_usd == 1.0
+    both = [*asked_of(engine, first), *asked_of(engine, second)]
+    assert sorted(both) == ["s0", "s1", "s2", "s3"], "what came out well is not paid twice"
+    assert len(lines(project)) == 4
+    third = begin(engine, project, attempts=1, overrides=lower)
+    assert (third.id, third.state) == (second.id, "finished")
+    higher = begin(engine, project, attempts=1, overrides={**lower, "evaluate.budget_usd": 20.0})
+    assert higher.id == second.id, "the first has nothing left to ask"
+
+
+def test_prices_said_after_a_failure_are_those_that_count(engine: Engine, project: Path) -> None:
+    unknown = ["nobody/teacher"]
+    blind = begin(engine, project, models=unknown)
+    last = engine.wait(blind)[-1]
+    assert isinstance(last, RunFailed)
+    assert last.problem.code == "evaluate.price_unknown"
+    until(lambda: engine.call(lambda c: c.info()).living_runs == 0)
+    prices = {"evaluate.price_prompt": 10, "evaluate.price_completion": 20}
+    priced = begin(engine, project, models=unknown, overrides={**IN_TURN, **prices})
+    said = [e.text for e in finished(engine, priced) if isinstance(e, LogWritten)]
+    assert priced.id != blind.id
+    assert said[0].startswith("nobody/teacher: $10.00 for a million tokens read")
+
+
+def test_other_scenarios_are_other_questions(
+    engine: Engine, project: Path, chat: ChatScript
+) -> None:
+    with_provider(project, chat)
+    for name in "ab":
+        made = [json.dumps({"id": f"{name}{n}", "q": f"Say {name} {n}"}) for n in range(3)]
+        (project / f"{name}.jsonl").write_text("\n".join(made) + "\n")
+    first = cut_off(engine, project, chat, scenarios="a.jsonl")
+    second = begin(engine, project, attempts=1, scenarios="b.jsonl")
+    finished(engine, second)
+    assert second.id != first.id
+    assert asked_of(engine, second) == ["b0", "b1", "b2"]
+    again = begin(engine, project, attempts=1, scenarios="a.jsonl")
+    assert again.id == first.id, "it goes on where it was"
+    finished(engine, first)
+    assert asked_of(engine, first) == ["a0", "a1", "a2"]
+
+
+def test_nothing_is_asked_where_a_run_that_was_cut_off_has_an_answer_to_all(
+    engine: Engine, project: Path, chat: ChatScript
+) -> None:
+    with_provider(project, chat)
+    cut_off(engine, project, chat, scored=7, attempts=2)
+    asked = len(chat.asked)
+    distill = [
+        sys.executable, "-m", "engine", "distill", str(project), "--teacher", TEACHER,
+        "--attempts", "2", "--budget", "1", "--workspace", str(engine.workspace),
+    ]  # fmt: skip
+    done = subprocess.run(distill, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "nothing is asked" in done.stdout
+    assert "Stopped" not in done.stdout
+    assert (len(chat.asked), len(lines(project))) == (asked, 4)
 
 
 def test_attempts_of_any_run_become_demonstrations(

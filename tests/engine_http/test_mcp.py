@@ -1,5 +1,6 @@
 """MCP servers of a project, from mcp.json to training, over a real engine and real servers."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -7,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from engine.authoring.finish import AGENTS, begin_with_tools
 from engine.environments import python_of
 from engine.environments.door import OF_AGENT
+from engine.mcp import looking
+from engine.mcp.looking import look
 from engine.protocol.authoring import BEGUN, BeginWithTools, DescribeTask, FinishProject, Writer
 from engine.protocol.events import RunFinished, StepFinished
 from engine.protocol.mcp import ServerViews, SetServer
@@ -19,11 +23,16 @@ from engine.protocol.problems import Refused
 from engine.protocol.requests import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import ROOT, Engine
+from tests.engine_http.conftest import ROOT, Engine, is_alive, until
 from tests.engine_http.test_authoring import Pen, write
 
 pytestmark = pytest.mark.usefixtures("installed")
 SERVER = str(REQUIREMENTS.parent / "library_server.py")
+PAGED: dict[str, Any] = {
+    "command": "python",
+    "args": [str(REQUIREMENTS.parent / "paged_server.py")],
+}
+DEAF: dict[str, Any] = {**PAGED, "args": [*PAGED["args"], "--deaf"], "timeout_s": 600}
 LIBRARY: dict[str, Any] = {"command": "python", "args": [SERVER], "timeout_s": 10}
 
 
@@ -130,6 +139,74 @@ def test_each_server_is_looked_at_by_itself(engine: Engine, begun: Path) -> None
         with pytest.raises(Refused, match="wrong"):
             engine.call(lambda client, asked=request: client.set_server(path, asked))
     assert "wrong" not in json.loads((begun / "mcp.json").read_text())["mcpServers"]
+
+
+def with_servers(project: Path, **servers: dict[str, Any]) -> None:
+    (project / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def in_the_agent(project: Path, code: str) -> str:
+    """What a Python of the agent's environment prints, beside its servers.py."""
+    python = python_of(f"{OF_AGENT}{AGENTS / 'tools' / 'requirements.txt'}")
+    command = [python, "-c", f"import asyncio, servers\n{code}"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_page_of_tools_is_read_and_an_empty_text_is_one(begun: Path) -> None:
+    with_servers(begun, paged=PAGED)
+    views = asyncio.run(look(begun)).servers
+    assert [tool.name for tool in views[0].tools] == ["first", "second", "third"]
+    code = """
+async def call():
+    async with servers.Tools(".", servers.read_servers(".")) as tools:
+        print(repr(await tools.call("third", "{}")))
+asyncio.run(call())
+"""
+    assert in_the_agent(begun, code) == "('', True)\n"
+
+
+def deaf(project: Path) -> list[psutil.Process]:
+    """Servers that have started there."""
+    pids = [int(file.name.partition("-")[2]) for file in project.glob("paged-*")]
+    return [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_a_slow_server_keeps_no_other_waiting_and_nothing_stays(
+    begun: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """However long its calls may take."""
+    quick = tmp_path / "servers.py"
+    text = looking.LOOK.read_text()
+    assert "\nLOOK_S = 75\n" in text
+    quick.write_text(text.replace("\nLOOK_S = 75\n", "\nLOOK_S = 8\n"))
+    monkeypatch.setattr(looking, "LOOK", quick)
+    with_servers(begun, slow=DEAF, library=LIBRARY)
+    views = {view.name: view for view in asyncio.run(look(begun)).servers}
+    assert len(views["library"].tools) == 4
+    problem = views["slow"].problem
+    assert problem is not None
+    assert problem.message == "The MCP server slow did not say what it offers within 8 s."
+    assert list(begun.glob("paged-*")), "it has begun"
+    until(lambda: not any(is_alive(one) for one in deaf(begun)))
+
+
+def test_whoever_leaves_takes_deaf_servers_along(begun: Path) -> None:
+    with_servers(begun, slow=DEAF)
+
+    async def leave() -> None:
+        looks = asyncio.create_task(look(begun))
+        while not deaf(begun):
+            assert not looks.done()
+            await asyncio.sleep(0.05)
+        looks.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looks
+
+    asyncio.run(leave())
+    assert list(begun.glob("paged-*"))
+    assert not any(is_alive(one) for one in deaf(begun))
 
 
 def test_a_project_is_begun_for_tools_and_written_over_http(

@@ -1,6 +1,7 @@
 """SFT runs over a real engine: the loss falls, bad lines stop the start, a kill changes no byte,
 and RL goes on with the same adapter."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.checkpoint import folder_of
+from engine.client import EngineClient
 from engine.protocol.events import (
     Event,
     RunFailed,
@@ -24,6 +26,7 @@ from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun
 from engine.protocol.supervised_events import LossMeasured
+from engine.references import find_checkpoint
 from engine.run import read_spec
 from tests.engine_http.conftest import ROOT, Engine, start_engine, stop_engine, until
 
@@ -162,6 +165,39 @@ def test_patience_ends_a_run_early(engine: Engine, project: Path) -> None:
     assert events[-1].step == best + 2 < run.steps
 
 
+def test_where_the_loss_only_rises_the_beginning_is_the_best(engine: Engine, project: Path) -> None:
+    """An untrained model with tied embeddings repeats what it reads; a word unteaches it that."""
+    demonstrate(project, 12)
+    (project / "held.jsonl").write_text(json.dumps({"text": "c" * 60}) + "\n")
+    run = begin(engine, project, **{"sft.validation": "held.jsonl"})
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    found = losses(events)
+    assert min(found, key=lambda step: found[step]) == 0
+    kept = {one.checkpoint.step: one for one in engine.call(lambda c: c.checkpoints(run.id))}
+    assert kept[0].state == "whole"
+    assert "best" in kept[0].kept_by
+    assert find_checkpoint(project, f"{run.name}@best").step == 0
+
+
+def test_without_held_out_lines_nothing_is_kept_before_the_first_update(
+    engine: Engine, project: Path
+) -> None:
+    demonstrate(project, 6)
+    run = begin(engine, project, **{"sft.held_out": 0.0, "sft.epochs": 1})
+    assert isinstance(engine.wait(run)[-1], RunFinished)
+    assert [one.checkpoint.step for one in engine.call(lambda c: c.checkpoints(run.id))] == [2]
+
+
+def test_a_look_before_the_start_lists_every_bad_line(project: Path) -> None:
+    with demonstrate(project, 2).open("a") as more:
+        more.write("nonsense\n" * 120)
+    done = typed([sys.executable, "-m", "engine", "sft", str(project), "--check"])
+    assert done.returncode == 1
+    named = [line for line in done.stdout.splitlines() if "It is no JSON" in line]
+    assert [line.split(":")[0] for line in named] == [f"  line {n}" for n in range(3, 123)]
+
+
 def test_from_the_terminal(engine: Engine, project: Path) -> None:
     demonstrate(project, 12, "mine.jsonl")
     command = [sys.executable, "-m", "engine", "sft", str(project), "--data", "mine.jsonl"]
@@ -192,13 +228,11 @@ def typed(command: list[str]) -> "subprocess.CompletedProcess[str]":
 
 def test_a_kill_changes_no_byte(own_engine: Engine, project: Path, workspace: Path) -> None:
     demonstrate(project)
-    overrides = {"sft.validate_every": 5, "sft.epochs": 8}
+    overrides = {"sft.validate_every": 5, "sft.epochs": 16}
     whole = begin(own_engine, project, **overrides)
     assert isinstance(own_engine.wait(whole)[-1], RunFinished)
     run = begin(own_engine, project, **overrides)
-    until(lambda: len(own_engine.call(lambda c: c.run(run.id)).losses) >= 2, 60)
-    os.kill(own_engine.process.pid, signal.SIGKILL)
-    own_engine.process.wait()
+    kill_at(own_engine, run, step=5)
     (project / "demonstrations.jsonl").unlink()  # the run keeps what it learns from
     engine = start_engine(workspace)
     try:
@@ -210,10 +244,24 @@ def test_a_kill_changes_no_byte(own_engine: Engine, project: Path, workspace: Pa
         events = engine.wait(run)
         assert isinstance(events[-1], RunFinished), events[-1]
         assert adapter(run, run.steps) == adapter(whole, whole.steps)
-        assert [e.step for e in events if isinstance(e, StepFinished)] == list(range(1, 49))
+        assert [e.step for e in events if isinstance(e, StepFinished)] == list(range(1, 97))
         assert losses(events) == losses(engine.wait(whole))
     finally:
         stop_engine(engine)
+
+
+def kill_at(engine: Engine, run: RunSummary, step: int) -> None:
+    """As soon as the loss after this update is told: many more are to come."""
+
+    async def follow(client: EngineClient) -> None:
+        async with asyncio.timeout(60):
+            async for event in client.events(run.id):
+                if isinstance(event, LossMeasured) and event.step == step:
+                    os.kill(engine.process.pid, signal.SIGKILL)
+                    return
+
+    engine.call(follow)
+    engine.process.wait()
 
 
 def test_stop_and_resume(engine: Engine, project: Path) -> None:

@@ -18,7 +18,7 @@ from engine.protocol.records import RunSummary, Trajectory
 from engine.protocol.tracking import TrackerList, TrackerName, TrackerState, sentence_of
 from engine.run import DATABASE
 from engine.store.reader import RunReader
-from tests.engine_http.conftest import Engine, until
+from tests.engine_http.conftest import AGENT, Engine, until
 from tests.otlp_collector import Collector, collecting
 
 pytestmark = pytest.mark.usefixtures("real_cache")
@@ -76,6 +76,24 @@ def stored(run: RunSummary) -> list[Trajectory]:
         return [one for step in (*tested, *steps) for one in step]
     finally:
         reader.close()
+
+
+def said_of_trackers(run: RunSummary) -> list[str]:
+    """In the run's log, by now."""
+    reader = RunReader(Path(run.path) / DATABASE)
+    try:
+        events = reader.events_of("log.written")
+    finally:
+        reader.close()
+    return [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
+
+
+def waits(go: Path) -> str:
+    """Lines of an agent that does a training scenario only when a file is there."""
+    return f"""import asyncio, pathlib
+    while scenario["id"] in ("s0", "s1", "s2", "s3") and not pathlib.Path({str(go)!r}).exists():
+        await asyncio.sleep(0.05)
+"""
 
 
 def agents(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -163,9 +181,15 @@ def test_a_collector_that_never_answers_costs_the_run_nothing(
 def test_one_that_is_down_is_told_everything_later(
     engine: Engine, project: Path, collector: Collector, otel_python: Path
 ) -> None:
+    """The run cannot end before it was said that the service is down: whoever tries a training
+    scenario waits for that; what was tested before is there to be told."""
     collector.mood = 503
     to_otel(project, collector)
-    run = engine.train(project)
+    go = project / "go"
+    (project / "agent.py").write_text(AGENT.replace("async with", f"{waits(go)}    async with", 1))
+    run = engine.train(project, **{"agent.timeout_s": 120})
+    until(lambda: bool(said_of_trackers(run)), 90)
+    go.touch()
     events = engine.wait(run)
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert said == ["OpenTelemetry answers 503 Service Unavailable. The run goes on."]

@@ -225,3 +225,76 @@ def test_what_no_index_has_is_said(checkout: Checkout, tmp_path: Path) -> None:
     said = checkout.run("environments", "install", str(project))
     assert said.returncode == 1
     assert "no-such-package" in said.stderr
+
+
+def kept(checkout: Checkout) -> dict[str, dict[str, Any]]:
+    """What was installed for agents, by name."""
+    found = json.loads(checkout.run("environments", "list", "--json").stdout)["agents"]
+    return {one["name"]: one for one in found}
+
+
+def test_a_lock_with_extras_is_installed(checkout: Checkout, tmp_path: Path) -> None:
+    lock = (checkout.folder / "packaging" / "locks" / "parquet.txt").read_text()
+    assert "\nthrift==" in lock
+    project = make_agent(tmp_path / "extras", lock.replace("\nthrift==", "\nthrift[all, fast]=="))
+    done = checkout.run("environments", "install", str(project), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    status = json.loads(done.stdout.splitlines()[-1])
+    assert (status["state"], status["packages"]) == ("ready", 2)
+    subprocess.run([status["python"], "-I", "-c", "import pyarrow, thrift"], check=True)
+    checkout.run("environments", "remove", str(project))
+
+
+@pytest.mark.parametrize("line", ["-r more.txt", "-rmore.txt", "--constraint=more.txt  # so"])
+def test_a_file_that_is_referred_to_counts(checkout: Checkout, tmp_path: Path, line: str) -> None:
+    """What it says now, and not what it said when the packages were installed."""
+    project = make_agent(tmp_path / "refers", f"pyarrow\n{line}\n")
+    (project / "more.txt").write_text("-c last.txt\n")
+    code = "import sys; sys.path.insert(0, 'packaging'); import place as e\n"
+    code += "from pathlib import Path as P\n"
+    code += f"print(e.AgentPlace(P({str(project / 'requirements.txt')!r}), P('.venv')).key)"
+    keys = [checkout.python(code)]
+    for name, text in (("last.txt", "thrift==1.0"), ("last.txt", ""), ("more.txt", "thrift")):
+        (project / name).write_text(text + "\n")
+        keys.append(checkout.python(code))
+    assert len(set(keys)) == 4
+    (project / "more.txt").write_text("-r requirements.txt\n")  # in a circle
+    assert len(checkout.python(code)) == 12
+
+
+def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: Path) -> None:
+    """One is removed while the agent of another is at work; the former one of an edited file is
+    found and removed by its key."""
+    one = make_agent(tmp_path / "one", "thrift\n")
+    other = make_agent(tmp_path / "other", "pyarrow\n")
+    for project in (one, other):
+        assert checkout.run("environments", "install", str(project)).returncode == 0
+    known = {Path(each["asked"]).parent.name: each for each in kept(checkout).values()}
+    assert [known[name]["wanted"] for name in ("one", "other")] == [True, True]
+    name = known["other"]["name"]
+    python = Path(known["other"]["home"]) / "bin" / "python"
+    agent = subprocess.Popen([python, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        done = checkout.run("environments", "remove", str(one))
+        assert done.returncode == 0, done.stderr
+        assert known["one"]["name"] not in kept(checkout)
+        done = checkout.run("environments", "remove", name)
+        assert done.returncode == 1
+        assert f"Process {agent.pid} is at work" in done.stderr
+    finally:
+        agent.communicate(b"\n")
+    (other / "requirements.txt").write_text("thrift>=0.5\n")
+    former = kept(checkout)[name]
+    assert (former["wanted"], former["bytes"] > 0) == (False, True)
+    shown = checkout.run("environments", "list").stdout
+    assert f"unused: {other / 'requirements.txt'} is gone, or asks for others now" in shown
+    done = checkout.run("environments", "verify", name)
+    assert done.returncode == 1
+    assert "Name the project." in done.stderr
+    done = checkout.run("environments", "remove", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{name}: not installed" in done.stdout
+    assert name not in kept(checkout)
+    assert not Path(former["home"]).exists()
+    again = checkout.run("environments", "remove", name)
+    assert "There is no environment agent-" in again.stderr

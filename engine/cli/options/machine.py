@@ -25,7 +25,9 @@ def _environments(parser: argparse.ArgumentParser) -> None:
         one = actions.add_parser(action, help=words, description=words.capitalize() + ".")
         if action not in ("list", "rollback"):
             one.add_argument(
-                "name", help="of an environment; or a project: what its agent.requirements asks for"
+                "name",
+                help="of an environment, as `list` says it; or a project: what its "
+                "agent.requirements asks for",
             )
         if action == "install":
             one.add_argument("--use", action="store_true", help="then start this engine")

@@ -50,7 +50,11 @@ def _demonstrations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="run folder: of an evaluation, an import, or a trained run")
     _keep(parser)
     parser.add_argument("--step", type=int, help="only attempts of this step")
-    parser.add_argument("--split", choices=["train", "validation"], help="only of this split")
+    parser.add_argument(
+        "--split",
+        choices=["train", "validation"],
+        help="only of this split (default: of a run that learns train, of others all)",
+    )
     parser.add_argument("--contestant", default="", help="only of this model of an evaluation")
     parser.add_argument("--count", action="store_true", help="only count; write nothing")
     as_json(parser)

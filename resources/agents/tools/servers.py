@@ -18,6 +18,8 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 TIMEOUT_S = 30
+LOOK_S = 75
+"""For one server to say all that it offers, however long its calls may take."""
 LONGEST = 8000
 """Characters of a result that the model is shown."""
 
@@ -71,7 +73,7 @@ class Tools:
         said = self.stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
         try:
             client = await self.stack.enter_async_context(self.client(server, said))
-            tools = (await client.list_tools()).tools
+            tools = await offered_by(client)
         except Exception as error:
             raise ServerFailed(f"The MCP server {name} cannot be used: {words(error)}{tail(said)}") from error
         chosen = server.get("tools")
@@ -114,8 +116,26 @@ class Tools:
             raise ServerFailed(f"The MCP server {server} failed at {name}: {words(error)}") from error
         except Exception as error:
             raise ServerFailed(f"The MCP server {server} failed at {name}: {words(error)}") from error
-        parts = [getattr(part, "text", None) or f"[{part.type}]" for part in result.content]
-        return "\n".join(parts)[:LONGEST], not result.is_error
+        return "\n".join(map(text_of, result.content))[:LONGEST], not result.is_error
+
+
+async def offered_by(client):
+    """Its tools, page after page."""
+    found, cursors = [], [None]
+    while True:
+        page = await client.list_tools(cursor=cursors[-1])
+        found += page.tools
+        if page.next_cursor is None:
+            return found
+        if page.next_cursor in cursors:
+            raise ServerFailed("its list of tools has no end")
+        cursors.append(page.next_cursor)
+
+
+def text_of(part):
+    """What the model is told of one part of a result."""
+    text = getattr(part, "text", None)
+    return f"[{part.type}]" if text is None else text
 
 
 def first(error):
@@ -154,10 +174,22 @@ async def look(folder, name, server):
 
 
 async def look_at_all(folder):
+    """What each offers; one that is not done in time keeps no other waiting."""
     servers = read_servers(folder)
-    looks = await asyncio.gather(*(look(folder, name, server) for name, server in servers.items()))
-    return dict(zip(servers, looks, strict=True))
+    looks = {name: asyncio.create_task(look(folder, name, server)) for name, server in servers.items()}
+    if looks:
+        await asyncio.wait(looks.values(), timeout=LOOK_S)
+    return {name: one.result() if one.done() else slow(name) for name, one in looks.items()}
 
 
-if __name__ == "__main__":  # python servers.py FOLDER: what they offer, as one line of JSON
-    print(json.dumps(asyncio.run(look_at_all(sys.argv[1]))))
+def slow(name):
+    return {"tools": [], "wrong": f"The MCP server {name} did not say what it offers within {LOOK_S} s"}
+
+
+async def tell(folder):
+    """One line of JSON; whoever has read it need not wait for those that are still busy."""
+    print(json.dumps(await look_at_all(folder)), flush=True)
+
+
+if __name__ == "__main__":  # python servers.py FOLDER: what they offer
+    asyncio.run(tell(sys.argv[1]))

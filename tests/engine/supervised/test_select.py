@@ -1,10 +1,17 @@
 """Which attempts become demonstrations, and why the others do not."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.problems import ConfigError, Problem
-from engine.protocol.records import TrajectorySummary
-from engine.supervised.select import Rule, choose, read_rule
+from engine.protocol.records import RunKind, Split, TrajectorySummary
+from engine.run import DATABASE, write_spec
+from engine.supervised.select import Rule, choose, demonstrate, read_rule
+from tests.engine.kept_runs import make_run
+from tests.engine.store.test_store import trajectory, write
 
 
 def attempt(name: str, scenario: str, reward: float | None, **more: object) -> TrajectorySummary:
@@ -60,3 +67,30 @@ def test_negative_rewards_have_a_best_too() -> None:
     found, _ = choose(attempts, Rule("best"))
     assert [one.id for one in found] == ["b"]
     assert read_rule("above:-0.2") == Rule("all", -0.2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "split", "kept"),
+    [
+        ("train", None, ["s1"]),
+        ("outside", None, ["s1"]),
+        ("train", "validation", ["v1"]),
+        ("evaluation", None, ["s1", "v1"]),
+        ("imported", None, ["s1", "v1"]),
+    ],
+)
+def test_a_run_that_learns_gives_nothing_of_its_validation(
+    tmp_path: Path, kind: RunKind, split: Split | None, kept: list[str]
+) -> None:
+    spec = make_run(tmp_path, "one", {}).model_copy(update={"kind": kind})
+    folder = tmp_path / "runs" / spec.id
+    write_spec(folder, spec)
+    write(
+        folder / DATABASE,
+        trajectory(1).model_copy(update={"id": "a", "scenario_id": "s1"}),
+        trajectory(1).model_copy(update={"id": "b", "scenario_id": "v1", "split": "validation"}),
+    )
+    found = demonstrate(folder, SelectDemonstrations(keep="all", split=split))
+    lines = (tmp_path / "demonstrations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["source"]["scenario"] for line in lines] == kept
+    assert (found.kept, found.of) == (len(kept), len(kept))
