@@ -211,10 +211,8 @@ class Studio:
         choices = [Choice("", "Leave it"), Choice("extend", "Extend", "primary")]
         words = f"It is planned to end after step {run.steps}. How many steps in all?"
         answer, steps = await ask(self.window, f"Extend {run.name}", words, choices, field)
-        if answer == "extend":
-            self.session.command("extend", steps=steps)
-            if run.state in ("finished", "stopped", "failed"):
-                self.session.command("resume")
+        if answer == "extend":  # one that has ended goes on by this alone
+            self.session.command("extend", steps=steps, run_id=run.id)
 
 
 def main(project: str = "", workspace: str = "") -> int:

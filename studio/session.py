@@ -4,6 +4,7 @@ In: what a person wants (methods). Out: signals that say what changed; the frame
 listen. Calls to the engine run in `tasks`, by name; failures come out of `problem_raised`.
 """
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -30,6 +31,11 @@ from studio.words import run_words
 
 Done = Callable[[Any], None]
 JUST_NOW_S = 20.0
+
+
+def command_job(action: str, run_id: str) -> str:
+    """How the job is called that tells a run something."""
+    return f"{action} {run_id}"
 
 
 class Session(QObject):
@@ -64,6 +70,8 @@ class Session(QObject):
         self.hosts.lives_changed.connect(self._lives_changed)
         self.starting_on = ""
         """The server that the run under way to its start begins on."""
+        self._turns: dict[str, asyncio.Lock] = {}
+        """By run: who tells it something waits for what it is being told."""
         self._known_life: dict[str, str] = {}
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
@@ -189,15 +197,24 @@ class Session(QObject):
         path = self.project.path
 
         async def write() -> None:
-            self.show_project(await self.client.edit_project(path, request))
+            view = await self.client.edit_project(path, request)
+            if self.project.path == path:
+                self.show_project(view)
+            else:  # another one was opened meanwhile, and stays open
+                self._list_project(view)
+                self.projects_changed.emit()
 
         self.tasks.run("edit", write(), done, failed)
 
     def show_project(self, view: ProjectView) -> None:
         """Of the open project, or of one that is opened by this."""
         self.project.open(view)
-        self.projects = [view if known.path == view.path else known for known in self.projects]
+        self._list_project(view)
         self.project_changed.emit()
+
+    def _list_project(self, view: ProjectView) -> None:
+        """As it is now, among all of them."""
+        self.projects = [view if known.path == view.path else known for known in self.projects]
 
     # Runs
 
@@ -272,11 +289,14 @@ class Session(QObject):
             others = [one.name for one in self.runs.living() if one.host == run.host]
             before = next((name for name in others if name != run.name), "the run before it")
             self.said.emit(f"{run.name} is queued: it starts when {before} has ended.")
-        if show:
+        if show and request.project == self.project.path:
             self.select_run(run.id)
             self.place_wanted.emit("run")
-        else:
-            self.link.pump.follow(run.id)
+            return
+        self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+        if show and run.state != "queued":  # another project was opened since it was asked for
+            where = f" on {run.host}" if run.host else ""
+            self.said.emit(f"{run.name} of {run.project} began{where}.")
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
@@ -302,7 +322,7 @@ class Session(QObject):
         self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
     ) -> None:
         """Tell a run something: pause, continue, reviewed, use_rubric, stop_after_step, stop_now,
-        resume, extend."""
+        resume, extend, keep. What a run is told is sent in the order it was said in."""
         wanted = run_id or self.run.run_id
         said = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
         order = Command.model_validate(said)
@@ -311,13 +331,14 @@ class Session(QObject):
         host = run.host if run is not None else ""
 
         async def give(client: EngineClient) -> RunSummary:
-            if self.hosts.away(host):
-                await self.hosts.ready(host)
-            if action in ("resume", "extend"):
-                await self.lend_keys()
-            return await client.command(wanted, order)
+            async with self._turns.setdefault(wanted, asyncio.Lock()):
+                if self.hosts.away(host):
+                    await self.hosts.ready(host)
+                if action in ("resume", "extend"):
+                    await self.lend_keys()
+                return await client.command(wanted, order)
 
-        self._job(f"command {wanted}", give, self.take_run)
+        self._job(command_job(action, wanted), give, self.take_run)
 
     def take_run(self, run: RunSummary) -> None:
         """A run that is new, or that was told something."""
@@ -365,34 +386,3 @@ class Session(QObject):
         """Whether the open project's judge asks somebody who wants a key."""
         judge = self._config.judge if self._config else None
         return bool(judge and judge.enabled and judge.models and not judge.base_url)
-
-    # What holds now
-
-    def conditions(self) -> set[str]:
-        """The words in `ActionSpec.when` that are true."""
-        run = self.run.summary
-        host = self.hosts.chosen(self.project.path)
-        remote = run is not None and bool(run.host)
-        movable = self.connected and run is not None and run.state not in (*LIVING, "queued")
-        facts = {
-            "server": self.connected and bool(host or remote),
-            "lendable": self.connected and self.project.trainable and bool(host) and self.judged,
-            "remote": movable and remote,
-            "sendable": movable and not remote and bool(self.hosts.all),
-            "engine": self.connected,
-            "project": self.project.view is not None,
-            "trainable": self.connected and self.project.trainable,
-            "run": run is not None,
-            "living": run is not None and run.state in LIVING,
-            "stoppable": run is not None and run.state in (*LIVING, "queued"),
-            "branchable": self.connected
-            and run is not None
-            and run.kind in ("train", "sft")
-            and bool(self.run.state.spec),
-            "trackable": self.connected and run is not None and run.kind in (*LEARNING, "baseline"),
-            "resumable": run is not None
-            and (run.state in ("stopped", "failed", "paused"))
-            and (run.kind in ("train", "sft", "evaluation") or run.state == "paused"),
-            "extendable": run is not None and run.kind == "train",
-        }
-        return {name for name, holds in facts.items() if holds}
