@@ -1,9 +1,7 @@
 """An answer that comes late is held against what is open by then."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
@@ -12,29 +10,16 @@ from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests import EditProject
-from studio.app import Studio
 from studio.notify import Question
 from studio.widgets.buttons import Button
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.fake_hosts import UNREACHABLE, view
+from tests.studio.held import Held, hold
 from tests.studio.shots import open_project, studio_on
 from tests.studio.simulate import SMALL, Simulation
 
 RUN, OTHER = "01JD5MAMBERKESTREL00000000", "01JD5MQUIETHERON0000000000"
-
-
-class Held:
-    """In place of a call: it goes out when `on` is set."""
-
-    def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
-        self._call = call
-        self.asked, self.on = asyncio.Event(), asyncio.Event()
-
-    async def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.asked.set()
-        await self.on.wait()
-        return await self._call(*arguments, **named)
 
 
 def add(engine: FakeEngine, run_id: str, project: str, ended: bool) -> None:
@@ -175,10 +160,3 @@ def test_a_refused_start_leaves_the_button_as_it_was(
             assert train.state() == "ready"
 
     run(job())
-
-
-def hold(studio: Studio, name: str) -> Held:
-    """A call of the engine's client that waits to be let out."""
-    held = Held(getattr(studio.session.client, name))
-    setattr(studio.session.client, name, held)
-    return held

@@ -255,6 +255,7 @@ class TrajectoriesPage(Page):
         if run_id != self._source:
             self._source, self._siblings, self._place = run_id, None, None
             self._seen = (-1, None)
+            self.tasks.cancel("siblings")  # of the run before
             self._desk.show_group(None)
             self._proof.show_group(None, {})
             session = self.session  # its client is another one after the engine was restarted
