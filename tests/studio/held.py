@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
-from studio.app import Studio
+from studio.session import Session
 
 
 class Held:
@@ -20,8 +20,14 @@ class Held:
         return await self._call(*arguments, **named)
 
 
-def hold(studio: Studio, name: str) -> Held:
+class HasSession(Protocol):
+    """The studio, or a page of it."""
+
+    session: Session
+
+
+def hold(whose: HasSession, name: str) -> Held:
     """A call of the engine's client."""
-    held = Held(getattr(studio.session.client, name))
-    setattr(studio.session.client, name, held)
+    held = Held(getattr(whose.session.client, name))
+    setattr(whose.session.client, name, held)
     return held
