@@ -334,6 +334,7 @@ class TrajectoriesPage(Page):
     def _fetch(self, split: Split, step: int, group: int) -> None:
         run_id = self.session.run.run_id
         self._place = (split, step, group)
+        self._panel.show_place(self._place)
 
         async def ask() -> Siblings:
             return await self.session.client.siblings(run_id, split, step, group)
