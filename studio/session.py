@@ -18,6 +18,7 @@ from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records import LEARNING, LIVING, ProjectView, RunSummary, Sample, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
 from studio import lending
+from studio.following import Following
 from studio.hosts import Hosts
 from studio.link.engine import EngineLink
 from studio.link.state import LinkState
@@ -63,6 +64,7 @@ class Session(QObject):
         self.projects: list[ProjectView] = []
         self.samples: list[Sample] = []
         self.run = RunModel(runs, feed, self)
+        self.following = Following(link.pump, runs, self._shown)
         self.tasks = TaskScope(self)
         self.hosts = Hosts(link, feed, settings, self)
         for scope in (self.tasks, self.hosts.tasks):
@@ -138,7 +140,7 @@ class Session(QObject):
         self.projects = await self.client.projects()
         self.samples = self.samples or await self.client.samples()
         for run in self.runs.living():
-            self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+            self.following.begin(run.id)
         self.projects_changed.emit()
         self.runs_changed.emit()
 
@@ -218,13 +220,16 @@ class Session(QObject):
 
     # Runs
 
+    def _shown(self) -> set[str]:
+        """The run that is looked at, and the one it has grown out of."""
+        parent = self.run.origin
+        return {one for one in (self.run.run_id, parent.run_id if parent else "") if one}
+
     def select_run(self, run_id: str) -> None:
         """Look at a run: its events are followed from where they are known."""
         self.run.select(run_id)
-        if run_id:
-            self.link.pump.follow(run_id, self.runs.state(run_id).seq)
-        if parent := self.run.origin:
-            self.link.pump.follow(parent.run_id, parent.seq)
+        for shown in self._shown():
+            self.following.begin(shown)
         self.runs_changed.emit()
 
     def open_run(self, run: RunSummary, place: str = "run") -> None:
@@ -293,7 +298,7 @@ class Session(QObject):
             self.select_run(run.id)
             self.place_wanted.emit("run")
             return
-        self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+        self.following.begin(run.id)
         if show and run.state != "queued":  # another project was opened since it was asked for
             where = f" on {run.host}" if run.host else ""
             self.said.emit(f"{run.name} of {run.project} began{where}.")
@@ -343,7 +348,7 @@ class Session(QObject):
     def take_run(self, run: RunSummary) -> None:
         """A run that is new, or that was told something."""
         self.runs.put(run)
-        self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+        self.following.begin(run.id)
         self.run.tell()
         self.runs_changed.emit()
 
@@ -367,8 +372,7 @@ class Session(QObject):
 
     @Slot(str, int)
     def _follow_anew(self, run_id: str, seq: int) -> None:
-        self.link.pump.forget(run_id)
-        self.link.pump.follow(run_id, seq)
+        self.following.anew(run_id, seq)
 
     def _job(
         self, name: str, ask: Callable[[EngineClient], Awaitable[Any]], done: Done | None = None

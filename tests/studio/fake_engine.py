@@ -57,7 +57,8 @@ class FakeEngine:
         self.commands: list[Command] = []
         self.started: list[StartRun] = []
         self.imports: list[ImportRun] = []
-        self.streams = 0
+        self.streams = self.listening = 0
+        """That were ever opened, and that are open."""
         self.drop_streams_after = 0
         self.skip_seq = 0
         self.refuse: dict[str, Problem] = {}
@@ -335,6 +336,14 @@ class FakeEngine:
         return StreamingResponse(self._stream(run_id, after), media_type="text/event-stream")
 
     async def _stream(self, run_id: str, after: int) -> AsyncIterator[str]:
+        self.listening += 1
+        try:
+            async for lines in self._told(run_id, after):
+                yield lines
+        finally:
+            self.listening -= 1
+
+    async def _told(self, run_id: str, after: int) -> AsyncIterator[str]:
         made, sent, tick = self.runs[run_id], 0, None
         while self._server is not None and not self._server.should_exit:
             block = made.events[after : after + 200]

@@ -8,9 +8,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol.events import RunExtended
 from engine.protocol.problems import Problem
 from engine.protocol.requests import EditProject
 from studio.notify import Question
+from studio.settings import Settings
 from studio.widgets.buttons import Button
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
@@ -158,5 +160,54 @@ def test_a_refused_start_leaves_the_button_as_it_was(
             await until(lambda: "No room on box" in studio.notifier.words())
             await until(lambda: not studio.session.tasks.busy("train"))
             assert train.state() == "ready"
+
+    run(job())
+
+
+def test_only_the_last_of_the_runs_that_were_looked_at_are_followed_on(
+    engine: FakeEngine,
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("studio.following.MOST_IDLE", 2)
+    names = [f"01JD5MENDED{place:015}" for place in range(5)]
+
+    async def job() -> None:
+        add(engine, RUN, "inbox-scout", ended=False)
+        for name in names:
+            add(engine, name, "inbox-scout", ended=True)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            session, followed = studio.session, studio.link.pump._followed
+            await open_project(studio, engine, "inbox-scout")
+            for name in names:
+                session.select_run(name)
+                await until(lambda name=name: session.runs.state(name).done == 2)
+            await until(lambda: set(followed) == {RUN, *names[2:]})
+            await until(lambda: engine.listening == 4)
+            session.select_run(names[0])
+            await until(lambda: set(followed) == {RUN, *names[3:], names[0]})
+            engine.runs[names[0]].say(RunExtended(steps=99))
+            await until(lambda: session.run.state.planned == 99)
+
+    run(job())
+
+
+def test_settings_that_cannot_be_written_are_said(
+    engine: FakeEngine,
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(path: Path, settings: Settings) -> None:
+        raise OSError("No space left on device")
+
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            monkeypatch.setattr("studio.settings.write", full)
+            studio.settings.update(smoothing=0.5)
+            assert "No space left on device" in studio.notifier.words()
 
     run(job())

@@ -223,7 +223,7 @@ class CheckpointsPage(Page):
                 await self._fetches.bring(missing)
                 go_on()
 
-        self.tasks.run("fetch", bring())
+        self.tasks.run("talk", bring())
 
     def _fetch(self, row: Contender | None) -> None:
         if row is None:
