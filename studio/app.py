@@ -14,6 +14,7 @@ import qasync
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from engine.launch import local
+from engine.protocol.problems import Problem
 from engine.protocol.requests import StartRun
 from studio import commands
 from studio.actions import Actions
@@ -100,6 +101,7 @@ class Studio:
         session.place_wanted.connect(window.show_page)
         session.engine_changed.connect(self._engine_changed)
         self.settings.changed.connect(self._apply)
+        self.settings.write_failed.connect(self._settings_unwritten)
         window.remedy_chosen.connect(actions.trigger)
         home, settings = self.pages["home"], self.pages["settings"]
         assert isinstance(home, HomePage)
@@ -160,6 +162,11 @@ class Studio:
         if settings.theme != self.theme.mode:
             self.theme.set_mode(settings.theme)
 
+    def _settings_unwritten(self, why: str) -> None:
+        hint = "They hold until the window is closed."
+        words = f"The settings could not be written: {why}."
+        self.notifier.problem(Problem(code="studio.settings", message=words, hint=hint))
+
     def _switch_theme(self) -> None:
         self.settings.update(theme="light" if self.theme.scheme == "dark" else "dark")
 
@@ -211,10 +218,8 @@ class Studio:
         choices = [Choice("", "Leave it"), Choice("extend", "Extend", "primary")]
         words = f"It is planned to end after step {run.steps}. How many steps in all?"
         answer, steps = await ask(self.window, f"Extend {run.name}", words, choices, field)
-        if answer == "extend":
-            self.session.command("extend", steps=steps)
-            if run.state in ("finished", "stopped", "failed"):
-                self.session.command("resume")
+        if answer == "extend":  # one that has ended goes on by this alone
+            self.session.command("extend", steps=steps, run_id=run.id)
 
 
 def main(project: str = "", workspace: str = "") -> int:

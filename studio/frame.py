@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QMenu
 from engine.protocol.records import LEARNING, LIVING, RunSummary
 from studio import figures
 from studio.actions import Actions
+from studio.conditions import conditions
 from studio.engine_menu import EngineSwitcher
 from studio.link.state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
@@ -38,6 +39,7 @@ class Frame(QObject):
         session.project_changed.connect(self.refresh)
         session.runs_changed.connect(self.refresh)
         session.run.changed.connect(self._show_run)
+        session.tasks.busy_changed.connect(self._show_start)
         window.page_shown.connect(self.refresh)
         self._home_actions = [
             self._header_button("project.open", "Open folder", "quiet", "folder-open", 28),
@@ -73,7 +75,7 @@ class Frame(QObject):
     def refresh(self) -> None:
         """Everything but the engine."""
         session, page = self._session, self._window.page
-        self._actions.set_conditions(session.conditions())
+        self._actions.set_conditions(conditions(session))
         named = session.project.name if session.project.view else None
         self._window.sidebar.set_project(named)
         run = session.run.summary
@@ -85,14 +87,20 @@ class Frame(QObject):
 
     @Slot(object)
     def _show_engine(self, state: LinkState) -> None:
-        self._actions.set_conditions(self._session.conditions())
+        self._actions.set_conditions(conditions(self._session))
 
     @Slot()
     def _show_hosts(self) -> None:
         """Where a server has part in what the header shows."""
         session = self._session
-        self._actions.set_conditions(session.conditions())
+        self._actions.set_conditions(conditions(session))
         if self._window.page not in PROJECTLESS:
+            self._show_run()
+
+    @Slot(str, bool)
+    def _show_start(self, job: str, busy: bool) -> None:
+        """A run is being started, or no longer: it was, or it was refused."""
+        if job == "train":
             self._show_run()
 
     @Slot()

@@ -4,6 +4,7 @@ In: what a person wants (methods). Out: signals that say what changed; the frame
 listen. Calls to the engine run in `tasks`, by name; failures come out of `problem_raised`.
 """
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,6 +18,7 @@ from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records import LEARNING, LIVING, ProjectView, RunSummary, Sample, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
 from studio import lending
+from studio.following import Following
 from studio.hosts import Hosts
 from studio.link.engine import EngineLink
 from studio.link.state import LinkState
@@ -30,6 +32,11 @@ from studio.words import run_words
 
 Done = Callable[[Any], None]
 JUST_NOW_S = 20.0
+
+
+def command_job(action: str, run_id: str) -> str:
+    """How the job is called that tells a run something."""
+    return f"{action} {run_id}"
 
 
 class Session(QObject):
@@ -57,6 +64,7 @@ class Session(QObject):
         self.projects: list[ProjectView] = []
         self.samples: list[Sample] = []
         self.run = RunModel(runs, feed, self)
+        self.following = Following(link.pump, runs, self._shown)
         self.tasks = TaskScope(self)
         self.hosts = Hosts(link, feed, settings, self)
         for scope in (self.tasks, self.hosts.tasks):
@@ -64,6 +72,8 @@ class Session(QObject):
         self.hosts.lives_changed.connect(self._lives_changed)
         self.starting_on = ""
         """The server that the run under way to its start begins on."""
+        self._turns: dict[str, asyncio.Lock] = {}
+        """By run: who tells it something waits for what it is being told."""
         self._known_life: dict[str, str] = {}
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
@@ -130,7 +140,7 @@ class Session(QObject):
         self.projects = await self.client.projects()
         self.samples = self.samples or await self.client.samples()
         for run in self.runs.living():
-            self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+            self.following.begin(run.id)
         self.projects_changed.emit()
         self.runs_changed.emit()
 
@@ -189,25 +199,37 @@ class Session(QObject):
         path = self.project.path
 
         async def write() -> None:
-            self.show_project(await self.client.edit_project(path, request))
+            view = await self.client.edit_project(path, request)
+            if self.project.path == path:
+                self.show_project(view)
+            else:  # another one was opened meanwhile, and stays open
+                self._list_project(view)
+                self.projects_changed.emit()
 
         self.tasks.run("edit", write(), done, failed)
 
     def show_project(self, view: ProjectView) -> None:
         """Of the open project, or of one that is opened by this."""
         self.project.open(view)
-        self.projects = [view if known.path == view.path else known for known in self.projects]
+        self._list_project(view)
         self.project_changed.emit()
 
+    def _list_project(self, view: ProjectView) -> None:
+        """As it is now, among all of them."""
+        self.projects = [view if known.path == view.path else known for known in self.projects]
+
     # Runs
+
+    def _shown(self) -> set[str]:
+        """The run that is looked at, and the one it has grown out of."""
+        parent = self.run.origin
+        return {one for one in (self.run.run_id, parent.run_id if parent else "") if one}
 
     def select_run(self, run_id: str) -> None:
         """Look at a run: its events are followed from where they are known."""
         self.run.select(run_id)
-        if run_id:
-            self.link.pump.follow(run_id, self.runs.state(run_id).seq)
-        if parent := self.run.origin:
-            self.link.pump.follow(parent.run_id, parent.seq)
+        for shown in self._shown():
+            self.following.begin(shown)
         self.runs_changed.emit()
 
     def open_run(self, run: RunSummary, place: str = "run") -> None:
@@ -272,11 +294,14 @@ class Session(QObject):
             others = [one.name for one in self.runs.living() if one.host == run.host]
             before = next((name for name in others if name != run.name), "the run before it")
             self.said.emit(f"{run.name} is queued: it starts when {before} has ended.")
-        if show:
+        if show and request.project == self.project.path:
             self.select_run(run.id)
             self.place_wanted.emit("run")
-        else:
-            self.link.pump.follow(run.id)
+            return
+        self.following.begin(run.id)
+        if show and run.state != "queued":  # another project was opened since it was asked for
+            where = f" on {run.host}" if run.host else ""
+            self.said.emit(f"{run.name} of {run.project} began{where}.")
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
@@ -302,7 +327,7 @@ class Session(QObject):
         self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
     ) -> None:
         """Tell a run something: pause, continue, reviewed, use_rubric, stop_after_step, stop_now,
-        resume, extend."""
+        resume, extend, keep. What a run is told is sent in the order it was said in."""
         wanted = run_id or self.run.run_id
         said = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
         order = Command.model_validate(said)
@@ -311,18 +336,19 @@ class Session(QObject):
         host = run.host if run is not None else ""
 
         async def give(client: EngineClient) -> RunSummary:
-            if self.hosts.away(host):
-                await self.hosts.ready(host)
-            if action in ("resume", "extend"):
-                await self.lend_keys()
-            return await client.command(wanted, order)
+            async with self._turns.setdefault(wanted, asyncio.Lock()):
+                if self.hosts.away(host):
+                    await self.hosts.ready(host)
+                if action in ("resume", "extend"):
+                    await self.lend_keys()
+                return await client.command(wanted, order)
 
-        self._job(f"command {wanted}", give, self.take_run)
+        self._job(command_job(action, wanted), give, self.take_run)
 
     def take_run(self, run: RunSummary) -> None:
         """A run that is new, or that was told something."""
         self.runs.put(run)
-        self.link.pump.follow(run.id, self.runs.state(run.id).seq)
+        self.following.begin(run.id)
         self.run.tell()
         self.runs_changed.emit()
 
@@ -346,8 +372,7 @@ class Session(QObject):
 
     @Slot(str, int)
     def _follow_anew(self, run_id: str, seq: int) -> None:
-        self.link.pump.forget(run_id)
-        self.link.pump.follow(run_id, seq)
+        self.following.anew(run_id, seq)
 
     def _job(
         self, name: str, ask: Callable[[EngineClient], Awaitable[Any]], done: Done | None = None
@@ -365,34 +390,3 @@ class Session(QObject):
         """Whether the open project's judge asks somebody who wants a key."""
         judge = self._config.judge if self._config else None
         return bool(judge and judge.enabled and judge.models and not judge.base_url)
-
-    # What holds now
-
-    def conditions(self) -> set[str]:
-        """The words in `ActionSpec.when` that are true."""
-        run = self.run.summary
-        host = self.hosts.chosen(self.project.path)
-        remote = run is not None and bool(run.host)
-        movable = self.connected and run is not None and run.state not in (*LIVING, "queued")
-        facts = {
-            "server": self.connected and bool(host or remote),
-            "lendable": self.connected and self.project.trainable and bool(host) and self.judged,
-            "remote": movable and remote,
-            "sendable": movable and not remote and bool(self.hosts.all),
-            "engine": self.connected,
-            "project": self.project.view is not None,
-            "trainable": self.connected and self.project.trainable,
-            "run": run is not None,
-            "living": run is not None and run.state in LIVING,
-            "stoppable": run is not None and run.state in (*LIVING, "queued"),
-            "branchable": self.connected
-            and run is not None
-            and run.kind in ("train", "sft")
-            and bool(self.run.state.spec),
-            "trackable": self.connected and run is not None and run.kind in (*LEARNING, "baseline"),
-            "resumable": run is not None
-            and (run.state in ("stopped", "failed", "paused"))
-            and (run.kind in ("train", "sft", "evaluation") or run.state == "paused"),
-            "extendable": run is not None and run.kind == "train",
-        }
-        return {name for name, holds in facts.items() if holds}

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Qt
 from engine.protocol.records import GroupSummary
 from engine.protocol.requests import TrajectoryQuery
 from studio import figures
-from studio.models.paged import PagedModel
+from studio.models.paged import PAGE, PagedModel
 from studio.roles import ICON_ROLE
 from studio.tasks import TaskScope
 
@@ -59,5 +59,5 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         for page, records in self._pages.items():
             for place, record in enumerate(records):
                 if (record.split, record.step, record.group) == (split, step, group):
-                    return page * 100 + place
+                    return page * PAGE + place
         return None

@@ -27,6 +27,8 @@ Q = TypeVar("Q", TrajectoryQuery, CurveQuery)
 Index = QModelIndex | QPersistentModelIndex
 PAGE = 100
 KEPT_PAGES = 40
+SEEN_PAGES = 2
+"""What is on screen lies on so many, at most."""
 ROOT = QModelIndex()
 
 
@@ -70,10 +72,14 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._restart()
 
     def refresh(self) -> None:
-        """Ask anew for what is on screen; rows stay until their successors are here. What is on its
-        way already may be older than this, so it is asked for once more."""
+        """Ask anew for what is on screen; those rows stay until their successors are here. What is
+        on its way already may be older than this, so it is asked for once more. All other pages go:
+        rows may have moved from one into the next."""
         if self._fetch is not None:
-            self._stale.update(list(self._pages)[-2:] or [0])
+            seen = list(self._pages)[-SEEN_PAGES:]
+            for page in self._pages.keys() - set(seen):
+                del self._pages[page]
+            self._stale.update(seen or [0])
             self._timer.start(0)
 
     def record(self, row: int) -> R | None:

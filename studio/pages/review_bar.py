@@ -7,8 +7,9 @@ from PySide6.QtGui import QHideEvent, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from engine.protocol.events import ReviewOpened
+from engine.protocol.problems import Problem
 from studio import figures
-from studio.session import Session
+from studio.session import Session, command_job
 from studio.store.run_state import RunState
 from studio.widgets import paint
 from studio.widgets.buttons import Button
@@ -26,6 +27,8 @@ class ReviewBar(QWidget):
         super().__init__(parent)
         self._session = session
         self._step = 0
+        self._sent: tuple[str, int] | None = None
+        """The run and step that were sent on, until they are or it fails."""
         self.setFixedHeight(44)
         self._words = Phrase((), "body")
         self._open = Button("Open the first group", "outlined", icon="user-round-check")
@@ -43,6 +46,7 @@ class ReviewBar(QWidget):
         self._done.clicked.connect(self._go_on)
         session.run.changed.connect(self._show)
         session.run.selected.connect(self._show)
+        session.tasks.failed.connect(self._failed)
         self.hide()
 
     def words(self) -> str:
@@ -54,18 +58,30 @@ class ReviewBar(QWidget):
         state = self._session.run.state
         review = state.review
         if self.isHidden() == (review is not None):
-            self._done.set_busy(None)
             self.setVisible(review is not None)
+        if review is None and self._sent is not None and self._sent[0] == state.run_id:
+            self._sent = None  # the same step may wait again, after the run was resumed
         if review is not None:
             self._step = review.step
+            going = self._sent == (state.run_id, review.step)
+            if going != self._done.is_busy():
+                self._done.set_busy("Going on…" if going else None)
             spans = review_words(review, labelled_of(state, review.step), time.time())
             if "".join(span.words for span in spans) != self._words.words():
                 self._words.set_spans(spans)
                 self.setAccessibleName(self._words.words())
 
     def _go_on(self) -> None:
-        self._done.set_busy("Going on…")
+        self._sent = (self._session.run.run_id, self._step)
+        self._show()
         self._session.command("reviewed")
+
+    @Slot(str, object)
+    def _failed(self, job: str, problem: Problem) -> None:
+        """It was not sent on: that can be said again."""
+        if self._sent is not None and job == command_job("reviewed", self._sent[0]):
+            self._sent = None
+            self._show()
 
     def showEvent(self, event: QShowEvent) -> None:
         self._tick.start()

@@ -21,10 +21,7 @@ from engine.launch.local import Endpoint, proof
 from engine.protocol import API_VERSION
 from engine.protocol import events as e
 from engine.protocol.problems import Problem
-from engine.protocol.records import (
-    GroupSummary,
-    RunSummary,
-)
+from engine.protocol.records import LIVING, GroupSummary, RunSummary
 from engine.protocol.requests import (
     Command,
     EngineInfo,
@@ -60,7 +57,8 @@ class FakeEngine:
         self.commands: list[Command] = []
         self.started: list[StartRun] = []
         self.imports: list[ImportRun] = []
-        self.streams = 0
+        self.streams = self.listening = 0
+        """That were ever opened, and that are open."""
         self.drop_streams_after = 0
         self.skip_seq = 0
         self.refuse: dict[str, Problem] = {}
@@ -303,23 +301,30 @@ class FakeEngine:
     async def _run(self, request: Request) -> RunSummary:
         return self.summaries[request.path_params["run"]]
 
-    async def _command(self, request: Request) -> RunSummary:
+    async def _command(self, request: Request) -> RunSummary | Response:
         run_id = request.path_params["run"]
         command = Command.model_validate(await request.json())
         self.commands.append(command)
         made = self.runs[run_id]
         summary = self.summaries[run_id]
-        event: e.Event = {
-            "pause": e.RunPaused(step=summary.step),
-            "continue": e.RunContinued(step=summary.step),
-            "stop_now": e.RunStopped(step=summary.step, reason="asked to stop"),
-            "stop_after_step": e.RunStopped(step=summary.step, reason="asked to stop"),
-            "resume": e.RunStarted(spec=made.spec, resumed_from=summary.step),
-            "extend": e.RunExtended(steps=command.steps or summary.steps),
-            "use_rubric": e.RubricChanged(step=summary.step + 1, source=command.rubric),
-            "reviewed": e.ReviewClosed(step=summary.step + 1, by="person"),
+        again = e.RunStarted(spec=made.spec, resumed_from=summary.step)
+        extended = e.RunExtended(steps=command.steps or summary.steps)
+        if command.action == "resume" and summary.state == "finished":
+            words = f"This run has finished its {summary.steps} steps."
+            return refusal(409, "run.finished", words)
+        told: list[e.Event] = {
+            "pause": [e.RunPaused(step=summary.step)],
+            "continue": [e.RunContinued(step=summary.step)],
+            "stop_now": [e.RunStopped(step=summary.step, reason="asked to stop")],
+            "stop_after_step": [e.RunStopped(step=summary.step, reason="asked to stop")],
+            "resume": [again],
+            "extend": [extended] if summary.state in LIVING else [again, extended],
+            "use_rubric": [e.RubricChanged(step=summary.step + 1, source=command.rubric)],
+            "reviewed": [e.ReviewClosed(step=summary.step + 1, by="person")],
+            "keep": [],
         }[command.action]
-        made.say(event)
+        for event in told:
+            made.say(event)
         self._refresh(made, summary.project)
         return self.summaries[run_id]
 
@@ -335,6 +340,14 @@ class FakeEngine:
         return StreamingResponse(self._stream(run_id, after), media_type="text/event-stream")
 
     async def _stream(self, run_id: str, after: int) -> AsyncIterator[str]:
+        self.listening += 1
+        try:
+            async for lines in self._told(run_id, after):
+                yield lines
+        finally:
+            self.listening -= 1
+
+    async def _told(self, run_id: str, after: int) -> AsyncIterator[str]:
         made, sent, tick = self.runs[run_id], 0, None
         while self._server is not None and not self._server.should_exit:
             block = made.events[after : after + 200]

@@ -1,6 +1,7 @@
 """Routes of the Checkpoints page for the fake engine: what is kept, evaluations, models asked."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -47,6 +48,8 @@ ANSWERS = (
     "contract ended on 31 March.",
 )
 
+HELD_S = 20.0
+
 
 class FakeKept:
     """`states` gives a run's folded state, `put` takes a new run."""
@@ -60,6 +63,9 @@ class FakeKept:
         """Steps whose files are not here."""
         self.dropped: set[int] = set()
         self.asked: list[AskArena] = []
+        self.go_on = threading.Event()
+        """Cleared, answers stand still behind their first word."""
+        self.go_on.set()
         self.votes = 0
         self.exports: list[ExportCheckpoint] = []
         self.export_s = 0.1
@@ -154,6 +160,8 @@ class FakeKept:
         for one in told:
             yield one.model_dump_json().encode() + b"\n"
             await asyncio.sleep(0.005)
+            if one.kind == "said":
+                await asyncio.to_thread(self.go_on.wait, HELD_S)
 
 
 def attempt_of(asked: AskArena, place: int, name: str, answer: str) -> Trajectory:

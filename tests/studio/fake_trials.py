@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -50,6 +51,8 @@ Half right counts half.
 to any correct answer, and after fewer than two searches.
 """
 
+HELD_S = 20.0
+
 
 class FakeTrials:
     """What the judge's lab of a made project holds."""
@@ -69,6 +72,9 @@ class FakeTrials:
         self.judged = True
         self.cached = 0
         self.pause_s = 0.0
+        self.go_on = threading.Event()
+        """Cleared, a trial stands still behind its first group."""
+        self.go_on.set()
 
     def routes(self) -> list[tuple[Any, ...]]:
         """(path, handler, methods…)"""
@@ -187,6 +193,7 @@ class FakeTrials:
             for group in groups:
                 await asyncio.sleep(self.pause_s)
                 yield tried(group).model_dump_json().encode() + b"\n"
+                await asyncio.to_thread(self.go_on.wait, HELD_S)
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 

@@ -85,7 +85,6 @@ class ArenaCard(Card):
         """Who is asked; another choice begins another talk."""
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
-            self._tasks.cancel("ask")
             self._begin(names)
 
     def load(self) -> None:
@@ -98,6 +97,8 @@ class ArenaCard(Card):
     # Asking
 
     def _begin(self, names: Sequence[str]) -> None:
+        """A fresh talk; what is being said in the one before is heard no more."""
+        self._tasks.cancel("ask")
         order = list(range(len(names)))
         if self._blind.isChecked():
             random.shuffle(order)

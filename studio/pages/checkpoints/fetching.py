@@ -1,5 +1,6 @@
 """Checkpoints of a run that is on a server: brought here, one after the other, with progress."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 
@@ -28,25 +29,33 @@ class FetchDesk(QObject):
         self.coming: Contender | None = None
         self.words = ""
         self.share: float | None = None
+        self._turn = asyncio.Lock()
+        self._jobs = {"talk", "place"}
+        """Whoever may be fetching."""
 
     def start(self, row: Contender) -> None:
-        """It goes on from where it was cut off before."""
-        if self.coming is None:
-            self._tasks.run("fetch", self.bring([row]), failed=self._failed)
+        """It goes on from where it was cut off before; after what is coming already."""
+        job = f"fetch {row.name}"
+        if not self._tasks.busy(job):
+            if self.coming is not None:
+                self._session.said.emit(f"{row.words} is fetched after {self.coming.words}.")
+            self._jobs.add(job)
+            self._tasks.run(job, self.bring([row]), failed=self._failed)
 
     def cancel(self) -> None:
         """What has come is kept."""
-        for name in ("fetch", "place"):
+        for name in self._jobs:
             self._tasks.cancel(name)
         self._end()
 
     async def bring(self, rows: Sequence[Contender]) -> None:
         """Each of them is here when this returns. Raises AtelierError."""
-        try:
-            for row in rows:
-                await self._bring_one(row)
-        finally:
-            self._end()
+        async with self._turn:
+            try:
+                for row in rows:
+                    await self._bring_one(row)
+            finally:
+                self._end()
         self.fetched.emit()
 
     async def agree(self, rows: Sequence[Contender], what: str, there: str = "") -> str:

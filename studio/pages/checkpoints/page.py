@@ -223,7 +223,7 @@ class CheckpointsPage(Page):
                 await self._fetches.bring(missing)
                 go_on()
 
-        self.tasks.run("fetch", bring())
+        self.tasks.run("talk", bring())
 
     def _fetch(self, row: Contender | None) -> None:
         if row is None:
@@ -265,12 +265,14 @@ class CheckpointsPage(Page):
         self._change(self.session.client.pin_checkpoint(run_id, step, PinCheckpoint(pinned=pinned)))
 
     def _delete(self, step: int) -> None:
+        run_id = self._run.run_id
+
         async def sure() -> None:
             choices = [Choice("", "Keep it"), Choice("delete", "Delete it", "danger")]
             words = "The attempts and the other checkpoints stay. It cannot be brought back."
             answer, _ = await ask(self.window(), f"Delete step {step}?", words, choices)
             if answer == "delete":
-                await self.session.client.delete_checkpoint(self._run.run_id, step)
+                await self.session.client.delete_checkpoint(run_id, step)
 
         self._change(sure())
 
@@ -365,6 +367,7 @@ class CheckpointsPage(Page):
 
     @Slot()
     def _selected(self) -> None:
+        self.tasks.cancel("kept")  # of the run before
         self._kept = []
         self._seen = ()
 

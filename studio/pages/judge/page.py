@@ -111,6 +111,7 @@ class JudgePage(Page):
         session = self.session
         session.project_changed.connect(self._project_changed)
         session.run.selected.connect(self._run_selected)
+        session.run.selected.connect(self._forget_wishes)
         session.run.changed.connect(self._show_spent)
         self.editor.edited.connect(lambda _: self._price_soon())
         self.editor.save_wanted.connect(self._save)
@@ -161,8 +162,17 @@ class JudgePage(Page):
         if not self.isVisible() or self._run == self.session.run.run_id:
             return
         self._run = self.session.run.run_id
+        self._soon.stop()
+        for job in ("trial", "price"):
+            self.tasks.cancel(job)
         self.trial.show_tried([], "", "")
+        self.choice.show_nothing("The groups of this run are being counted.")
         self.tasks.run("labels", self._look(), self._show_trust)
+
+    def _forget_wishes(self) -> None:
+        """What was asked of the run before would open over this one."""
+        for job in ("next", "suggest"):
+            self.tasks.cancel(job)
 
     def _show_rubric(self, view: RubricView) -> None:
         self._view = view
@@ -230,10 +240,11 @@ class JudgePage(Page):
     def _save(self, source: str) -> None:
         path = self.session.project.path
         job = self.session.client.save_rubric(path, SaveRubric(source=source))
-        self.tasks.run("save", job, self._saved, self._refused)
+        self.tasks.run("save", job, lambda view: self._saved(path, view), self._refused)
 
-    def _saved(self, view: RubricView) -> None:
-        self._show_rubric(view)
+    def _saved(self, path: str, view: RubricView) -> None:
+        if path == self.session.project.path:
+            self._show_rubric(view)
         number = view.versions[-1].number
         self.session.said.emit(f"Rubric {number} is saved. The next run judges by it.")
 

@@ -307,7 +307,8 @@ class SideColumn(QScrollArea):
         self._cards = CardsCard()
         self._diagnoses: list[DiagnosisCard] = []
         self._shown: list[Finding] = []
-        self._dismissed: set[str] = set()
+        self._dismissed: set[tuple[str, str]] = set()
+        """Runs, and codes of what they were found to have, that a person has put away."""
         self._restarts: tuple[str, str] | None = None
         self._hushed: tuple[str, int] = ("", 0)
         """The run, and how many of its restarts were seen."""
@@ -337,8 +338,9 @@ class SideColumn(QScrollArea):
         self._flight.show_run(state)
         self._machine.show_run(state)
         self._cards.show_run(state)
-        findings = [f for f in state.findings if f.code not in self._dismissed][:MOST_FINDINGS]
         told = self._news(state)
+        away = {code for run_id, code in self._dismissed if run_id == state.run_id}
+        findings = [f for f in state.findings if f.code not in away][:MOST_FINDINGS]
         if findings != self._shown or told != self._restarts:
             self._show_notices(findings, told)
 
@@ -380,6 +382,6 @@ class SideColumn(QScrollArea):
         return card
 
     def _dismiss(self, finding: Finding) -> None:
-        self._dismissed.add(finding.code)
+        self._dismissed.add((self._run_id, finding.code))
         left = [f for f in self._shown if f.code != finding.code]
         self._show_notices(left, self._restarts)

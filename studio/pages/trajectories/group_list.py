@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.protocol.records import GroupSummary
+from engine.protocol.records import GroupSummary, Split
 from engine.protocol.requests import TrajectoryQuery
 from studio import figures
 from studio.models.groups import GroupListModel, group_words
@@ -32,6 +32,7 @@ from studio.widgets.inputs import SearchInput
 from studio.widgets.text import Text
 from studio.widgets.transcript_items import plain
 
+Place = tuple[Split, int, int]
 WIDTH = 264
 ROW_PX = 45
 SHOWN = 16
@@ -96,7 +97,12 @@ class GroupPanel(QWidget):
         self.setFixedWidth(WIDTH)
         self._model, self._query = model, TrajectoryQuery()
         self._held = False
-        self._total = 0
+        self._shown: Place | None = None
+        """The group that is looked at."""
+        self._row, self._total = -1, 0
+        """Where it stood when it was last seen here, and among how many."""
+        self._awaited = -1
+        """A row that was chosen before its group was here."""
         self.search = SearchInput("Search trajectories", "Search", compact=True)
         self._step = FilterChip("Step", active=True)
         self._silent = FilterChip("No signal")
@@ -164,8 +170,11 @@ class GroupPanel(QWidget):
     def hold(self, held: bool) -> None:
         """Held, it chooses nothing by itself: another group than one of the list is shown."""
         self._held = held
-        if held:
-            self.list.setCurrentIndex(QModelIndex())
+
+    def show_place(self, place: Place) -> None:
+        """The group that is looked at, whoever chose it: its row is the current one."""
+        self._shown, self._row, self._awaited = place, -1, -1
+        self._follow_shown()
 
     def move(self, by: int) -> None:  # type: ignore[override]
         self.choose(max(0, self.list.currentIndex().row() + by))
@@ -227,7 +236,10 @@ class GroupPanel(QWidget):
         self._tests.removed.connect(lambda: self._change(split=None))
         self.list.selectionModel().currentChanged.connect(self._chosen)
         self._model.total_changed.connect(self._show_count)
-        self._model.loaded.connect(self._first)
+        self._model.loaded.connect(self._loaded)
+        self._model.modelReset.connect(self._begin_anew)
+        self.list.clicked.connect(self._pressed)
+        self.list.activated.connect(self._pressed)
 
     def _open_filters(self) -> None:
         at = self._filters.mapToGlobal(self._filters.rect().bottomLeft())
@@ -251,15 +263,67 @@ class GroupPanel(QWidget):
     def _show_count(self, total: int) -> None:
         self._words.set_words(figures.plural(total, "group"))
 
+    def _loaded(self) -> None:
+        if self._awaited >= 0 and (group := self._model.record(self._awaited)) is not None:
+            self._choose(group)
+        elif self._shown is not None:
+            self._follow_shown()
+        elif not self._held and self._model.rowCount():
+            QTimer.singleShot(0, self, self._first)
+
     def _first(self) -> None:
-        waits = not (self._held or self.list.currentIndex().isValid())
-        if waits and self._model.rowCount():
-            QTimer.singleShot(0, self, lambda: self.choose(0))
+        if self._shown is None and self._awaited < 0:
+            self.choose(0)
+
+    def _begin_anew(self) -> None:
+        """Another run or query: nothing of it is looked at yet."""
+        self._shown, self._row, self._awaited = None, -1, -1
+
+    def _follow_shown(self) -> None:
+        """New groups come in above it: the row that is current moves with its group, and none is
+        while nobody knows where it is."""
+        if self._shown is None or self._awaited >= 0:
+            return
+        split, step, group = self._shown
+        row, total = self._model.row_of(step, group, split), self._model.total
+        if row is not None:
+            self._row, self._total = row, total
+        elif 0 <= self._row < total:
+            self._model.record(min(total - 1, self._row + max(0, total - self._total)))
+        self._make_current(row)
+
+    def _make_current(self, row: int | None) -> None:
+        """Choose nothing by it, and leave the list where it was scrolled to."""
+        index = QModelIndex() if row is None else self._model.index(row, 0)
+        if index != self.list.currentIndex():
+            choosing = self.list.selectionModel()
+            choosing.currentChanged.disconnect(self._chosen)
+            self.list.setAutoScroll(False)
+            self.list.setCurrentIndex(index)
+            self.list.setAutoScroll(True)
+            choosing.currentChanged.connect(self._chosen)
 
     def _chosen(self, index: QModelIndex) -> None:
         group = index.data(Qt.ItemDataRole.UserRole) if index.isValid() else None
         if group is not None:
-            self.group_chosen.emit(group)
+            self._choose(group)
+        else:
+            self._awaited = index.row()
+
+    def _pressed(self, index: QModelIndex) -> None:
+        """Also the row that is current already, where another group is looked at."""
+        group = index.data(Qt.ItemDataRole.UserRole)
+        if group is not None and _place(group) != self._shown:
+            self._choose(group)
+
+    def _choose(self, group: GroupSummary) -> None:
+        self._held = False
+        self.show_place(_place(group))
+        self.group_chosen.emit(group)
+
+
+def _place(group: GroupSummary) -> Place:
+    return group.split, group.step, group.group
 
 
 def place_words(query: TrajectoryQuery) -> str:

@@ -174,7 +174,7 @@ class LabelDesk(QObject):
         labelling.busy_changed.connect(lambda busy: bar.set_busy("Applying…" if busy else None))
         self._columns.ranked.connect(labelling.rank)
         self._columns.focus_changed.connect(self._focused)
-        self.toast.undo_requested.connect(labelling.undo)
+        self.toast.undo_requested.connect(labelling.undo_label)
         bar.applied.connect(labelling.apply)
         bar.effect_chosen.connect(labelling.set_effect)
         bar.teach_toggled.connect(labelling.set_teaches)

@@ -1,11 +1,13 @@
 """Labelling one group: keys change a draft, the engine previews it, Enter commits it.
 
-In: what is pressed, about which attempt. Out: `draft_changed`, `committed(Labelled, words)`. Only
-the engine says what a label does; nothing is computed here.
+In: what is pressed, about which attempt. Out: `draft_changed`, `committed(Labelled, words)` of the
+run that is looked at. Only the engine says what a label does; nothing is computed here. While it is
+being asked a person may be at another group already, or at another run: an answer clears only the
+draft it is about.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -15,6 +17,7 @@ from engine.protocol.records import Trajectory
 from engine.protocol.requests import Siblings
 from studio.pages.trajectories import wording
 from studio.pages.trajectories.draft import MARKS, Draft, Mark
+from studio.pages.trajectories.outbox import Letter, Outbox, Place, Said
 from studio.session import Session
 from studio.tasks import TaskScope
 
@@ -22,7 +25,8 @@ PREVIEW_MS = 40
 
 
 class Labelling(QObject):
-    """One per page. Refusals come out of `refused` in words, once."""
+    """One per page. Refusals come out of `refused` in words, once; of what is no longer shown the
+    session tells them, with their place."""
 
     draft_changed = Signal()
     previewed = Signal()
@@ -33,6 +37,7 @@ class Labelling(QObject):
     def __init__(self, session: Session, tasks: TaskScope, parent: QObject) -> None:
         super().__init__(parent)
         self._session, self._tasks = session, tasks
+        self._outbox = Outbox(tasks, self)
         self._siblings: Siblings | None = None
         self._past: list[Draft] = []
         self._future: list[Draft] = []
@@ -59,7 +64,7 @@ class Labelling(QObject):
         before, self._siblings = self._siblings, siblings
         if before is None or siblings is None or _place(before) != _place(siblings):
             self._begin(Draft())
-        elif self.draft and not self._tasks.busy("label"):
+        elif self.draft and not self._outbox.holds(self._said()):
             self._changed()  # what it would do is asked of the group as it is now
 
     @property
@@ -132,13 +137,18 @@ class Labelling(QObject):
         return waited
 
     def undo(self) -> None:
-        """The last key; without one the last label of the run."""
-        if self._past:
+        """The last key; the last label of the run where there is none, or where what was said is
+        on its way."""
+        if self._past and not self._outbox.holds(self._said()):
             self._future.append(self.draft)
             self.draft = self._past.pop()
             self._changed()
         else:
-            self._call("undo", lambda run: self._session.client.undo_label(run), "Undone: ")
+            self.undo_label()
+
+    def undo_label(self) -> None:
+        """The last label of the run, whatever waits for Enter."""
+        self._call(lambda run: self._session.client.undo_label(run), "Undone: ")
 
     def redo(self) -> None:
         if self._future:
@@ -146,40 +156,50 @@ class Labelling(QObject):
             self.draft = self._future.pop()
             self._changed()
         else:
-            self._call("redo", lambda run: self._session.client.redo_label(run), "Again: ")
+            self._call(lambda run: self._session.client.redo_label(run), "Again: ")
 
     def apply(self) -> None:
         """Commit what was said. A second Enter while it is on its way does nothing."""
-        label = self._label(uuid.uuid4().hex)
-        if label is None or self._tasks.busy("label"):
+        label, said = self._label(uuid.uuid4().hex), self._said()
+        if label is None or self._siblings is None or self._outbox.holds(said):
             return
-        moved = len(wording.changed(self.outcomes()))
-        numbers, total = self.numbers(), len(self.attempts)
+        known, numbers, total = self.preview, self.numbers(), len(self.attempts)
+        place = _place_words(self._siblings.group.title, label.step)
 
-        def done(answer: Labelled) -> None:
-            self._begin(Draft())
-            self.busy_changed.emit(False)
+        async def give() -> tuple[Labelled, int]:
+            client, preview = self._session.client, known
+            if preview is None and not label.blind:
+                # Enter was faster: what is told after must be known before
+                preview = await client.preview_label(said.run_id, label)
+            moved = len(wording.changed(preview.outcomes)) if preview else 0
+            return await client.add_label(said.run_id, label), moved
+
+        def done(given: tuple[Labelled, int]) -> None:
+            answer, moved = given
+            if self._said() == said:
+                self._begin(Draft())
+            self._tell_busy()
             if label.effect == "none":
                 words = f"{wording.gist(label, numbers)}. Only measured."
             else:
                 words = wording.done(label, numbers, moved, total)
-            self.committed.emit(answer, words)
+            self._tell(said.run_id, answer, words)
 
-        run_id = self._session.run.run_id
-
-        async def give() -> Labelled:
-            if (
-                self.preview is None and not self.blind
-            ):  # Enter was faster: what is told after must be known before
-                nonlocal moved
-                preview = await self._session.client.preview_label(run_id, label)
-                moved = len(wording.changed(preview.outcomes))
-            return await self._session.client.add_label(run_id, label)
+        def failed(problem: Problem, unsent: int) -> None:
+            shown = self._said() == said
+            self._tell_busy()
+            hint = f"{problem.hint} Nothing was undone." if unsent else problem.hint
+            if shown:
+                self.refused.emit(f"{problem.message} {hint}".strip())
+            else:
+                words = f"The label in {place} is not stored. {problem.message}"
+                lost = problem.model_copy(update={"message": words, "hint": hint.strip()})
+                self._session.problem_raised.emit(lost)
 
         self._wait.stop()
         self._tasks.cancel("preview")
-        self.busy_changed.emit(True)
-        self._tasks.run("label", give(), done, self._refuse)
+        self._outbox.put(Letter(said, give, done, failed))
+        self._tell_busy()
 
     # Within
 
@@ -204,6 +224,24 @@ class Labelling(QObject):
         else:
             self._wait.stop()
         self.draft_changed.emit()
+        self._tell_busy()
+
+    def _said(self) -> Said:
+        """What stands here now."""
+        place = _place(self._siblings) if self._siblings else None
+        teaches = self.teaches and self.may_teach()
+        return Said(self._session.run.run_id, place, self.draft, self.effect, teaches)
+
+    def _tell_busy(self) -> None:
+        self.busy_changed.emit(self._outbox.holds(self._said()))
+
+    def _tell(self, run_id: str, answer: Labelled, words: str) -> None:
+        """Of a run that is looked at no more only that it was done."""
+        if run_id == self._session.run.run_id:
+            self.committed.emit(answer, words)
+        else:
+            run = self._session.runs.summary(run_id)
+            self._session.said.emit(f"{run.name}: {words}" if run else words)
 
     def _label(self, label_id: str) -> Label | None:
         words = self._words()
@@ -240,27 +278,35 @@ class Labelling(QObject):
         self.preview = preview
         self.previewed.emit()
 
-    def _call(self, name: str, ask: Callable[[str], object], begin: str) -> None:
+    def _call(self, ask: Callable[[str], Awaitable[Labelled]], begin: str) -> None:
         run_id = self._session.run.run_id
-        if not run_id or self._tasks.busy("label"):
+        if not run_id:
             return
+
+        async def work() -> Labelled:
+            return await ask(run_id)
 
         def done(answer: Labelled) -> None:
             label = answer.label
             numbers = {one.id: one.index + 1 for one in answer.trajectories}
-            place = f"“{answer.group.title[:40]}”, step {label.step}"
+            place = _place_words(answer.group.title, label.step)
             words = f"{begin}{wording.gist(label, numbers)} in {place}."
-            if label.split == "train" and label.step <= self._session.run.state.closed:
+            same = run_id == self._session.run.run_id
+            if same and label.split == "train" and label.step <= self._session.run.state.closed:
                 words += f" Step {label.step} is done: what it learned stays."
-            self.committed.emit(answer, words)
+            self._tell(run_id, answer, words)
 
-        self._tasks.run("label", ask(run_id), done, self._refuse)  # type: ignore[arg-type]
+        self._outbox.put(Letter(None, work, done, lambda problem, _: self._refuse(problem)))
 
     def _refuse(self, problem: Problem) -> None:
-        self.busy_changed.emit(False)
+        self._tell_busy()
         self.refused.emit(f"{problem.message} {problem.hint}".strip())
 
 
-def _place(siblings: Siblings) -> tuple[str, int, int]:
+def _place_words(title: str, step: int) -> str:
+    return f"“{title[:40]}”, step {step}"
+
+
+def _place(siblings: Siblings) -> Place:
     group = siblings.group
     return group.split, group.step, group.group

@@ -255,6 +255,7 @@ class TrajectoriesPage(Page):
         if run_id != self._source:
             self._source, self._siblings, self._place = run_id, None, None
             self._seen = (-1, None)
+            self.tasks.cancel("siblings")  # of the run before
             self._desk.show_group(None)
             self._proof.show_group(None, {})
             session = self.session  # its client is another one after the engine was restarted
@@ -333,6 +334,7 @@ class TrajectoriesPage(Page):
     def _fetch(self, split: Split, step: int, group: int) -> None:
         run_id = self.session.run.run_id
         self._place = (split, step, group)
+        self._panel.show_place(self._place)
 
         async def ask() -> Siblings:
             return await self.session.client.siblings(run_id, split, step, group)

@@ -165,3 +165,32 @@ def test_closing_the_scope_leaves_nothing(filled: FakeEngine, run: Run) -> None:
         assert not table.asked_once
 
     run(job())
+
+
+def test_pages_that_are_not_on_screen_are_asked_anew_after_a_refresh(
+    filled: FakeEngine, run: Run
+) -> None:
+    async def job(table: TrajectoryTableModel) -> None:
+        table.sort(0, Qt.SortOrder.DescendingOrder)
+        await until(lambda: table.asked_once)
+        await look(table)
+        simulation = Simulation(run_id=RUN, train=TRAIN)
+        simulation.made = filled.runs[RUN]
+        simulation.step(9)
+        before = table.total
+        table.refresh()
+        await until(lambda: table.total == before + 64 and not table._stale)
+        rows = await look(table)
+        assert len(set(rows)) == len(rows) == table.total
+
+    async def look(table: TrajectoryTableModel) -> list[str]:
+        """At every row."""
+        found = []
+        for row in range(table.total):
+            await until(lambda row=row: table.record(row))
+            record = table.record(row)
+            assert record is not None
+            found.append(record.id)
+        return found
+
+    run(shown(filled, job))

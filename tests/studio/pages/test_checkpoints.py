@@ -1,5 +1,6 @@
 """The Checkpoints page over the fake engine: choosing, evaluating, talking, voting, keeping."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from engine.protocol.judging import Verdict
 from engine.protocol.requests import Siblings
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
+from tests.studio.held import hold
 from tests.studio.shots import open_project, studio_on
 from tests.studio.simulate import Simulation
 
@@ -268,5 +270,84 @@ def test_the_branch_sheet_asks_for_what_it_shows(
             sheet._refresh()
             assert "--replay" in sheet._command.words()
             assert sheet.request().overrides == {}
+
+    run(job())
+
+
+async def another_run(engine: FakeEngine, page: Any) -> str:
+    """Of the same project, begun meanwhile."""
+    simulation = Simulation("01JD5MQUIETHERON0000000000", "quiet-heron")
+    simulation.begin()
+    name = engine.add_run(simulation.made).id
+    page.session.refresh()
+    await until(lambda: page.session.runs.known(name))
+    return name
+
+
+def test_the_checkpoint_that_is_deleted_is_of_the_run_that_was_asked_about(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            other = await another_run(kept, page)
+            run_id, deleted = page._run.run_id, []
+            delete = page.session.client.delete_checkpoint
+
+            async def noted(of: str, step: int) -> None:
+                deleted.append((of, step))
+                await delete(of, step)
+
+            page.session.client.delete_checkpoint = noted
+            page._delete(4)
+            await until(QApplication.activeModalWidget)
+            page.session.select_run(other)
+            dialog: Any = QApplication.activeModalWidget()
+            dialog._answered("delete")
+            await until(lambda: not page.tasks.busy("change"))
+            assert deleted == [(run_id, 4)]
+
+    run(job())
+
+
+def test_checkpoints_that_are_told_late_are_not_shown_under_another_run(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            other = await another_run(kept, page)
+            held = hold(page, "checkpoints")
+            page._look_again()
+            await held.asked.wait()
+            asking = page.tasks._jobs["kept"]
+            page.window().show_page("home")
+            page.session.select_run(other)
+            held.on.set()
+            await asyncio.wait([asking])
+            assert not page._kept
+
+    run(job())
+
+
+@pytest.mark.parametrize("how", ["new talk", "blind"])
+def test_a_fresh_talk_hears_nothing_of_the_one_before(
+    kept: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, how: str
+) -> None:
+    async def job() -> None:
+        async with looking(kept, qapp, tmp_path) as page:
+            arena = page._arena
+            kept.kept.go_on.clear()
+            arena._ask.setText("Until when?")
+            arena._put()
+            await until(lambda: arena._talk.sides[0].text)
+            asking = arena._tasks._jobs["ask"]
+            if how == "blind":
+                arena._blind.setChecked(True)
+            else:
+                QTest.mouseClick(arena._anew, Qt.MouseButton.LeftButton)
+            kept.kept.go_on.set()
+            await asyncio.wait([asking])
+            assert not any(side.shown or side.attempt for side in arena._talk.sides)
+            assert not arena._talk.can_vote
+            assert not arena._left.isEnabled()
 
     run(job())

@@ -17,6 +17,7 @@ from studio.pages.judge.page import presets, text_of
 from studio.store import rubric
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
+from tests.studio.held import hold
 from tests.studio.shots import open_project, studio_on
 from tests.studio.simulate import Simulation
 
@@ -248,3 +249,72 @@ def test_every_preset_reads(file: str) -> None:
 
     assert parse_rubric(text_of(file)).text
     assert rubric.parts_of(text_of(file)) is not None
+
+
+def another_run(engine: FakeEngine) -> str:
+    """Of the same project, with nothing stored yet."""
+    simulation = Simulation("01JD5MQUIETHERON0000000000", "quiet-heron")
+    simulation.begin()
+    return engine.add_run(simulation.made).id
+
+
+def test_a_trial_ends_where_another_run_is_chosen(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        other = another_run(lab)
+        async with judging(lab, qapp, tmp_path) as page:
+            await until(lambda: "6 calls" in price(page))
+            lab.trials.go_on.clear()
+            page.choice.price.pressed.emit()
+            await until(lambda: page.trial._row.count() == 1)
+            page.session.select_run(other)
+            assert page.trial._row.count() == 0
+            lab.trials.go_on.set()
+            await until(lambda: page._groups == 0 and "Judging" not in price(page))
+            assert page.trial._row.count() == 0
+            assert not page.tasks.busy("trial")
+
+    run(job())
+
+
+def test_a_group_to_grade_is_of_the_run_that_is_looked_at(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        other = another_run(lab)
+        async with judging(lab, qapp, tmp_path) as page:
+            opened: list[object] = []
+            page.grading_wanted.connect(lambda *place: opened.append(place))
+            held = hold(page, "groups")
+            page.grade_next()
+            await held.asked.wait()
+            asking = page.tasks._jobs["next"]
+            page.session.select_run(other)
+            held.on.set()
+            await asyncio.wait([asking])
+            assert not opened
+
+    run(job())
+
+
+def test_a_rubric_that_is_saved_late_is_not_shown_as_that_of_another_project(
+    lab: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        lab.add_project("tiles")
+        async with judging(lab, qapp, tmp_path) as page:
+            shown: list[str] = []
+            page.editor.text.set_text("# Tiles are merged, not pushed around")
+            held = hold(page, "save_rubric")
+            page.save()
+            await held.asked.wait()
+            page.session.open_project(str(lab.workspace / "tiles"), "judge")
+            await until(lambda: page._project.endswith("tiles") and not page.tasks.busy("rubric"))
+            show = page._show_rubric
+            page._show_rubric = lambda view: (shown.append(view.source), show(view))
+            held.on.set()
+            await until(lambda: not page.tasks.busy("save"))
+            assert not shown
+
+    run(job())

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol import events as e
+from engine.protocol.problems import Problem
 from engine.protocol.requests import TrajectoryQuery
 from studio.pages.review_bar import review_words
 from studio.pages.trajectories.views import COLUMNS
@@ -62,5 +63,32 @@ def test_a_review_is_opened_counted_and_sent_on(
             running._review._done.click()
             await until(lambda: bar.isHidden() and running._review.isHidden())
             assert [command.action for command in judged.commands] == ["reviewed"]
+
+    run(job())
+
+
+def test_a_review_that_was_not_sent_on_can_be_sent_on_again(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (studio, page):
+            bar, made = page._review, judged.runs[RUN]
+            made.say(e.ReviewOpened(step=2, until=None, then="train"))
+            await until(lambda: not bar.isHidden())
+            words = bar._done.accessibleName()
+            path = f"/runs/{RUN}/command"
+            judged.refuse[path] = Problem(code="run.locked", message="It is being copied.")
+            bar._done.click()
+            assert bar._done.is_busy()
+            await until(lambda: "being copied" in studio.notifier.words())
+            assert not bar._done.is_busy()
+            assert bar._done.accessibleName() == words
+            del judged.refuse[path]
+            bar._done.click()
+            assert bar._done.is_busy()
+            await until(bar.isHidden)
+            made.say(e.ReviewOpened(step=3, until=None, then="train"))
+            await until(lambda: not bar.isHidden())
+            assert not bar._done.is_busy()
 
     run(job())

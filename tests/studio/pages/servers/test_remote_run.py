@@ -134,6 +134,28 @@ def test_a_checkpoint_is_fetched_and_is_then_here(
     run(job())
 
 
+def test_a_second_fetch_comes_after_the_first(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        remote(engine)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await seen(studio, engine)
+            studio.window.show_page("checkpoints")
+            page: Any = studio.pages["checkpoints"]
+            await until(lambda: sum(bool(one.elsewhere) for one in page._model.rows) > 1)
+            first, second = [one for one in page._model.rows if one.elsewhere][:2]
+            page._fetch(first)
+            await until(lambda: page._fetches.coming == first)
+            page._fetch(second)
+            assert f"{second.words} is fetched after {first.words}" in studio.notifier.words()
+            await until(lambda: not {first.step, second.step} & engine.kept.elsewhere)
+            await until(lambda: page._fetches.coming is None)
+            await until(lambda: not any(page.tasks.busy(job) for job in page._fetches._jobs))
+
+    run(job())
+
+
 @pytest.mark.parametrize("answer", ["Evaluate on box", "Fetch, then go on"])
 def test_an_evaluation_asks_where(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, answer: str
