@@ -16,9 +16,11 @@ def tracker_slot(name: str) -> str:
     return f"tracker {name}"
 
 
-async def lend(client: EngineClient, config: ProjectConfig | None, others: Sequence[str]) -> str:
-    """Of a project's judges and trackers, and of `others`, as litellm names models; what to say
-    where the keyring gives none and one is needed."""
+async def lend(
+    client: EngineClient, config: ProjectConfig | None, others: Sequence[str]
+) -> Problem | None:
+    """Of a project's judges and trackers, and of `others`, as litellm names models; why the keyring
+    gives none, where one is needed."""
     await lend_to_trackers(client, config)
     judge = config.judge if config else None
     models = (*(judge.models if judge and judge.enabled else ()), *others)
@@ -27,7 +29,7 @@ async def lend(client: EngineClient, config: ProjectConfig | None, others: Seque
     if found | kept:
         await client.lend_keys(found | kept)
     needed = models and not (found or (judge and judge.base_url))
-    return f"{problem.message} {problem.hint}" if problem and needed else ""
+    return problem if needed else None
 
 
 async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -> None:

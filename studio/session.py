@@ -307,8 +307,8 @@ class Session(QObject):
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
         """The keys of the open project's judges and trackers, and of `others`, as litellm names
         models."""
-        if said := await lending.lend(self.client, self._config, others):
-            self.said.emit(said)
+        if problem := await lending.lend(self.client, self._config, others):
+            self.problem_raised.emit(problem)
 
     @property
     def _config(self) -> ProjectConfig | None:
