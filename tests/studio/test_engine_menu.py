@@ -140,7 +140,7 @@ def test_a_server_that_cannot_be_reached_starts_nothing_and_says_why(
             studio.session.train()
             await until(lambda: "cannot be reached" in studio.notifier.words())
             assert not filled.started
-            assert not studio.session.tasks.busy("train")
+            await until(lambda: not studio.session.tasks.busy("train"))
 
     run(job())
 
