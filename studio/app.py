@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from engine.launch import local
 from engine.protocol.problems import Problem
+from engine.protocol.records import TrainingKind
 from engine.protocol.requests import StartRun
 from studio import commands
 from studio.actions import Actions
@@ -122,8 +123,8 @@ class Studio:
             project_save=lambda: self.pages[window.page].save() if window.page else None,
             project_import=lambda: self.importer.start(),
             project_new=lambda: session.tasks.run("new", self._new_project()),
-            run_train=lambda: session.train(),
-            sft_train=lambda: session.train("sft"),
+            run_train=self._train,
+            sft_train=lambda: self._train("sft"),
             sft_open=self._open_demonstrations,
             sft_teacher=lambda: self._open_demonstrations(teacher=True),
             run_pause=self._pause,
@@ -199,6 +200,12 @@ class Studio:
         if answer == "make":
             folder = self.workspace / (str(name or "").strip() or "my-agent")
             self.session.create_project(str(folder), None)
+
+    def _train(self, kind: TrainingKind = "train") -> None:
+        """What is just being typed counts."""
+        if focused := QApplication.focusWidget():
+            focused.clearFocus()
+        self.session.train(kind)
 
     def _pause(self) -> None:
         run = self.session.run.summary

@@ -71,6 +71,7 @@ class Session(QObject):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
         self.hosts.lives_changed.connect(self._lives_changed)
         self.starting_on = ""
+        self.writing: set[asyncio.Task[None]] = set()
         """The server that the run under way to its start begins on."""
         self._turns: dict[str, asyncio.Lock] = {}
         """By run: who tells it something waits for what it is being told."""
@@ -208,6 +209,12 @@ class Session(QObject):
 
         self.tasks.run("edit", write(), done, failed)
 
+    def await_writing(self, job: "asyncio.Task[None] | None") -> None:
+        """What is entered: a run that is asked for after it begins with it."""
+        if job is not None:
+            self.writing.add(job)
+            job.add_done_callback(self.writing.discard)
+
     def show_project(self, view: ProjectView) -> None:
         """Of the open project, or of one that is opened by this."""
         self.project.open(view)
@@ -284,6 +291,7 @@ class Session(QObject):
         return next((run.host for run in runs if wanted in (run.id, run.name)), "")
 
     async def _train(self, request: StartRun, show: bool) -> None:
+        await asyncio.gather(*self.writing, return_exceptions=True)  # what was entered counts
         await self.lend_keys()
         if request.host:
             run = await self.hosts.begin(request.host, lambda client: client.start_run(request))

@@ -68,7 +68,8 @@ class Edits:
                 self._session.problem_raised.emit(problem)
 
         edit = self._session.client.edit_project(path, EditProject(values=values))
-        self._tasks.run(f"edit {path} {type(part).__name__} {key}", edit, written, refused)
+        name = f"edit {path} {type(part).__name__} {key}"
+        self._session.await_writing(self._tasks.run(name, edit, written, refused))
 
     def save(self, tab: TomlTab, path: str, text: str) -> None:
         """The whole file."""
@@ -85,7 +86,7 @@ class Edits:
                 self._session.problem_raised.emit(problem)
 
         edit = self._session.client.edit_project(path, EditProject(toml=text))
-        self._tasks.run(f"save {path}", edit, saved, refused)
+        self._session.await_writing(self._tasks.run(f"save {path}", edit, saved, refused))
 
     def _show(self, view: ProjectView) -> None:
         if view.path == self._session.project.path:

@@ -1,5 +1,6 @@
 """What is entered on Setup is written where it was entered, and stays while it is being typed."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -77,6 +78,26 @@ def test_a_number_is_written_as_it_was_typed_whatever_is_answered_meanwhile(
             await until(lambda: config_of(engine, "first").train.lr == 2e-6)
             written = [values for _, values in engine.homes.edits if LR in values]
             assert written == [{LR: 2e-6}]
+
+    run(work())
+
+
+def test_train_begins_with_what_is_just_being_typed(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        async with setting_up(engine, qapp, tmp_path) as (studio, setup):
+            form = setup._form
+            form._advanced.unfold(True)
+            begin(form._rows[LR], "3e-6")
+            engine.held.add("PUT /project")
+            studio.actions.trigger("run.train")
+            await until(lambda: studio.session.writing)
+            await asyncio.sleep(0.05)
+            assert not engine.started
+            engine.held.clear()
+            await until(lambda: engine.started)
+            assert config_of(engine, "first").train.lr == 3e-6
 
     run(work())
 
