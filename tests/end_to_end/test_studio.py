@@ -96,6 +96,7 @@ def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # t
             studio.actions.trigger("run.stop_now")
             await until(lambda: session.run.state.life == "stopped", 60)
             stopped = session.run.state.done
+            await until(lambda: studio.actions.holds("resumable"), 30)  # else it does nothing
             studio.actions.trigger("run.resume")
             await until(lambda: session.run.state.done > stopped, LONG_S)
             studio.actions.trigger("run.stop_now")

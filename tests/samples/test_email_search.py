@@ -131,7 +131,7 @@ def test_many_who_ask_first_have_one_inbox(copy: Path, tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(count, range(8))) == {3200}
-    assert {file.name for file in tmp_path.iterdir()} == {"inbox.py", "inbox.db"}
+    assert [file.name for file in tmp_path.iterdir() if "inbox-" in file.name] == []
 
 
 def test_the_way_to_the_answer_counts_too(agent: ModuleType) -> None:
