@@ -91,8 +91,10 @@ def test_commands_reach_the_engine_once(
             await until(lambda: studio.window.header.train.state() == "paused")
             studio.actions.trigger("run.resume")
             await until(lambda: studio.session.run.state.life == "running")
+            await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
             await until(lambda: studio.session.run.state.life == "stopped")
+            await until(lambda: studio.actions.holds("resumable"))
             studio.actions.trigger("run.resume")
             await until(lambda: studio.session.run.state.life == "running")
         actions = [command.action for command in filled.commands]
