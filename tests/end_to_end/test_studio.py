@@ -93,12 +93,14 @@ def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # t
             session = studio.session
             await until(lambda: session.run.state.done >= 2, 60)
             assert living(session), "training went on without the window"
+            await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
             await until(lambda: session.run.state.life == "stopped", 60)
             stopped = session.run.state.done
             await until(lambda: studio.actions.holds("resumable"), 30)  # else it does nothing
             studio.actions.trigger("run.resume")
             await until(lambda: session.run.state.done > stopped, LONG_S)
+            await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
             await until(lambda: session.run.state.life == "stopped", 60)
 

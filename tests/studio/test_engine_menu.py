@@ -118,6 +118,7 @@ def test_what_begins_begins_where_the_project_trains(
             await until(lambda: studio.session.run.summary.host == "box")  # type: ignore[union-attr]
             assert filled.started[0].host == "box"
             assert "on box" in studio.window.header.chip.words()
+            await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
             await until(lambda: not studio.session.runs.living())
             branch = filled.started[0].model_copy(update={"origin": f"{RUN}@1", "host": ""})
