@@ -176,9 +176,7 @@ class Child:
             del self._waiting[number]
             if not answered and self.alive:
                 with contextlib.suppress(ConnectionError, RuntimeError):
-                    self._write(
-                        {"id": number, "op": "cancel"}
-                    )  # who does not read is not waited for
+                    self._write({"id": number, "op": "cancel"})  # not drained: it may not read
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:

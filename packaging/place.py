@@ -178,14 +178,15 @@ class AgentPlace(Place):
         return []
 
 
-def referred(asked: Path, known: tuple[Path, ...] = ()) -> list[Path]:
+def referred(asked: Path) -> list[Path]:
     """A requirements file and those that it names by -r or -c, and they in turn, each once. What is
     not there has pip's word for it."""
-    found = [asked]
-    for name in REFERRED.findall(asked.read_text(encoding="utf-8").replace("\\\n", " ")):
-        file = (asked.parent / name.strip("'\"")).resolve()
-        if file.is_file() and file not in (*known, *(one.resolve() for one in found)):
-            found += referred(file, (*known, *(one.resolve() for one in found)))
+    found = [asked.resolve()]
+    for file in found:  # which grows meanwhile
+        for name in REFERRED.findall(file.read_text(encoding="utf-8").replace("\\\n", " ")):
+            other = (file.parent / name.strip("'\"")).resolve()
+            if other.is_file() and other not in found:
+                found.append(other)
     return found
 
 

@@ -7,7 +7,7 @@ listen. Calls to the engine run in `tasks`, by name; failures come out of `probl
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -71,8 +71,9 @@ class Session(QObject):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
         self.hosts.lives_changed.connect(self._lives_changed)
         self.starting_on = ""
-        self.writing: set[asyncio.Task[None]] = set()
         """The server that the run under way to its start begins on."""
+        self._writing: set[asyncio.Task[None]] = set()
+        """Edits on their way: a run that is asked for after them begins with them."""
         self._turns: dict[str, asyncio.Lock] = {}
         """By run: who tells it something waits for what it is being told."""
         self._known_life: dict[str, str] = {}
@@ -207,13 +208,14 @@ class Session(QObject):
                 self._list_project(view)
                 self.projects_changed.emit()
 
-        self.tasks.run("edit", write(), done, failed)
+        name = f"edit {path} {sorted(request.values or ())}"
+        self.write_first(self.tasks.run(name, write(), done, failed))
 
-    def await_writing(self, job: "asyncio.Task[None] | None") -> None:
-        """What is entered: a run that is asked for after it begins with it."""
+    def write_first(self, job: "asyncio.Task[None] | None") -> None:
+        """An edit: no run begins before it was answered."""
         if job is not None:
-            self.writing.add(job)
-            job.add_done_callback(self.writing.discard)
+            self._writing.add(job)
+            job.add_done_callback(self._writing.discard)
 
     def show_project(self, view: ProjectView) -> None:
         """Of the open project, or of one that is opened by this."""
@@ -291,7 +293,8 @@ class Session(QObject):
         return next((run.host for run in runs if wanted in (run.id, run.name)), "")
 
     async def _train(self, request: StartRun, show: bool) -> None:
-        await asyncio.gather(*self.writing, return_exceptions=True)  # what was entered counts
+        if self._writing:
+            await asyncio.wait(self._writing)
         await self.lend_keys()
         if request.host:
             run = await self.hosts.begin(request.host, lambda client: client.start_run(request))
@@ -387,11 +390,8 @@ class Session(QObject):
     ) -> None:
         self.tasks.run(name, self._asked(ask), done)
 
-    def _asked(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Coroutine[Any, Any, Any]:
-        async def asking() -> Any:
-            return await ask(self.client)
-
-        return asking()
+    async def _asked(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Any:
+        return await ask(self.client)
 
     @property
     def judged(self) -> bool:

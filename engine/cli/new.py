@@ -62,15 +62,15 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
             last = await _watch(work.tell(), wanted, arguments.json)
     finally:
         opened.close()
-    if last.problem:
-        have, short = len(last.draft.scenarios), last.problem.code == BUDGET
-        if not (short and arguments.enough):
-            complain(last.problem, arguments.json)
+    if last.problem and not (arguments.enough and last.problem.code == BUDGET):
+        complain(last.problem, arguments.json)
+        have = len(last.draft.scenarios)
         if have < LEAST or not last.draft.system:
             return 1
-        if short and not arguments.enough:
-            say(f"{have} of {wanted.count} scenarios are written. The same command with a higher")
-            say("--budget goes on; with --enough it makes the project of what is there.")
+        if last.problem.code == BUDGET:
+            if not arguments.json:
+                say(f"{have} of {wanted.count} scenarios are written. The same command with a")
+                say("higher --budget goes on; with --enough it makes the project of these.")
             return 1
     judge = wanted.writer.model_copy(update={"model": arguments.judge or wanted.writer.model})
     finish(

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.checkpoint import FULL
 from engine.protocol.problems import StoreError
 
 KEPT_UPDATES = 4
@@ -182,7 +183,8 @@ class Completions:
 
     async def compact(self) -> None:
         """Write the file anew where most of it is forgotten: beside it, in a thread, and renamed
-        when it holds what came meanwhile, too. One at a time."""
+        when it holds what came meanwhile, too. One at a time. On a full disk the file stays, and
+        the next call tries again."""
         if self._spent <= max(LEAST_SPENT, self.held.tokens):
             return
         beside, spent, self._tail = self._file.with_suffix(".new"), self._spent, []
@@ -194,6 +196,9 @@ class Completions:
                 target.writelines(self._tail)
             beside.replace(self._file)
             self._spent -= spent
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
         finally:
             await asyncio.gather(writing, return_exceptions=True)  # no thread can be cancelled
             self._tail = None

@@ -112,7 +112,7 @@ class OutsideRoutes:
                     await asyncio.to_thread(_refuse_ended, spec, folder)
             self.library.remember(spec.id, folder)
             desk = await asyncio.to_thread(Desk, folder, spec, Script(asked))
-            await self.supervisor.begin_outside(folder, desk, resumed=found is not None)
+            await self.supervisor.begin_outside(folder, desk)
             return spec, desk, notes
 
     async def _still_open(self, spec: RunSpec, asked: OpenOutside) -> Desk | None:

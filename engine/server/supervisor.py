@@ -97,13 +97,13 @@ class Supervisor:
         await self._settle()
         self._refuse_second()
 
-    async def begin_outside(self, folder: Path, desk: Desk, resumed: bool) -> None:
+    async def begin_outside(self, folder: Path, desk: Desk) -> None:
         """Work for the script at this desk; what is to be asked of it was asked."""
         spec = read_spec(folder)
         self.house.desks[spec.id] = desk
         self.house.gateway.open_door(desk.script.key, desk.door)
         try:
-            await self._begin(folder, resumed)
+            await self._begin(folder)
         except BaseException:
             self._close_desk(spec.id, None)
             raise
@@ -134,7 +134,7 @@ class Supervisor:
                 await packages_python(project, spec.config.agent)
                 folder = make_folder(project, spec, scenarios)
             self._lent[spec.id] = request.lent
-            return await self._launch(folder, spec, request.key, resumed=cut is not None)
+            return await self._launch(folder, spec, request.key)
 
     def _cut_off(self, folders: Sequence[Path]) -> Path | None:
         """The first of these runs that did not come to its end."""
@@ -151,15 +151,13 @@ class Supervisor:
             self._refuse_second()
         return None
 
-    async def _launch(
-        self, folder: Path, spec: RunSpec, key: str, resumed: bool = False
-    ) -> RunSummary:
+    async def _launch(self, folder: Path, spec: RunSpec, key: str) -> RunSummary:
         """Begin, or wait; a repeated request with the same key finds it."""
         self._library.remember(spec.id, folder)
         self._keys[key or spec.id] = spec.id
         if self._living:
             return await self._wait_in_queue(folder, spec)
-        return await self._begin(folder, resumed=resumed or spec.parent is not None)
+        return await self._begin(folder)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
         """Raises Refused where the run is not in a state for it."""
@@ -262,14 +260,15 @@ class Supervisor:
         async with self.beginning:
             self._refuse_second()
             self._queue = [waiting for waiting in self._queue if waiting != folder]
-            return await self._begin(folder, resumed=True, steps=command.steps or summary.steps)
+            return await self._begin(folder, steps=command.steps or summary.steps)
 
-    async def _begin(self, folder: Path, resumed: bool, steps: int | None = None) -> RunSummary:
+    async def _begin(self, folder: Path, steps: int | None = None) -> RunSummary:
         spec = read_spec(folder)
         await self.arena.rest()
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
-        last = self._library.summary(folder).step if resumed else None
+        goes_on = spec.parent is not None or bool(run.reader.events_of("run.started"))
+        last = self._library.summary(folder).step if goes_on else None
         planned = spec.updates
         run.orders.steps = steps or planned
         run.orders.rubric = _last_rubric(run)
@@ -313,7 +312,7 @@ class Supervisor:
             while self._queue and not self._living and not self._leaving:
                 folder = self._queue.pop(0)
                 try:
-                    await self._begin(folder, resumed=read_spec(folder).parent is not None)
+                    await self._begin(folder)
                 except AtelierError as error:  # its folder is gone or damaged: the next one
                     sys.stderr.write(f"{error}\n")
 

@@ -26,7 +26,6 @@ def make_pages(session: Session, actions: Actions, workspace: Path) -> dict[str,
         trajectories.show_query(query)
 
     judge = JudgePage(session, actions)
-    session.project_changed.connect(lambda: judge.editor.turn_to(session.project.path))
 
     def show_group(split: Split, step: int, group: int, blind: bool = False) -> None:
         session.place_wanted.emit("trajectories")

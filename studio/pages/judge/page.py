@@ -148,15 +148,17 @@ class JudgePage(Page):
     # What is shown
 
     def _project_changed(self) -> None:
-        view = self.session.project.view
+        path, view = self.session.project.path, self.session.project.view
+        self.editor.turn_to(path)
         if not self.isVisible() or view is None or view.config is None:
             return
         self._show_judge()
         self._show_spent()
-        if view.path != self._project:
-            self._project = view.path
+        if path != self._project:
+            self._project = path
             self.tasks.run("judges", self.session.client.judges(), self._found)
-        self.tasks.run("rubric", self.session.client.rubric(view.path), self._show_rubric)
+        job = self.session.client.rubric(path)
+        self.tasks.run("rubric", job, lambda found: self._show_rubric(path, found))
 
     def _run_selected(self) -> None:
         if not self.isVisible() or self._run == self.session.run.run_id:
@@ -174,7 +176,10 @@ class JudgePage(Page):
         for job in ("next", "suggest"):
             self.tasks.cancel(job)
 
-    def _show_rubric(self, view: RubricView) -> None:
+    def _show_rubric(self, path: str, view: RubricView) -> None:
+        """Of the project that is open: of another, nobody asks any more."""
+        if path != self.session.project.path:
+            return
         self._view = view
         config = self.session.project.view.config if self.session.project.view else None
         self.editor.show_view(view, config.judge.rubric if config else "rubric.md")
@@ -243,8 +248,7 @@ class JudgePage(Page):
         self.tasks.run("save", job, lambda view: self._saved(path, view), self._refused)
 
     def _saved(self, path: str, view: RubricView) -> None:
-        if path == self.session.project.path:
-            self._show_rubric(view)
+        self._show_rubric(path, view)
         number = view.versions[-1].number
         self.session.said.emit(f"Rubric {number} is saved. The next run judges by it.")
 

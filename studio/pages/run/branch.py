@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.problems import Problem
 from engine.protocol.records import Checkpoint, RunSummary
 from engine.protocol.requests import StartRun
 from studio import figures
@@ -14,8 +12,8 @@ from studio.store.run_state import RunState
 from studio.widgets.buttons import Button
 from studio.widgets.form import FormRow
 from studio.widgets.form_fields import ChoiceField, NumberField, SpinField
+from studio.widgets.order_sheet import OrderSheet
 from studio.widgets.segmented import Segmented
-from studio.widgets.sheet import Sheet
 from studio.widgets.text import Text
 
 WAYS = ("Go on", "Repeat exactly")
@@ -34,20 +32,16 @@ WEIGHTS = (
 LABEL_PX = 132
 
 
-class BranchSheet(Sheet):
-    """`show_run(run, state, step)`, then `open()`; `branch_wanted(StartRun)`; who hears it says how
-    it ended. What was entered and not begun stays for the next time at that place."""
-
-    branch_wanted = Signal(object)
+class BranchSheet(OrderSheet):
+    """`show_run(run, state, step)`, then `open()`; `ordered(StartRun)`."""
 
     def __init__(self, host: QWidget) -> None:
-        super().__init__("Branch", host)
+        go = Button("Branch", "primary", icon="git-branch", height=32)
+        super().__init__("Branch", host, go)
         self._project, self._name = "", ""
         self._finished = 0
         self._supervised = False
         self._state: RunState | None = None
-        self._entered: tuple[str, int | None] | None = None
-        """Where the fields begin, as long as nothing was begun with them."""
         self._way = Segmented(WAYS, "How")
         self._words = Text(GO_ON, "label", 400, "muted", wrap=True)
         self._from = ChoiceField("Checkpoint")
@@ -61,14 +55,10 @@ class BranchSheet(Sheet):
             FormRow("lr", "Learning rate", self._lr, label_px=LABEL_PX),
             FormRow("seed", "Seed", self._seed, label_px=LABEL_PX),
         ]
-        self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
-        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
-        self._go = Button("Branch", "primary", icon="git-branch", height=32)
         self._build()
         self._way.chosen.connect(lambda _: self._refresh())
         for field in (self._from, self._steps, self._lr, self._seed):
             field.edited.connect(lambda _: self._refresh())
-        self._go.clicked.connect(self._accept)
 
     def show_run(self, run: RunSummary, state: RunState, step: int | None) -> None:
         """Offer the checkpoints of a run; `step` or the newest before it is chosen."""
@@ -83,24 +73,9 @@ class BranchSheet(Sheet):
             self._way.set_index(0)
         self.set_title(f"Train on from {run.name}" if self._supervised else f"Branch {run.name}")
         self._from.set_choices(_choices(state.checkpoints, state))
-        if self._entered != (run.id, step):
-            self._entered = run.id, step
+        if self.turn_to((run.id, step)):
             self._fill(state, step)
-            self.refuse(None)
         self._refresh()
-
-    def begun(self) -> None:
-        """The run is there."""
-        self._entered = None
-        self._go.set_busy(None)
-        if not self.isHidden():
-            self.close_sheet()
-
-    def refuse(self, problem: Problem | None) -> None:
-        """Why it did not begin; None where nobody says so."""
-        self._go.set_busy(None)
-        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
-        self._problem.setVisible(problem is not None)
 
     def _fill(self, state: RunState, step: int | None) -> None:
         """With what the run had."""
@@ -144,15 +119,7 @@ class BranchSheet(Sheet):
         self.body.addWidget(self._line)
         for row in self._rows:
             self.body.addWidget(row)
-        self.body.addWidget(self._problem)
-        self.body.addStretch(1)
-        self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
-        self.body.addWidget(self._command)
-        cancel = Button("Cancel", "quiet", height=32)
-        cancel.clicked.connect(self.close_sheet)
-        self.foot.addStretch(1)
-        self.foot.addWidget(cancel)
-        self.foot.addWidget(self._go)
+        self.add_end()
 
     def _refresh(self) -> None:
         replay = self._way.index() == 1
@@ -168,13 +135,7 @@ class BranchSheet(Sheet):
         self._go.setEnabled(left > 0 and (replay or not self._lr.problem()))
         verb = "Train" if self._supervised else "Repeat" if replay else "Branch"
         self._go.set_words(verb, figures.plural(left, "step"))
-        self._command.set_words(command_of(self.request()))
-
-    def _accept(self) -> None:
-        if not self._go.is_busy():
-            self.refuse(None)
-            self._go.set_busy("Asking the engine")
-            self.branch_wanted.emit(self.request())
+        self.show_command(command_of(self.request()))
 
 
 def command_of(request: StartRun) -> str:

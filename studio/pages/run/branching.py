@@ -24,7 +24,7 @@ class Branching(QObject):
         self._before: str | None = None
         """The run that was looked at when it was asked for; None while nothing is."""
         self._problem: Problem | None = None
-        sheet.branch_wanted.connect(self._begin)
+        sheet.ordered.connect(self._begin)
         session.tasks.failed.connect(self._failed)
         session.tasks.busy_changed.connect(self._busy_changed)
 

@@ -70,6 +70,8 @@ class BackendCard(Card):
         self._facts: BackendFacts | None = None
         self._shown: tuple[str, list[Any]] | None = None
         """Whose values, and which."""
+        self._broken: set[str] = set()
+        """Settings that cannot be read as they stand in the file."""
         self._folded = QWidget()
         self.rows = {key: self._row(key) for key in LABELS}
         self._more = Button("Cards, memory, overlap", "quiet", icon="chevron-right", height=28)
@@ -81,6 +83,7 @@ class BackendCard(Card):
         """What is stored. Where these are as before, an edit that was refused stays to be mended;
         where one is another, what was refused for its sake is taken back."""
         self._config = config
+        self._broken.clear()
         now = config.name, [value_at(config, key) for key in self.rows]
         if now != self._shown:
             self._shown = now
@@ -97,6 +100,13 @@ class BackendCard(Card):
 
     def notes(self) -> dict[str, Note]:
         return notes(self._config, self._facts) if self._config else {}
+
+    def show_problem(self, key: str, words: str) -> None:
+        """What is wrong in the file, until there is another one that can be read."""
+        self._broken.add(key)
+        self.rows[key].set_problem(words)
+        if key not in CHOICES:
+            self.unfold(True)
 
     def set_problem(self, key: str, words: str) -> None:
         """The answer to one edit, with what would make it fit."""
@@ -151,7 +161,7 @@ class BackendCard(Card):
 
     def _show_notes(self) -> None:
         for key, note in self.notes().items():
-            if self.rows[key].entry.refused:
+            if self.rows[key].entry.refused or key in self._broken:
                 continue
             if note.tone == "bad":
                 self.rows[key].set_problem(note.words, note.link)

@@ -58,7 +58,7 @@ class ChoicesForm(QWidget):
         self._effort_row()
         self._learning()
         self._where_it_computes()
-        self._whatfollows()
+        self._what_follows()
         self._every_setting()
         self._command()
         self._column.addStretch(1)
@@ -135,7 +135,7 @@ class ChoicesForm(QWidget):
         self._method.preset_chosen.connect(self.preset_chosen)
         self._column.addWidget(self._method)
 
-    def _whatfollows(self) -> None:
+    def _what_follows(self) -> None:
         self._heading("What follows", "set from the choices and this engine")
         card = Card(padding=12)
         self._follows = KeyValues(3)
@@ -285,7 +285,7 @@ class ChoicesForm(QWidget):
                 row.set_problem(problem.message)
                 self._advanced.unfold(True)
             elif key in self._backend.rows:
-                self._backend.set_problem(key, problem.message)
+                self._backend.show_problem(key, problem.message)
             elif dial := rows.get(key.split(".")[0].split("/")[0]):
                 dial.say(f"{problem.message} {problem.hint}".strip(), "bad")
             elif key.startswith("train.steps"):

@@ -144,7 +144,7 @@ class DemonstrationsTab(QWidget):
         self._own.clicked.connect(self._take_own)
         self._again.clicked.connect(self.load)
         self.train.clicked.connect(self.train_wanted)
-        self._sheet.teacher_wanted.connect(self._ask_teacher)
+        self._sheet.ordered.connect(self._ask_teacher)
         self._session.runs_changed.connect(self.show_run)
 
     # What was read

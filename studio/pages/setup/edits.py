@@ -69,7 +69,7 @@ class Edits:
 
         edit = self._session.client.edit_project(path, EditProject(values=values))
         name = f"edit {path} {type(part).__name__} {key}"
-        self._session.await_writing(self._tasks.run(name, edit, written, refused))
+        self._session.write_first(self._tasks.run(name, edit, written, refused))
 
     def save(self, tab: TomlTab, path: str, text: str) -> None:
         """The whole file."""
@@ -86,7 +86,7 @@ class Edits:
                 self._session.problem_raised.emit(problem)
 
         edit = self._session.client.edit_project(path, EditProject(toml=text))
-        self._session.await_writing(self._tasks.run(f"save {path}", edit, saved, refused))
+        self._session.write_first(self._tasks.run(f"save {path}", edit, saved, refused))
 
     def _show(self, view: ProjectView) -> None:
         if view.path == self._session.project.path:

@@ -3,18 +3,16 @@
 import uuid
 from typing import Any
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import SelectDemonstrations
-from engine.protocol.problems import Problem
 from engine.protocol.requests import StartEvaluation
 from studio import figures
 from studio.widgets.buttons import Button
 from studio.widgets.form import FormRow
 from studio.widgets.form_fields import ChoiceField, NumberField, SpinField, SuggestField
-from studio.widgets.sheet import Sheet
+from studio.widgets.order_sheet import OrderSheet
 from studio.widgets.text import Text
 
 WORDS = (
@@ -31,18 +29,14 @@ KEEP = (
 LABEL_PX = 132
 
 
-class TeacherSheet(Sheet):
-    """`show_project(config, scenarios)`, then `open()`; `teacher_wanted(StartEvaluation)`; who
-    hears it says `begun`, or refuses. What was entered and not begun stays for the next time."""
-
-    teacher_wanted = Signal(object)
+class TeacherSheet(OrderSheet):
+    """`show_project(config, scenarios)`, then `open()`; `ordered(StartEvaluation)`."""
 
     def __init__(self, host: QWidget) -> None:
-        super().__init__("Demonstrations from a teacher", host)
+        go = Button("Ask", "primary", icon="sparkles", height=32)
+        super().__init__("Demonstrations from a teacher", host, go)
         self._scenarios = 0
         self._config = ProjectConfig()
-        self._entered: tuple[str, ProjectConfig] | None = None
-        """What the fields are about, as long as nothing was begun with them."""
         self.project = ""
         self.model = SuggestField("Teacher", "openai/gpt-5.4")
         self.attempts = SpinField("Attempts", 1, 64)
@@ -61,32 +55,14 @@ class TeacherSheet(Sheet):
                 ("price_out", "$ per million said", self.price_out),
             )
         }
-        self._command = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
-        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
-        self._go = Button("Ask", "primary", icon="sparkles", height=32)
         self._build()
 
     def show_project(self, config: ProjectConfig, scenarios: int) -> None:
         """Offer what the project knows of teachers and money."""
         self._config, self._scenarios = config, scenarios
-        if self._entered != (self.project, config):
-            self._entered = self.project, config
+        if self.turn_to((self.project, config)):
             self._fill(config)
-            self.refuse(None)
         self._refresh()
-
-    def begun(self) -> None:
-        """The engine has taken it."""
-        self._entered = None
-        self._go.set_busy(None)
-        if not self.isHidden():
-            self.close_sheet()
-
-    def refuse(self, problem: Problem | None) -> None:
-        """What the engine has against it."""
-        self._go.set_busy(None)
-        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
-        self._problem.setVisible(problem is not None)
 
     def _fill(self, config: ProjectConfig) -> None:
         usual = config.evaluate
@@ -121,16 +97,7 @@ class TeacherSheet(Sheet):
         for row in self._rows.values():
             self.body.addWidget(row)
             row.edited.connect(lambda *_: self._refresh())
-        self.body.addWidget(self._problem)
-        self.body.addStretch(1)
-        self.body.addWidget(Text("In a terminal", "caption", 500, "faint"))
-        self.body.addWidget(self._command)
-        cancel = Button("Cancel", "quiet", height=32)
-        cancel.clicked.connect(self.close_sheet)
-        self._go.clicked.connect(self._accept)
-        self.foot.addStretch(1)
-        self.foot.addWidget(cancel)
-        self.foot.addWidget(self._go)
+        self.add_end()
 
     def _refresh(self) -> None:
         name, budget = str(self.model.value()).strip(), self.budget.value()
@@ -146,13 +113,7 @@ class TeacherSheet(Sheet):
         most = f"at most ${budget or 0:.2f}"
         self._go.set_words("Ask", f"{count} · {most}")
         self._go.setEnabled(bool(name) and not wrong)
-        self._command.set_words(command_of(self.request()))
-
-    def _accept(self) -> None:
-        if not self._go.is_busy():
-            self.refuse(None)
-            self._go.set_busy("Asking the engine")
-            self.teacher_wanted.emit(self.request())
+        self.show_command(command_of(self.request()))
 
 
 def command_of(request: StartEvaluation) -> str:

@@ -161,8 +161,8 @@ def test_an_sft_run_shows_its_losses_and_no_rewards(
             assert not page._side._flight.isVisible()
 
             asked: list[StartRun] = []
-            page._branch.branch_wanted.disconnect()
-            page._branch.branch_wanted.connect(asked.append)
+            page._branch.ordered.disconnect()
+            page._branch.ordered.connect(asked.append)
             page.open_branch()
             page._branch._accept()
             assert asked[0].origin == "mellow-otter@100", "the lowest held-out loss"

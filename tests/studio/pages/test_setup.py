@@ -92,7 +92,7 @@ def test_train_begins_with_what_is_just_being_typed(
             begin(form._rows[LR], "3e-6")
             engine.held.add("PUT /project")
             studio.actions.trigger("run.train")
-            await until(lambda: studio.session.writing)
+            await until(lambda: studio.session._writing)
             await asyncio.sleep(0.05)
             assert not engine.started
             engine.held.clear()
