@@ -1,17 +1,21 @@
 """A scenario file as an editable table: a row per line, a column per key, all undoable."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
 from PySide6.QtGui import QUndoCommand, QUndoStack
 
+from engine.protocol.curves import ScenarioCurve
 from engine.protocol.problems import Problem
+from studio import figures
 from studio.models.paged import ROOT, Index
+from studio.roles import TONE_ROLE
 
 Row = dict[str, Any]
 MOST_COLUMNS = 12
+BEFORE = "before training"
 
 
 def read_jsonl(text: str, name: str = "") -> tuple[list[Row], list[Problem]]:
@@ -47,8 +51,23 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     return names[:MOST_COLUMNS]
 
 
+def is_of(curve: ScenarioCurve, row: Row) -> bool:
+    """Whether a measurement is still one of this row: its text has not changed since."""
+    title, cut = curve.title.removesuffix("…"), curve.title.endswith("…")
+    texts = [" ".join(value.split()) for value in row.values() if isinstance(value, str)]
+    if cut:
+        return any(text.startswith(title) for text in texts)
+    return title == curve.scenario_id or title in texts
+
+
+def is_alike(curve: ScenarioCurve) -> bool:
+    """Whether all of its attempts had the same reward: nothing to compare, so nothing to learn."""
+    return curve.attempts - curve.unscored > 1 and (curve.spread or 0) < 1e-9
+
+
 class ScenarioTableModel(QAbstractTableModel):
-    """Edits go through `undo`; `rows` is what would be written. `loaded` once a file was read."""
+    """Edits go through `undo`; `rows` is what would be written. `loaded` once a file was read.
+    Where the untrained model was measured, a last column, which nobody edits, says so."""
 
     rejected = Signal(object)
     edited = Signal()
@@ -60,6 +79,7 @@ class ScenarioTableModel(QAbstractTableModel):
         self.undo = QUndoStack(self)
         self.loaded = False
         self._written: list[Row] = []
+        self._before: Mapping[str, ScenarioCurve] = {}
 
     @property
     def dirty(self) -> bool:
@@ -101,6 +121,32 @@ class ScenarioTableModel(QAbstractTableModel):
             blank["id"] = f"s{len(self.rows) + 1}"
         return blank
 
+    def show_before(self, found: Mapping[str, ScenarioCurve]) -> None:
+        """What the untrained model made of the scenarios, by id; what is being edited stays."""
+        place = len(self.columns)
+        if found and not self._before:
+            self.beginInsertColumns(ROOT, place, place)
+            self._before = found
+            self.endInsertColumns()
+        elif self._before and not found:
+            self.beginRemoveColumns(ROOT, place, place)
+            self._before = found
+            self.endRemoveColumns()
+        elif found:
+            self._before = found
+            self.dataChanged.emit(self.index(0, place), self.index(len(self.rows) - 1, place))
+
+    def before(self, row: int) -> ScenarioCurve | None:
+        """Of a row as it was measured."""
+        data = self.rows[row]
+        curve = self._before.get(str(data.get("id", row + 1)))
+        return curve if curve and is_of(curve, data) else None
+
+    def alike(self) -> list[int]:
+        """Rows that teach nothing yet."""
+        curves = [self.before(row) for row in range(len(self.rows))] if self._before else []
+        return [row for row, curve in enumerate(curves) if curve and is_alike(curve)]
+
     # Called by the undo commands
 
     def replace(self, rows: list[Row]) -> None:
@@ -126,7 +172,7 @@ class ScenarioTableModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.rows)
 
     def columnCount(self, parent: Index = ROOT) -> int:
-        return 0 if parent.isValid() else len(self.columns)
+        return 0 if parent.isValid() else len(self.columns) + bool(self._before)
 
     def headerData(
         self,
@@ -138,22 +184,26 @@ class ScenarioTableModel(QAbstractTableModel):
             return None
         if orientation == Qt.Orientation.Vertical:
             return str(section + 1)
-        return self.columns[section] if 0 <= section < len(self.columns) else None
+        heads = [*self.columns, BEFORE]
+        return heads[section] if 0 <= section < self.columnCount() else None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
-        return flags | Qt.ItemFlag.ItemIsEditable if index.isValid() else flags
+        data = index.isValid() and index.column() < len(self.columns)
+        return flags | Qt.ItemFlag.ItemIsEditable if data else flags
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self.rows):
             return None
+        if index.column() == len(self.columns):
+            return _before_look(self.before(index.row()), role)
         value = self.rows[index.row()].get(self.columns[index.column()])
         if role == Qt.ItemDataRole.DisplayRole:
             return _shown(value).replace("\n", " ⏎ ")[:2000]
         return _shown(value) if role == Qt.ItemDataRole.EditRole else None
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        if role != Qt.ItemDataRole.EditRole or not index.isValid():
+        if role != Qt.ItemDataRole.EditRole or not self.flags(index) & Qt.ItemFlag.ItemIsEditable:
             return False
         key = self.columns[index.column()]
         old = self.rows[index.row()].get(key)
@@ -166,6 +216,18 @@ class ScenarioTableModel(QAbstractTableModel):
         if new != old:
             self.undo.push(_Put(self, index.row(), key, old, new))
         return True
+
+
+def _before_look(curve: ScenarioCurve | None, role: int) -> Any:
+    if curve is None:
+        return "not measured" if role == Qt.ItemDataRole.DisplayRole else None
+    alike = is_alike(curve)
+    if role == Qt.ItemDataRole.DisplayRole:
+        words = "unscored" if curve.mean is None else figures.number(curve.mean)
+        return f"{words} · all alike" if alike else words
+    if role == TONE_ROLE:
+        return "warn" if curve.mean is None else "muted" if alike else "good"
+    return None
 
 
 def _bad_cell(key: str, row: int, message: str, hint: str) -> Problem:

@@ -22,9 +22,8 @@ WORDS = (
     "Setup edits them."
 )
 MEASURE = (
-    "The untrained model tries each test scenario {attempts} times, judged within the judge's "
-    "budget. Where all attempts are alike, there is nothing to learn yet; keep scenarios where "
-    "they differ."
+    "The untrained model tries each practice scenario {attempts} times, judged within the judge's "
+    "budget. Where all attempts are alike, there is nothing to learn yet: Setup names these."
 )
 LEARNER_HELP = "A model of this machine, a folder, or a name on Hugging Face."
 

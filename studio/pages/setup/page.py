@@ -290,6 +290,7 @@ class SetupPage(Page):
             return
         measured = self._baselines()
         measuring = bool(measured) and measured[0].state in ("starting", "running")
+        self._scenarios.show_baseline(next((r for r in measured if r.baseline), None))
         runs = self.session.runs.of(self.session.project.path)
         for run in [*measured, *(run for run in runs if run.kind == "train")]:
             state = self.session.runs.state(run.id)

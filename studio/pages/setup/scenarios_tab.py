@@ -7,11 +7,12 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
 
+from engine.protocol.curves import CurveQuery, ScenarioCurve
 from engine.protocol.problems import Problem
-from engine.protocol.records import ProjectView, Split
+from engine.protocol.records import ProjectView, RunSummary, Split
 from engine.protocol.requests import WriteScenarios
 from studio import figures
-from studio.models.scenarios import Row, ScenarioTableModel, read_jsonl
+from studio.models.scenarios import BEFORE, Row, ScenarioTableModel, read_jsonl
 from studio.session import Session
 from studio.tasks import TaskScope
 from studio.widgets.buttons import Button
@@ -23,6 +24,10 @@ File = tuple[str, Split]
 """A project's folder, and which of its scenarios."""
 SPLITS: tuple[Split, ...] = ("train", "validation")
 PAGE = 1000
+ALIKE = (
+    "All attempts of the untrained model had the same reward: there is nothing to compare yet. "
+    "Make them easier or harder, or delete them."
+)
 
 
 class ScenariosTab(QWidget):
@@ -48,7 +53,11 @@ class ScenariosTab(QWidget):
                 ("Undo", "undo-2", lambda: self.model.undo.undo()),
             )
         ]
+        self._alike = Button("Select all alike", "quiet", icon="list-checks")
+        self._alike.setToolTip(ALIKE)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
+        self._measured = ("", "", 0.0)
+        """Of which project which measurement of the untrained model is shown, and as of when."""
         self._build()
         self._which.chosen.connect(lambda _: self.load())
 
@@ -78,6 +87,47 @@ class ScenariosTab(QWidget):
             self._words.set_tone("muted")
             self._words.set_words("Reading…")
             self._tasks.run("scenarios", self._read(*file), self._show, self._reject)
+
+    def show_baseline(self, run: RunSummary | None) -> None:
+        """What the untrained model made of the practice scenarios; None where nobody measured."""
+        path = self._session.project.path
+        measured = (path, run.id if run else "", run.changed_at if run else 0.0)
+        if measured == self._measured:
+            return
+        self._measured = measured
+        if run is None:
+            self._tasks.cancel("baseline")
+            self._show_before(path, [])
+        else:
+            job = self._read_curves(run.id)
+            self._tasks.run("baseline", job, lambda found: self._show_before(path, found))
+
+    async def _read_curves(self, run_id: str) -> list[ScenarioCurve]:
+        found: list[ScenarioCurve] = []
+        while True:
+            query = CurveQuery(
+                split="validation", sort="scenario", descending=False, offset=len(found), limit=PAGE
+            )  # a baseline stores its attempts as those of a validation
+            page = await self._session.client.curves(run_id, query)
+            found += page.items
+            if len(found) >= page.total or not page.items:
+                return found
+
+    def _show_before(self, path: str, found: list[ScenarioCurve]) -> None:
+        file: File = path, "train"
+        if file not in self._models:
+            self._models[file] = self._new_model()
+        self._models[file].show_before({one.scenario_id: one for one in found})
+        self._fit()
+        self._show_state()
+
+    def _select_alike(self) -> None:
+        select = self._table.selectionModel()
+        flags = select.SelectionFlag.Select | select.SelectionFlag.Rows
+        select.clearSelection()
+        for row in self.model.alike():
+            select.select(self.model.index(row, 0), flags)
+        self._table.setFocus()
 
     def _turn(self, file: File) -> None:
         """The table is that of another file."""
@@ -153,6 +203,8 @@ class ScenariosTab(QWidget):
         for button, slot in self._tools:
             button.clicked.connect(lambda _=False, call=slot: call())
             line.addWidget(button)
+        line.insertWidget(2, self._alike)
+        self._alike.clicked.connect(self._select_alike)
         line.addWidget(self._save)
         self._save.clicked.connect(self.save)
         column = QVBoxLayout(self)
@@ -171,9 +223,10 @@ class ScenariosTab(QWidget):
 
     @Slot()
     def _fit(self) -> None:
-        for place, name in enumerate(self.model.columns):
+        for place, name in enumerate([*self.model.columns, BEFORE][: self.model.columnCount()]):
             last = place == len(self.model.columns) - 1
-            self._table.set_column(place, None if last else 120 if name == "id" else 260, "text")
+            width = {"id": 120, BEFORE: 150}.get(name, 260)
+            self._table.set_column(place, None if last else width, "text")
 
     def _delete(self) -> None:
         rows = {index.row() for index in self._table.selectionModel().selectedIndexes()}
@@ -215,6 +268,9 @@ class ScenariosTab(QWidget):
         for part in (self._table, *(button for button, _ in self._tools)):
             part.setEnabled(model.loaded)
         self._save.setEnabled(model.dirty)
+        alike = len(model.alike())
+        self._alike.setVisible(alike > 0)
+        self._alike.set_words(f"Select {alike} all alike")
         count = figures.plural(len(model.rows), "scenario")
         self._words.set_tone("warn" if model.dirty else "muted")
         self._words.set_words(f"{count} · not saved" if model.dirty else count)

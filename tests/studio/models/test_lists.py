@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 
 from engine.protocol import events as e
+from engine.protocol.curves import ScenarioCurve
 from engine.protocol.problems import Problem
 from studio.actions import ACTIONS
 from studio.models.feed import Feed
 from studio.models.log import LogListModel
 from studio.models.projects import ProjectListModel, RunListModel, project_rows
 from studio.models.run import RunModel
-from studio.models.scenarios import ScenarioTableModel, columns_of, read_jsonl
+from studio.models.scenarios import BEFORE, ScenarioTableModel, columns_of, read_jsonl
 from studio.models.shortcuts import ShortcutTableModel
 from studio.store.run_state import LOG_LINES
 from studio.store.runs import RunStore
@@ -129,6 +130,53 @@ def test_jsonl_says_which_line_is_wrong() -> None:
     rows, problems = read_jsonl('{"id": 1}\n\nnot json\n[2]\n{"x": "é"}\n', "train.jsonl")
     assert rows == [{"id": 1}, {"x": "é"}]
     assert [problem.where for problem in problems] == ["train.jsonl:3", "train.jsonl:4"]
+
+
+def curve(
+    scenario_id: str,
+    title: str,
+    *,
+    mean: float | None,
+    spread: float | None,
+    attempts: int = 4,
+    unscored: int = 0,
+) -> ScenarioCurve:
+    return ScenarioCurve(
+        scenario_id=scenario_id, title=title, visits=1, attempts=attempts, unscored=unscored,
+        mean=mean, early=mean, late=mean, gain=0, lost=0, spread=spread, difficulty=0.5,
+        last_step=0, curve=[],
+    )  # fmt: skip
+
+
+def test_what_was_measured_stands_beside_its_scenario(qapp: Any, qtmodeltester: Any) -> None:
+    model = ScenarioTableModel()
+    texts = ["a  first one", "second", "third", "fourth", "fifth"]
+    model.load([{"q": text, "n": place} for place, text in enumerate(texts)])
+    model.show_before(
+        {
+            "1": curve("1", "a first…", mean=0.5, spread=0.5),
+            "2": curve("2", "second", mean=0.0, spread=0.0),
+            "3": curve("3", "third", mean=None, spread=None, unscored=4),
+            "4": curve("4", "fourth", mean=1.0, spread=0.0, attempts=1),
+        }
+    )
+    qtmodeltester.check(model)
+
+    def shown() -> list[str]:
+        return [model.index(row, 2).data() for row in range(model.rowCount())]
+
+    assert model.headerData(2, Qt.Orientation.Horizontal) == BEFORE
+    assert shown() == ["0.50", "0.00 · all alike", "unscored", "1.00", "not measured"]
+    assert model.alike() == [1]
+    assert not model.setData(model.index(0, 2), "0.9")
+    assert not model.flags(model.index(0, 2)) & Qt.ItemFlag.ItemIsEditable
+    assert model.setData(model.index(1, 0), "second, but easier")
+    assert shown()[1] == "not measured"
+    assert model.alike() == []
+    model.remove([0])
+    assert shown() == ["not measured"] * 4, "line numbers have moved"
+    model.show_before({})
+    assert model.columnCount() == 2
 
 
 def test_scenarios_edit_and_undo(qapp: Any, qtmodeltester: Any) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol.events import RunFinished
 from engine.protocol.problems import Problem
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.pages.test_setup import path_of, setting_up, turn_to
+from tests.studio.simulate import Simulation
 
 
 @pytest.fixture
@@ -156,5 +158,42 @@ def test_another_project_has_its_own(
             await until(lambda: not any("save" in name for name in setup.tasks._jobs))
             assert studio.session.project.name == "first", "an answer opens nothing"
             assert prompts(tab) == ["mine", "first", "first"]
+
+    run(work())
+
+
+def test_what_teaches_nothing_yet_is_shown_and_chosen(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    simulation = Simulation(kind="baseline")
+    simulation.begin()
+    simulation.made.say(RunFinished(step=0, seconds=12.0))
+    tried: list[list[float | None]] = [[0.0, 0.0, 0.0], [0.0, 1.0, None]]
+    for group, rewards in enumerate(tried):
+        for place, reward in enumerate(rewards):
+            made = simulation._trajectory(0, group, place, f"Find mail {group}", 0.5, False)
+            update = {"split": "validation", "reward": reward}
+            simulation.made.trajectories.append(made.model_copy(update=update))
+
+    async def work() -> None:
+        async with setting_up(engine, qapp, tmp_path) as (studio, setup):
+            rows = [{"id": f"s{n}", "prompt": f"Find mail {n}"} for n in range(3)]
+            engine.homes.scenario_files[path_of(engine, "first"), "train"] = rows
+            tab = await shown(setup)
+            assert tab.model.columnCount() == 2
+            assert not tab._alike.isVisible()
+            engine.add_run(simulation.made, "first")
+            studio.session.refresh()
+            await until(lambda: tab.model.columnCount() == 3)
+            words = [tab.model.index(row, 2).data() for row in range(3)]
+            assert words == ["0.00 · all alike", "0.50", "not measured"]
+            assert tab._alike.words() == "Select 1 all alike"
+            tab._alike.click()
+            assert [index.row() for index in tab._table.selectionModel().selectedRows()] == [0]
+            tab._delete()
+            assert [row["id"] for row in tab.model.rows] == ["s1", "s2"]
+            assert not tab._alike.isVisible()
+            await shown(setup, "validation")
+            assert tab.model.columnCount() == len(tab.model.columns)
 
     run(work())
