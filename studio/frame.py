@@ -192,6 +192,8 @@ class Frame(QObject):
         step = f"Step {steps_of(shown.step, shown.steps)}"
         if shown.kind == "evaluation":
             step = f"{shown.trajectories} of {shown.attempts} attempts"
+        elif shown.kind == "baseline":
+            step = f"Measuring: {figures.plural(shown.trajectories, 'attempt')}"
         name = f"{shown.name} · {shown.host}" if shown.host else shown.name
         card.set_run(name, step, words, values, shown.state == "paused")
 

@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
@@ -108,7 +108,7 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(whole)
 
     def _restore(self) -> None:
-        self.resize(*FIRST)
+        self.resize(QSize(*FIRST).boundedTo(self.screen().availableSize()))
         try:
             stored = base64.b64decode(self._settings.current.geometry, validate=True)
         except (ValueError, binascii.Error):

@@ -17,6 +17,7 @@ DRAWINGS = {
     "game_2048": "2048",
     "tic_tac_toe": "tic-tac-toe",
     "temporal_clue": "timeline-puzzle",
+    "text_to_sql": "ask-the-database",
 }
 BEGIN_WITH = "hello"
 

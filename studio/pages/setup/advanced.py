@@ -19,10 +19,12 @@ from studio.pages.setup.fields import (
 )
 from studio.widgets.buttons import Button
 from studio.widgets.chip import FilterChip
+from studio.widgets.chip_line import ChipLine
 from studio.widgets.form import FormRow
 from studio.widgets.text import Text
 
 MOST_CHIPS = 3
+LONGEST = 28
 
 
 class AdvancedFold(QWidget):
@@ -37,7 +39,7 @@ class AdvancedFold(QWidget):
         self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
         self._fold.clicked.connect(lambda: self.unfold(self._box.isHidden()))
         self._words = Text("", "label", 400, "muted")
-        self._chips = QHBoxLayout()
+        self._chips = ChipLine()
         self._build()
 
     def show_config(self, config: ProjectConfig) -> None:
@@ -49,11 +51,8 @@ class AdvancedFold(QWidget):
             row.show_stored(value, f"{title} has {shown(of_preset)}" if own else "")
         different = changed(config)
         self._words.set_words(f"{len(self.rows)} settings, {len(different)} changed")
-        while (item := self._chips.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.deleteLater()
-        for spec, value in different[:MOST_CHIPS]:
-            self._chips.addWidget(self._chip(spec.key, spec.label, value))
+        chips = [self._chip(spec.key, spec.label, value) for spec, value in different[:MOST_CHIPS]]
+        self._chips.set_chips(chips)
 
     def unfold(self, shown: bool) -> None:
         self._box.setVisible(shown)
@@ -65,8 +64,7 @@ class AdvancedFold(QWidget):
         head.setSpacing(8)
         head.addWidget(self._fold)
         head.addWidget(self._words)
-        head.addStretch(1)
-        head.addLayout(self._chips)
+        head.addWidget(self._chips, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -92,7 +90,10 @@ class AdvancedFold(QWidget):
             column.addWidget(row)
 
     def _chip(self, key: str, label: str, value: Any) -> FilterChip:
-        chip = FilterChip(f"{label.lower()} {shown(value)}"[:40], active=True)
+        words = f"{label.lower()} {shown(value)}"
+        chip = FilterChip(
+            words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…", active=True
+        )
         chip.setToolTip(f"{key}; × puts the default back")
         chip.removed.connect(lambda: self.edited.emit(key, None))
         chip.toggled.connect(lambda _: self.edited.emit(key, None))

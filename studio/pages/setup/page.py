@@ -131,6 +131,7 @@ class SetupPage(Page):
         self._form.agent_file_wanted.connect(self._choose_agent)
         self._toml.save_wanted.connect(partial(self._edits.save, self._toml))
         self._scenarios.changed.connect(session.show_project)
+        self._scenarios.measured.connect(self._show_baseline)
         self._demonstrations.train_wanted.connect(lambda: self._actions.trigger("sft.train"))
         self._tools.changed.connect(self._show_readiness)
         self._preflight.measure_wanted.connect(lambda: session.train("baseline", show=False))
@@ -290,14 +291,16 @@ class SetupPage(Page):
             return
         measured = self._baselines()
         measuring = bool(measured) and measured[0].state in ("starting", "running")
-        self._scenarios.show_baseline(next((r for r in measured if r.baseline), None))
+        ended = (run for run in measured if run.state == "finished")
+        self._scenarios.show_baseline(next(ended, None))
         runs = self.session.runs.of(self.session.project.path)
         for run in [*measured, *(run for run in runs if run.kind == "train")]:
             state = self.session.runs.state(run.id)
             first = state.validations[0] if state.validations else None
             rate = (first.reward if first else None) or run.baseline or run.validation
             if rate is not None:
-                scenarios = list(first.scenarios.values()) if first else []
+                known = self._scenarios.rates if run.kind == "baseline" else []
+                scenarios = list(first.scenarios.values()) if first else known
                 self._preflight.show_baseline(rate, scenarios, measuring)
                 return
         self._preflight.show_baseline(None, [], measuring)

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
 
@@ -12,10 +12,11 @@ from engine.protocol.problems import Problem
 from engine.protocol.records import ProjectView, RunSummary, Split
 from engine.protocol.requests import WriteScenarios
 from studio import figures
-from studio.models.scenarios import BEFORE, Row, ScenarioTableModel, read_jsonl
+from studio.models.scenarios import Row, ScenarioTableModel, read_jsonl
 from studio.session import Session
 from studio.tasks import TaskScope
 from studio.widgets.buttons import Button
+from studio.widgets.paint import text_width
 from studio.widgets.segmented import Segmented
 from studio.widgets.table import Table
 from studio.widgets.text import Text
@@ -24,6 +25,8 @@ File = tuple[str, Split]
 """A project's folder, and which of its scenarios."""
 SPLITS: tuple[Split, ...] = ("train", "validation")
 PAGE = 1000
+FITTED = 50
+WIDEST = 260
 ALIKE = (
     "All attempts of the untrained model had the same reward: there is nothing to compare yet. "
     "Make them easier or harder, or delete them."
@@ -35,6 +38,8 @@ class ScenariosTab(QWidget):
     project and split, and is there again when a person comes back to it."""
 
     changed = Signal(object)
+    measured = Signal()
+    """`rates` are others now."""
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -58,6 +63,8 @@ class ScenariosTab(QWidget):
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._measured = ("", "", 0.0)
         """Of which project which measurement of the untrained model is shown, and as of when."""
+        self.rates: list[float] = []
+        """What it found: mean rewards of the scenarios that were scored."""
         self._build()
         self._which.chosen.connect(lambda _: self.load())
 
@@ -118,8 +125,9 @@ class ScenariosTab(QWidget):
         if file not in self._models:
             self._models[file] = self._new_model()
         self._models[file].show_before({one.scenario_id: one for one in found})
-        self._fit()
         self._show_state()
+        self.rates = [one.mean for one in found if one.mean is not None]
+        self.measured.emit()
 
     def _select_alike(self) -> None:
         select = self._table.selectionModel()
@@ -144,7 +152,6 @@ class ScenariosTab(QWidget):
         model = ScenarioTableModel(self)
         model.edited.connect(self._show_state)
         model.rejected.connect(self._reject)
-        model.modelReset.connect(self._fit)
         return model
 
     async def _read(self, path: str, split: Split) -> tuple[File, list[Row]]:
@@ -161,6 +168,7 @@ class ScenariosTab(QWidget):
         model = self._models[file]
         if not model.loaded or (not model.dirty and model.rows != rows):
             model.load(rows)
+            self._fit()
         self._show_state()
 
     def save(self) -> None:
@@ -191,6 +199,7 @@ class ScenariosTab(QWidget):
 
     def _build(self) -> None:
         self._table.setModel(self.model)
+        self._table.horizontalHeader().sectionCountChanged.connect(self._fit)
         triggers = QAbstractItemView.EditTrigger
         self._table.setEditTriggers(
             triggers.DoubleClicked | triggers.EditKeyPressed | triggers.AnyKeyPressed
@@ -223,10 +232,19 @@ class ScenariosTab(QWidget):
 
     @Slot()
     def _fit(self) -> None:
-        for place, name in enumerate([*self.model.columns, BEFORE][: self.model.columnCount()]):
-            last = place == len(self.model.columns) - 1
-            width = {"id": 120, BEFORE: 150}.get(name, 260)
-            self._table.set_column(place, None if last else width, "text")
+        """Of what a file says, the longest gets the room that is left."""
+        widths = [self._wanted(place) for place in range(self.model.columnCount())]
+        said = widths[: len(self.model.columns)]
+        most = said.index(max(said)) if said else 0
+        for place, width in enumerate(widths):
+            self._table.set_column(place, None if place == most else min(width, WIDEST), "text")
+
+    def _wanted(self, place: int) -> int:
+        """Width of a column's longest text among the first rows, px."""
+        model, sample = self.model, range(min(FITTED, self.model.rowCount()))
+        words = [str(model.headerData(place, Qt.Orientation.Horizontal))]
+        words += [model.index(row, place).data() for row in sample]
+        return round(max(text_width(one, "label") for one in words)) + 32
 
     def _delete(self) -> None:
         rows = {index.row() for index in self._table.selectionModel().selectedIndexes()}

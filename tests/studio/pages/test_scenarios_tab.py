@@ -187,6 +187,8 @@ def test_what_teaches_nothing_yet_is_shown_and_chosen(
             await until(lambda: tab.model.columnCount() == 3)
             words = [tab.model.index(row, 2).data() for row in range(3)]
             assert words == ["0.00 · all alike", "0.50", "not measured"]
+            widths = [tab._table.columnWidth(place) for place in range(3)]
+            assert widths[0] < widths[2] < 200, "what is said has the room that is left"
             assert tab._alike.words() == "Select 1 all alike"
             tab._alike.click()
             assert [index.row() for index in tab._table.selectionModel().selectedRows()] == [0]
