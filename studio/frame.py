@@ -154,7 +154,8 @@ class Frame(QObject):
                 "failed": "paused",
                 "finished": "finished",
             }[run.state]
-            train.set_state(state, run.step, run.steps)
+            words = "In the queue" if run.state == "queued" else ""
+            train.set_state(state, run.step, run.steps, words)
         train.set_plain(self._window.page == "setup" or run is None or run.state == "failed")
 
     def _ways_to_train(self) -> list[tuple[str, str]]:

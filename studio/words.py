@@ -141,6 +141,15 @@ def phase_words(phase: Phase, summary: RunSummary | None) -> str:
     return PHASES.get(phase, phase)
 
 
+def empty_words(state: RunState) -> str:
+    """Of a chart that has nothing to show."""
+    if state.steps:
+        return "This run does not measure it"
+    if state.ended:
+        return "This run ended before its first step"
+    return "It waits in the queue" if state.life == "queued" else "First point after step 1"
+
+
 def _cause(run: RunSummary) -> str:
     code = run.problem.code if run.problem else ""
     return {

@@ -43,8 +43,8 @@ def project_rows(
     """Newest change first; recent projects the engine does not know are shown as missing."""
     newest: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.started_at):
-        known = newest.get(run.project_path)
-        if run.kind in LEARNING or known is None or known.kind not in LEARNING:
+        kept = newest.get(run.project_path)
+        if run.kind in LEARNING or kept is None or kept.kind not in LEARNING:
             newest[run.project_path] = run
     rows = [_row(view, newest.get(view.path)) for view in views]
     known = {row.path for row in rows}

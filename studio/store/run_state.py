@@ -112,6 +112,11 @@ class RunState:
     def living(self) -> bool:
         return self.life in LIVING
 
+    @property
+    def ended(self) -> bool:
+        """Not so of one that waits in the queue."""
+        return not self.living and self.life != "queued"
+
     def fold(self, events: Iterable[Told]) -> "RunState":
         for event in events:
             self.apply(event)

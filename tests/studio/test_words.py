@@ -4,7 +4,7 @@ import pytest
 
 from engine.protocol.records import RunSummary
 from studio.store.run_state import RunState
-from studio.words import run_words, state_words
+from studio.words import empty_words, run_words, state_words
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,15 @@ def test_an_evaluation_is_counted_in_attempts(state: str, words: str) -> None:
     )  # fmt: skip
     assert run_words(run).text.startswith(words)
     assert state_words(RunState("r", seq=1), run) == run_words(run)
+
+
+@pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        ("queued", "It waits in the queue"),
+        ("starting", "First point after step 1"),
+        ("failed", "This run ended before its first step"),
+    ],
+)
+def test_an_empty_chart_says_when_it_fills(life: str, words: str) -> None:
+    assert empty_words(RunState("r", life=life)) == words  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from studio.store.run_state import HELD_OUT
 from studio.widgets.buttons import Button
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.empty_page import EmptyPage, Preparation
-from studio.words import OUTSIDE
+from studio.words import OUTSIDE, empty_words
 
 
 class RunPage(Page):
@@ -172,15 +172,7 @@ class RunPage(Page):
     def _fill(self, chart: BoundChart) -> None:
         chart.fill(self._run)
         if not chart.card.has_data():
-            chart.card.set_empty(self._first_words())
-
-    def _first_words(self) -> str:
-        state = self._run.state
-        if not state.living and not state.steps:
-            return "This run ended before its first step"
-        if state.steps:
-            return "This run does not measure it"
-        return "First point after step 1"
+            chart.card.set_empty(empty_words(self._run.state))
 
     def _set_axis(self, kind: str) -> None:
         state = self._run.state

@@ -70,7 +70,7 @@ class StepCard(_Headed):
         validation = state.validations[-1].reward if state.validations else None
         self._facts.set_facts(
             [
-                Fact("Run ends in" if state.living else "Ended after", _ends(state, left)),
+                Fact("Ended after" if state.ended else "Run ends in", _ends(state, left)),
                 _held_out(state)
                 if supervised
                 else Fact("Validation", figures.number(validation.mean if validation else None)),
@@ -90,7 +90,7 @@ def _held_out(state: RunState) -> Fact:
 
 
 def _ends(state: RunState, left: float | None) -> str:
-    if state.living:
+    if not state.ended:
         return figures.duration(left)
     begun = state.spec.started_at if state.spec else state.at
     return figures.duration(max(0.0, state.at - begun))

@@ -143,15 +143,7 @@ class Pane(pg.GraphicsWidget):
         plot = self.plot()
         self._paint_grid(painter, plot)
         if not self.has_data():
-            paint.text(
-                painter,
-                plot.area,
-                self.empty_words,
-                "muted",
-                "label",
-                400,
-                paint.CENTER,
-            )
+            self._paint_empty(painter, plot.area)
             return
         painter.save()
         painter.setClipRect(plot.area.adjusted(-7, -6, 7, 3))
@@ -255,6 +247,14 @@ class Pane(pg.GraphicsWidget):
                 paint.CENTER,
                 elide=False,
             )
+
+    def _paint_empty(self, painter: QPainter, area: QRectF) -> None:
+        """No line of the grid goes through the words."""
+        room = QRectF(0, 0, paint.text_width(self.empty_words, "label") + 16, 18)
+        room.moveCenter(area.center())
+        if self.empty_words:
+            painter.fillRect(room, theme().color("surface"))
+        paint.text(painter, area, self.empty_words, "muted", "label", 400, paint.CENTER)
 
     def _paint_overlay(self, painter: QPainter) -> None:
         plot = self.plot()

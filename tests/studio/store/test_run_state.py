@@ -213,6 +213,7 @@ def test_a_queued_run_waits_and_is_started() -> None:
     simulation = Simulation(train=SMALL)
     waiting = e.RunQueued(spec=simulation.made.spec, seq=1)
     state = folded([waiting])
-    assert (state.life, state.living, state.planned) == ("queued", False, SMALL.steps)
+    assert (state.life, state.living, state.ended) == ("queued", False, False)
+    assert state.planned == SMALL.steps
     state.fold([e.RunStarted(spec=simulation.made.spec, seq=2)])
     assert (state.life, state.planned) == ("running", SMALL.steps)
