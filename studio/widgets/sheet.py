@@ -2,7 +2,7 @@
 readable.
 """
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
@@ -40,10 +40,10 @@ class Sheet(QWidget):
         self.body = QVBoxLayout(inside)
         self.body.setContentsMargins(16, 16, 16, 16)
         self.body.setSpacing(12)
-        scroll = QScrollArea()
-        scroll.setWidget(inside)
-        scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll = QScrollArea()
+        self._scroll.setWidget(inside)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.foot = QHBoxLayout()
         self.foot.setContentsMargins(16, 12, 16, 12)
         self.foot.setSpacing(8)
@@ -51,11 +51,15 @@ class Sheet(QWidget):
         column.setContentsMargins(1, 0, 0, 0)
         column.setSpacing(0)
         column.addLayout(head)
-        column.addWidget(scroll, 1)
+        column.addWidget(self._scroll, 1)
         column.addLayout(self.foot)
         self.setAccessibleName(title)
         host.installEventFilter(self)
         self.hide()
+
+    def bring_into_view(self, part: QWidget) -> None:
+        """Scroll to what has just come or grown, once it has its size."""
+        QTimer.singleShot(0, part, lambda: self._scroll.ensureWidgetVisible(part, 0, 16))
 
     def set_title(self, title: str) -> None:
         """Change the words at the top."""
