@@ -354,14 +354,8 @@ def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
         - 10
     )
     told = " + ".join(f"{figures.number(p.value)} {p.name}" for p in item.parts if p.value) + " ="
+    told = told.replace("+ \u2212", "\u2212 ")
     room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
-    paint.text(
-        painter,
-        room,
-        told.replace("+ \u2212", "\u2212 "),
-        "muted",
-        "label",
-        400,
-        paint.RIGHT,
-    )
+    if paint.text_width(told, "label") <= room.width():  # half a sum says nothing
+        paint.text(painter, room, told, "muted", "label", 400, paint.RIGHT)
     paint_parts(painter, QRectF(left, 58, looks.width - left, 6), item.parts)
