@@ -176,6 +176,7 @@ class RunPage(Page):
 
     def _set_axis(self, kind: str) -> None:
         state = self._run.state
+        self.charts.set_planned(state.planned)
         if kind == "time" and state.steps:
             begun = state.spec.started_at if state.spec else state.steps[0].at
             self.charts.set_axis("time", {0: 0.0} | {r.step: r.at - begun for r in state.steps})

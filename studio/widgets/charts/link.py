@@ -29,6 +29,7 @@ class ChartLink(QObject):
         self._chosen: int | None = None
         self._range: tuple[float, float] | None = None
         self._kind = "step"
+        self._planned = 0
         self._steps: NDArray[np.float64] = np.zeros(0)
         self._places: NDArray[np.float64] = np.zeros(0)
         self._smoothing = DEFAULT_WEIGHT
@@ -50,6 +51,11 @@ class ChartLink(QObject):
     def kind(self) -> str:
         """What x counts: step, time, tokens, cost."""
         return self._kind
+
+    @property
+    def planned(self) -> int:
+        """The last step that is planned; 0 where nobody knows."""
+        return self._planned
 
     @property
     def smoothing(self) -> float:
@@ -87,6 +93,12 @@ class ChartLink(QObject):
         self._range = self._range if same else None
         self._kind, self._steps, self._places = kind, steps, found
         self.axis_changed.emit()
+
+    def set_planned(self, steps: int) -> None:
+        """Where the axis of steps ends at most."""
+        if steps != self._planned:
+            self._planned = steps
+            self.axis_changed.emit()
 
     def take_turn(self) -> bool:
         """True for one chart in each turn of the event loop: the others redraw in later ones, so

@@ -61,12 +61,15 @@ def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [value for value in found if value <= 10.0**high * (1 + 1e-9)] or [10.0**low]
 
 
-def x_reach(last: float) -> float:
-    """How far the x axis reaches for data that ends at `last`: in round steps, a little ahead."""
-    if last <= 9:
-        return 10.0 if last > 4 else 5.0
+def x_reach(last: float, planned: float = 0) -> float:
+    """How far the x axis reaches for data that ends at `last`: in round steps, a little ahead, and
+    no further than is planned."""
     step = round_step(last / 10)
-    return math.ceil(last / step + 0.1) * step
+    reach = math.ceil(last / step + 0.1) * step
+    if last <= 9:
+        reach = 10.0 if last > 4 else 5.0
+    whole = planned + max(0.5, planned / 50)  # the last point is not cut in half
+    return min(reach, whole) if last <= planned else reach
 
 
 def label(value: float, step: float, unit: str = "") -> str:

@@ -96,7 +96,9 @@ class ChartView(pg.GraphicsView):
         ends = [end for pane in self.panes if (end := pane.last_x()) == end]
         if not ends:
             return 0.0, 48.0
-        return 0.0, x_reach(max(ends)) if self.link.kind == "step" else max(ends) * 1.04 or 1.0
+        if self.link.kind == "step":
+            return 0.0, x_reach(max(ends), self.link.planned)
+        return 0.0, max(ends) * 1.04 or 1.0
 
     def show_tip(self, step: int) -> None:
         """Open the tip beside a step's point."""
@@ -211,7 +213,9 @@ class ChartView(pg.GraphicsView):
 
     def _full_width(self) -> float:
         ends = [end for pane in self.panes if (end := pane.last_x()) == end]
-        return (x_reach(max(ends)) if self.link.kind == "step" else max(ends)) if ends else 1.0
+        if not ends:
+            return 1.0
+        return x_reach(max(ends), self.link.planned) if self.link.kind == "step" else max(ends)
 
     def leaveEvent(self, event: QEvent) -> None:
         Tip.of(self).hide()

@@ -109,6 +109,7 @@ def test_the_x_axis_grows_in_round_steps() -> None:
     assert all(reach >= last for last, reach in enumerate(reached, start=1))
     assert len(set(reached)) < 40
     assert reached == sorted(reached)
+    assert (x_reach(5, planned=5), x_reach(5, planned=120), x_reach(7, planned=5)) == (5.5, 10, 10)
 
 
 def test_powers_of_ten_hold_the_values() -> None:
