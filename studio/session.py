@@ -27,7 +27,7 @@ from studio.models.run import RunModel
 from studio.settings import SettingsStore
 from studio.store.project import ProjectStore
 from studio.store.runs import RunStore
-from studio.tasks import TaskScope
+from studio.tasks import Failed, TaskScope
 from studio.words import run_words
 
 Done = Callable[[Any], None]
@@ -266,13 +266,13 @@ class Session(QObject):
         )
         self.start_run(request.model_copy(update={"lend_keys": lend}), show)
 
-    def start_run(self, request: StartRun, show: bool = True) -> None:
+    def start_run(self, request: StartRun, show: bool = True, failed: Failed | None = None) -> None:
         """Start one run, or queue it where the device is busy; a repeated click is harmless."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
             request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
             self.starting_on = host
-            self.tasks.run("train", self._train(request, show))
+            self.tasks.run("train", self._train(request, show), failed=failed)
 
     def cancel_start(self) -> None:
         """Wait for it no longer. What a server was asked for already goes on there."""

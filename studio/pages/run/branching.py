@@ -25,7 +25,6 @@ class Branching(QObject):
         """The run that was looked at when it was asked for; None while nothing is."""
         self._problem: Problem | None = None
         sheet.ordered.connect(self._begin)
-        session.tasks.failed.connect(self._failed)
         session.tasks.busy_changed.connect(self._busy_changed)
 
     @Slot(object)
@@ -34,12 +33,10 @@ class Branching(QObject):
             self._sheet.refuse(UNDER_WAY)
             return
         self._before, self._problem = self._session.run.run_id, None
-        self._session.start_run(request)
+        self._session.start_run(request, failed=self._refused)
 
-    @Slot(str, object)
-    def _failed(self, job: str, problem: Problem) -> None:
-        if job == JOB:
-            self._problem = problem
+    def _refused(self, problem: Problem) -> None:
+        self._problem = problem
 
     @Slot(str, bool)
     def _busy_changed(self, job: str, busy: bool) -> None:
@@ -49,5 +46,7 @@ class Branching(QObject):
         begun, self._before = self._session.run.run_id != self._before, None
         if begun and self._problem is None:
             self._sheet.begun()
-        else:
-            self._sheet.refuse(self._problem)
+            return
+        self._sheet.refuse(self._problem)
+        if self._problem is not None and not self._sheet.is_open():
+            self._session.problem_raised.emit(self._problem)

@@ -24,6 +24,8 @@ def test_a_refused_branch_says_why_beside_what_was_entered(
             await until(lambda: studio.actions.holds("branchable"))
             page: Any = studio.pages["run"]
             sheet = page._branch
+            elsewhere: list[Problem] = []
+            studio.session.problem_raised.connect(elsewhere.append)
             page.open_branch(5)
             sheet._lr.set_value(5e-5)
             sheet._refresh()
@@ -32,7 +34,10 @@ def test_a_refused_branch_says_why_beside_what_was_entered(
             sheet._go.click()
             await until(lambda: sheet._problem.words() == "It is busy. Later.")
             assert sheet.is_open()
+            assert elsewhere == [], "it is said once, where a person looks"
+            sheet._go.click()
             sheet.close_sheet()
+            await until(lambda: [one.code for one in elsewhere] == ["run.busy"])
             page.open_branch(5)
             assert sheet._lr.value() == 5e-5
             kept.refuse.clear()
