@@ -138,14 +138,20 @@ class ScenarioTableModel(QAbstractTableModel):
 
     def before(self, row: int) -> ScenarioCurve | None:
         """Of a row as it was measured."""
-        data = self.rows[row]
-        curve = self._before.get(str(data.get("id", row + 1)))
-        return curve if curve and is_of(curve, data) else None
+        curve = self._measured(row)
+        return curve if curve and is_of(curve, self.rows[row]) else None
 
     def alike(self) -> list[int]:
         """Rows that teach nothing yet."""
-        curves = [self.before(row) for row in range(len(self.rows))] if self._before else []
-        return [row for row, curve in enumerate(curves) if curve and is_alike(curve)]
+        found = [(row, self._measured(row)) for row in range(len(self.rows))]
+        return [
+            row
+            for row, curve in found
+            if curve and is_alike(curve) and is_of(curve, self.rows[row])
+        ]
+
+    def _measured(self, row: int) -> ScenarioCurve | None:
+        return self._before.get(str(self.rows[row].get("id", row + 1)))
 
     # Called by the undo commands
 

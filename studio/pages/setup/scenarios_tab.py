@@ -125,9 +125,14 @@ class ScenariosTab(QWidget):
         if file not in self._models:
             self._models[file] = self._new_model()
         self._models[file].show_before({one.scenario_id: one for one in found})
-        self._show_state()
+        self._show_alike()
         self.rates = [one.mean for one in found if one.mean is not None]
         self.measured.emit()
+
+    def _show_alike(self) -> None:
+        alike = len(self.model.alike())
+        self._alike.setVisible(alike > 0)
+        self._alike.set_words(f"Select {alike} all alike")
 
     def _select_alike(self) -> None:
         select = self._table.selectionModel()
@@ -286,9 +291,7 @@ class ScenariosTab(QWidget):
         for part in (self._table, *(button for button, _ in self._tools)):
             part.setEnabled(model.loaded)
         self._save.setEnabled(model.dirty)
-        alike = len(model.alike())
-        self._alike.setVisible(alike > 0)
-        self._alike.set_words(f"Select {alike} all alike")
+        self._show_alike()
         count = figures.plural(len(model.rows), "scenario")
         self._words.set_tone("warn" if model.dirty else "muted")
         self._words.set_words(f"{count} · not saved" if model.dirty else count)

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from studio.theme import Theme
 from studio.widgets.buttons import Button
 from studio.widgets.chip import Chip, FilterChip
+from studio.widgets.chip_line import ChipLine
 from studio.widgets.focus import FocusRing
 from studio.widgets.form import FormRow
 from studio.widgets.form_fields import ChoiceField, NumberField, SpinField
@@ -184,6 +185,20 @@ def test_over_budget_cannot_be_pressed(qtbot: QtBot) -> None:
     button.set_priced("Re-judge", "$0.31")
     button._button.click()
     assert pressed
+
+
+def test_a_line_of_chips_never_asks_for_room(qtbot: QtBot) -> None:
+    line = ChipLine()
+    qtbot.addWidget(line)
+    chips = [Chip(words) for words in ("groups 4", "base url http://127.0.0.1", "steps 9")]
+    line.set_chips(chips)
+    line.resize(1000, 20)
+    line.show()
+    assert line.shown() == chips
+    assert chips[-1].geometry().right() == 999
+    line.resize(chips[0].sizeHint().width() + 40, 20)
+    assert line.shown() == chips[:1]
+    assert line.minimumSizeHint().width() <= 0
 
 
 def test_filter_chip_toggles_and_is_removed_by_key(qtbot: QtBot) -> None:
