@@ -144,7 +144,7 @@ class Frame(QObject):
             train.set_state("ready" if self._actions.holds("trainable") else "none")
         else:
             state = {
-                "queued": "starting",
+                "queued": "queued",
                 "starting": "starting",
                 "running": "training",
                 "reviewing": "training",
@@ -154,8 +154,7 @@ class Frame(QObject):
                 "failed": "paused",
                 "finished": "finished",
             }[run.state]
-            words = "In the queue" if run.state == "queued" else ""
-            train.set_state(state, run.step, run.steps, words)
+            train.set_state(state, run.step, run.steps)
         train.set_plain(self._window.page == "setup" or run is None or run.state == "failed")
 
     def _ways_to_train(self) -> list[tuple[str, str]]:
@@ -270,8 +269,8 @@ class Frame(QObject):
             self.refresh()
         elif key == "extend":
             self._actions.trigger("run.extend")
-        elif key == "stop_after_step":
-            self._session.command("stop_after_step")
+        elif key in ("stop_after_step", "stop_now"):
+            self._session.command(key)
         elif key == "change_setting":
             self._window.show_page("setup")
         elif key in ("train", "train_lending"):

@@ -16,6 +16,7 @@ from studio.roles import TONE_ROLE
 Row = dict[str, Any]
 MOST_COLUMNS = 12
 BEFORE = "before training"
+ROUNDING = 1e-6
 
 
 def read_jsonl(text: str, name: str = "") -> tuple[list[Row], list[Problem]]:
@@ -60,9 +61,12 @@ def is_of(curve: ScenarioCurve, row: Row) -> bool:
     return title == curve.scenario_id or title in texts
 
 
-def is_alike(curve: ScenarioCurve) -> bool:
-    """Whether all of its attempts had the same reward: nothing to compare, so nothing to learn."""
-    return curve.attempts - curve.unscored > 1 and (curve.spread or 0) < 1e-9
+def is_silent(curve: ScenarioCurve) -> bool:
+    """Without signal: all of several scored attempts had the same reward, but for what rounding
+    leaves of a sum of squares."""
+    if curve.spread is None or curve.mean is None or curve.attempts - curve.unscored < 2:
+        return False
+    return curve.spread <= ROUNDING * max(1.0, abs(curve.mean))
 
 
 class ScenarioTableModel(QAbstractTableModel):
@@ -141,14 +145,19 @@ class ScenarioTableModel(QAbstractTableModel):
         curve = self._measured(row)
         return curve if curve and is_of(curve, self.rows[row]) else None
 
-    def alike(self) -> list[int]:
-        """Rows that teach nothing yet."""
+    def silent(self) -> list[int]:
+        """Rows without signal: they teach nothing yet."""
         found = [(row, self._measured(row)) for row in range(len(self.rows))]
         return [
             row
             for row, curve in found
-            if curve and is_alike(curve) and is_of(curve, self.rows[row])
+            if curve and is_silent(curve) and is_of(curve, self.rows[row])
         ]
+
+    @property
+    def rates(self) -> list[float]:
+        """Mean rewards of the scenarios as they were measured, where any attempt was scored."""
+        return [one.mean for one in self._before.values() if one.mean is not None]
 
     def _measured(self, row: int) -> ScenarioCurve | None:
         return self._before.get(str(self.rows[row].get("id", row + 1)))
@@ -227,12 +236,12 @@ class ScenarioTableModel(QAbstractTableModel):
 def _before_look(curve: ScenarioCurve | None, role: int) -> Any:
     if curve is None:
         return "not measured" if role == Qt.ItemDataRole.DisplayRole else None
-    alike = is_alike(curve)
+    silent = is_silent(curve)
     if role == Qt.ItemDataRole.DisplayRole:
         words = "unscored" if curve.mean is None else figures.number(curve.mean)
-        return f"{words} · all alike" if alike else words
+        return f"{words} · no signal" if silent else words
     if role == TONE_ROLE:
-        return "warn" if curve.mean is None else "muted" if alike else "good"
+        return "warn" if curve.mean is None else "muted" if silent else "good"
     return None
 
 

@@ -39,8 +39,8 @@ class ChipLine(QWidget):
         while widths and sum(widths) - _GAP > self.width():
             widths.pop()
         x = self.width() - sum(widths) + _GAP
-        for chip, width in zip(self._chips, widths, strict=False):
-            chip.setGeometry(x, 0, width - _GAP, self.height())
-            x += width
         for place, chip in enumerate(self._chips):
+            if place < len(widths):
+                chip.setGeometry(x, 0, widths[place] - _GAP, self.height())
+                x += widths[place]
             chip.setVisible(place < len(widths))

@@ -13,6 +13,7 @@ from studio.widgets.buttons import Button
 SPLIT_PX = 26
 """At the right end, where there are several ways to train."""
 _MENU = {
+    "queued": (("Take it out of the queue", "stop_now"),),
     "starting": (("Cancel the start", "cancel"),),
     "training": (
         ("Extend the run", "extend"),
@@ -23,11 +24,12 @@ _MENU = {
 
 
 class TrainButton(Button):
-    """Train, Starting…, Training 46 of 120, Resume, Train more.
+    """Train, In the queue, Starting…, Training 46 of 120, Resume, Train more.
 
-    A press emits train_requested, resume_requested or train_more_requested; while starting or
-    training it opens a menu and emits menu_chosen with extend, stop_after_step, change_setting or
-    cancel. Its right end, or the key down, opens the choices where there are some.
+    A press emits train_requested, resume_requested or train_more_requested; in the queue, while
+    starting or training it opens a menu and emits menu_chosen with extend, stop_now,
+    stop_after_step, change_setting or cancel. Its right end, or the key down, opens the choices
+    where there are some.
     """
 
     train_requested = Signal()
@@ -50,12 +52,13 @@ class TrainButton(Button):
         self.clicked.connect(self._pressed)
 
     def set_state(self, state: str, done: int = 0, planned: int = 0, words: str = "") -> None:
-        """ready, starting (with words, and how far), training (with done of planned), paused,
-        finished, or none (disabled, with the reason as its words).
+        """ready, queued, starting (with words, and how far), training (with done of planned),
+        paused, finished, or none (disabled, with the reason as its words).
         """
         said = {
             "ready": "Train",
             "none": "Train",
+            "queued": "In the queue",
             "starting": words or "Starting\u2026",
             "training": "Training",
             "paused": "Resume",
@@ -66,7 +69,7 @@ class TrainButton(Button):
         self.setToolTip(words if state == "none" else "")
         self.setAccessibleDescription(self.toolTip())
         self.set_words(said)
-        self.set_icon("" if state == "starting" else "play")
+        self.set_icon("" if state in ("queued", "starting") else "play")
         self._restyle()
         if state == "training":
             self.setAccessibleName(f"Training, step {self._count()}, opens a menu")
@@ -89,7 +92,7 @@ class TrainButton(Button):
         return self._state
 
     def _restyle(self) -> None:
-        alive = self._state in ("starting", "training")
+        alive = self._state in _MENU
         self._menu_arrow = self._split
         self.set_kind("outlined" if alive or self._plain else "primary")
         self.updateGeometry()
@@ -168,7 +171,7 @@ class TrainButton(Button):
     def sizeHint(self) -> QSize:
         if self._state == "training":
             return QSize(max(164, round(106 + paint.text_width(self._count(), "label", 600))), 28)
-        if self._state == "starting":
+        if self._state in _MENU:
             width = round(paint.text_width(self.words(), "label", 600)) + 32
             return QSize(max(112, width), 28)
         hint = super().sizeHint()
@@ -182,7 +185,7 @@ class TrainButton(Button):
             return
         with paint.painting(self) as painter:
             self._paint_alive(painter)
-            if self._state == "starting":
+            if self._state != "training":
                 paint.text(
                     painter,
                     self.rect(),

@@ -254,10 +254,6 @@ class DescribeSheet(Sheet):
         for button in (self._stop, self._more, self._main):
             self.foot.addWidget(button)
 
-    def _show_tools(self) -> None:
-        if self.task.isVisible() and self.task.tools.wanted.isChecked():
-            self.bring_into_view(self.task.tools)
-
     def _wire(self) -> None:
         self._main.clicked.connect(self._press)
         self._more.clicked.connect(self._write)
@@ -266,7 +262,8 @@ class DescribeSheet(Sheet):
         self._anew.clicked.connect(self._begin_anew)
         self.task.edited.connect(self._show_foot)
         self.draft.edited.connect(self._show_foot)
-        self.task.tools.changed.connect(self._show_tools)
+        servers = self.task.tools.servers
+        servers.looked.connect(lambda: self.bring_into_view(servers))
         self.closed.connect(self._left)
         go_on = QShortcut(QKeySequence(NEXT_KEY), self)
         go_on.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)

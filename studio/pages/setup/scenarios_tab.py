@@ -1,7 +1,9 @@
 """The scenarios as an editable table: add, delete, import, undo, save."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QKeySequence, QShortcut
@@ -27,7 +29,7 @@ SPLITS: tuple[Split, ...] = ("train", "validation")
 PAGE = 1000
 FITTED = 50
 WIDEST = 260
-ALIKE = (
+SILENT = (
     "All attempts of the untrained model had the same reward: there is nothing to compare yet. "
     "Make them easier or harder, or delete them."
 )
@@ -58,13 +60,11 @@ class ScenariosTab(QWidget):
                 ("Undo", "undo-2", lambda: self.model.undo.undo()),
             )
         ]
-        self._alike = Button("Select all alike", "quiet", icon="list-checks")
-        self._alike.setToolTip(ALIKE)
+        self._silent = Button("Select those without signal", "quiet", icon="list-checks")
+        self._silent.setToolTip(SILENT)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._measured = ("", "", 0.0)
         """Of which project which measurement of the untrained model is shown, and as of when."""
-        self.rates: list[float] = []
-        """What it found: mean rewards of the scenarios that were scored."""
         self._build()
         self._which.chosen.connect(lambda _: self.load())
 
@@ -72,6 +72,12 @@ class ScenariosTab(QWidget):
     def model(self) -> ScenarioTableModel:
         """Of the file in view."""
         return self._models[self._file]
+
+    @property
+    def rates(self) -> list[float]:
+        """What the untrained model made of the practice scenarios of the open project."""
+        model = self._models.get((self._session.project.path, "train"))
+        return model.rates if model else []
 
     @property
     def split(self) -> Split:
@@ -110,35 +116,30 @@ class ScenariosTab(QWidget):
             self._tasks.run("baseline", job, lambda found: self._show_before(path, found))
 
     async def _read_curves(self, run_id: str) -> list[ScenarioCurve]:
-        found: list[ScenarioCurve] = []
-        while True:
-            query = CurveQuery(
-                split="validation", sort="scenario", descending=False, offset=len(found), limit=PAGE
-            )  # a baseline stores its attempts as those of a validation
-            page = await self._session.client.curves(run_id, query)
-            found += page.items
-            if len(found) >= page.total or not page.items:
-                return found
+        query = CurveQuery(split="validation", sort="scenario", descending=False, limit=PAGE)
+        client = self._session.client  # and a baseline stores its attempts as those of a validation
+        return await _all_pages(
+            lambda offset: client.curves(run_id, query.model_copy(update={"offset": offset}))
+        )
 
     def _show_before(self, path: str, found: list[ScenarioCurve]) -> None:
         file: File = path, "train"
         if file not in self._models:
             self._models[file] = self._new_model()
         self._models[file].show_before({one.scenario_id: one for one in found})
-        self._show_alike()
-        self.rates = [one.mean for one in found if one.mean is not None]
+        self._show_silent()
         self.measured.emit()
 
-    def _show_alike(self) -> None:
-        alike = len(self.model.alike())
-        self._alike.setVisible(alike > 0)
-        self._alike.set_words(f"Select {alike} all alike")
+    def _show_silent(self) -> None:
+        silent = len(self.model.silent())
+        self._silent.setVisible(silent > 0)
+        self._silent.set_words(f"Select {silent} without signal")
 
-    def _select_alike(self) -> None:
+    def _select_silent(self) -> None:
         select = self._table.selectionModel()
         flags = select.SelectionFlag.Select | select.SelectionFlag.Rows
         select.clearSelection()
-        for row in self.model.alike():
+        for row in self.model.silent():
             select.select(self.model.index(row, 0), flags)
         self._table.setFocus()
 
@@ -160,12 +161,9 @@ class ScenariosTab(QWidget):
         return model
 
     async def _read(self, path: str, split: Split) -> tuple[File, list[Row]]:
-        rows: list[Row] = []
-        while True:
-            page = await self._session.client.scenarios(path, split, len(rows), PAGE)
-            rows += [scenario.data for scenario in page.items]
-            if len(rows) >= page.total or not page.items:
-                return (path, split), rows
+        client = self._session.client
+        found = await _all_pages(lambda offset: client.scenarios(path, split, offset, PAGE))
+        return (path, split), [scenario.data for scenario in found]
 
     def _show(self, answer: tuple[File, list[Row]]) -> None:
         """What was changed since it was asked for stays, and so does what could be undone."""
@@ -217,8 +215,8 @@ class ScenariosTab(QWidget):
         for button, slot in self._tools:
             button.clicked.connect(lambda _=False, call=slot: call())
             line.addWidget(button)
-        line.insertWidget(2, self._alike)
-        self._alike.clicked.connect(self._select_alike)
+        line.insertWidget(2, self._silent)
+        self._silent.clicked.connect(self._select_silent)
         line.addWidget(self._save)
         self._save.clicked.connect(self.save)
         column = QVBoxLayout(self)
@@ -291,10 +289,20 @@ class ScenariosTab(QWidget):
         for part in (self._table, *(button for button, _ in self._tools)):
             part.setEnabled(model.loaded)
         self._save.setEnabled(model.dirty)
-        self._show_alike()
+        self._show_silent()
         count = figures.plural(len(model.rows), "scenario")
         self._words.set_tone("warn" if model.dirty else "muted")
         self._words.set_words(f"{count} · not saved" if model.dirty else count)
+
+
+async def _all_pages(ask: Callable[[int], Awaitable[Any]]) -> list[Any]:
+    """All items of what is told a page at a time; `ask` takes how many are there already."""
+    items: list[Any] = []
+    while True:
+        page = await ask(len(items))
+        items += page.items
+        if len(items) >= page.total or not page.items:
+            return items
 
 
 def _read_file(path: Path) -> tuple[list[Row], list[Problem]]:

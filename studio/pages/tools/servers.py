@@ -24,6 +24,8 @@ class ToolServers(Card):
     tools are other ones."""
 
     changed = Signal()
+    looked = Signal()
+    """The servers have said what they offer."""
 
     def __init__(
         self, session: Session, tasks: TaskScope, host: QWidget, of: Callable[[], str]
@@ -74,7 +76,12 @@ class ToolServers(Card):
         """Ask each for its tools."""
         self._refuse(None)
         self._look.set_busy("Asking them")
-        self._ask("look", self._session.client.look_at_servers(self._project))
+        call = self._session.client.look_at_servers(self._project)
+        self._tasks.run("look", call, self._seen, self._refuse)
+
+    def _seen(self, views: ServerViews) -> None:
+        self._show(views)
+        self.looked.emit()
 
     def add(self) -> None:
         self.sheet.begin({view.name for view in self.views.servers})

@@ -101,6 +101,12 @@ def test_projects(engine: FakeEngine, qapp: Any, qtmodeltester: Any) -> None:
     assert [row.name for row in rows] == ["inbox-scout", "tiles", "away"]
     assert rows[0].run == run
     assert rows[2].missing
+    before, after = (
+        run.model_copy(update={"id": kind, "kind": kind, "started_at": at})
+        for kind, at in (("writing", run.started_at - 9), ("baseline", run.started_at + 9))
+    )
+    assert project_rows(views, [before, after], [])[0].run == after, "the newest of those"
+    assert project_rows(views, [after, run, before], [])[0].run == run, "what has learned first"
     model = ProjectListModel()
     model.set_rows(rows)
     model.search("TIL")
@@ -155,7 +161,7 @@ def test_what_was_measured_stands_beside_its_scenario(qapp: Any, qtmodeltester: 
     model.show_before(
         {
             "1": curve("1", "a first…", mean=0.5, spread=0.5),
-            "2": curve("2", "second", mean=0.0, spread=0.0),
+            "2": curve("2", "second", mean=0.0, spread=1e-8),
             "3": curve("3", "third", mean=None, spread=None, unscored=4),
             "4": curve("4", "fourth", mean=1.0, spread=0.0, attempts=1),
         }
@@ -166,13 +172,13 @@ def test_what_was_measured_stands_beside_its_scenario(qapp: Any, qtmodeltester: 
         return [model.index(row, 2).data() for row in range(model.rowCount())]
 
     assert model.headerData(2, Qt.Orientation.Horizontal) == BEFORE
-    assert shown() == ["0.50", "0.00 · all alike", "unscored", "1.00", "not measured"]
-    assert model.alike() == [1]
+    assert shown() == ["0.50", "0.00 · no signal", "unscored", "1.00", "not measured"]
+    assert model.silent() == [1]
     assert not model.setData(model.index(0, 2), "0.9")
     assert not model.flags(model.index(0, 2)) & Qt.ItemFlag.ItemIsEditable
     assert model.setData(model.index(1, 0), "second, but easier")
     assert shown()[1] == "not measured"
-    assert model.alike() == []
+    assert model.silent() == []
     model.remove([0])
     assert shown() == ["not measured"] * 4, "line numbers have moved"
     model.show_before({})

@@ -181,20 +181,20 @@ def test_what_teaches_nothing_yet_is_shown_and_chosen(
             engine.homes.scenario_files[path_of(engine, "first"), "train"] = rows
             tab = await shown(setup)
             assert tab.model.columnCount() == 2
-            assert not tab._alike.isVisible()
+            assert not tab._silent.isVisible()
             engine.add_run(simulation.made, "first")
             studio.session.refresh()
             await until(lambda: tab.model.columnCount() == 3)
             words = [tab.model.index(row, 2).data() for row in range(3)]
-            assert words == ["0.00 · all alike", "0.50", "not measured"]
+            assert words == ["0.00 · no signal", "0.50", "not measured"]
             widths = [tab._table.columnWidth(place) for place in range(3)]
             assert widths[0] < widths[2] < 200, "what is said has the room that is left"
-            assert tab._alike.words() == "Select 1 all alike"
-            tab._alike.click()
+            assert tab._silent.words() == "Select 1 without signal"
+            tab._silent.click()
             assert [index.row() for index in tab._table.selectionModel().selectedRows()] == [0]
             tab._delete()
             assert [row["id"] for row in tab.model.rows] == ["s1", "s2"]
-            assert not tab._alike.isVisible()
+            assert not tab._silent.isVisible()
             await shown(setup, "validation")
             assert tab.model.columnCount() == len(tab.model.columns)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import shiboken6
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
-from PySide6.QtWidgets import QAbstractButton, QLineEdit, QWidget
+from PySide6.QtWidgets import QAbstractButton, QLineEdit, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from studio.theme import Theme
@@ -172,6 +172,21 @@ def test_train_says_what_a_press_means(state: str, signal: str, qtbot: QtBot) ->
     train.set_state(state)
     with qtbot.waitSignal(getattr(train, signal), timeout=500):
         qtbot.mouseClick(train, Qt.MouseButton.LeftButton)
+
+
+def test_who_waits_in_the_queue_can_be_taken_out_of_it(qtbot: QtBot) -> None:
+    train = TrainButton()
+    qtbot.addWidget(train)
+    train.set_state("queued", 0, 5)
+    assert train.words() == "In the queue"
+    train.show()
+    qtbot.mouseClick(train, Qt.MouseButton.LeftButton)
+    (menu,) = train.findChildren(QMenu)
+    with qtbot.waitSignal(train.menu_chosen, timeout=500) as chosen:
+        qtbot.keyClick(menu, Key.Key_Down)
+        qtbot.keyClick(menu, Key.Key_Return)
+    assert chosen.args == ["stop_now"]
+    qtbot.waitUntil(lambda: not train.findChildren(QMenu))
 
 
 def test_over_budget_cannot_be_pressed(qtbot: QtBot) -> None:

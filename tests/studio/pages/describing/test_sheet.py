@@ -283,6 +283,8 @@ def test_tasks_are_written_for_the_chosen_tools(
             engine.beside.change(AGENT, **at_home("agent"))
             tools._packages.look()
             await until(lambda: len(tools.servers.offered) == len(LIBRARY))
+            row = tools.servers._rows["library"]
+            await until(lambda: not row.visibleRegion().isEmpty())
             key(tools.servers._rows["library"].tools["lend_book"], Qt.Key.Key_Space)
             await until(lambda: len(tools.servers.offered) == 3)
             sheet._press()
