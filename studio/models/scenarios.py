@@ -235,7 +235,8 @@ class ScenarioTableModel(QAbstractTableModel):
 
 def _before_look(curve: ScenarioCurve | None, role: int) -> Any:
     if curve is None:
-        return "not measured" if role == Qt.ItemDataRole.DisplayRole else None
+        looks: dict[int, str] = {Qt.ItemDataRole.DisplayRole: "not measured", TONE_ROLE: "muted"}
+        return looks.get(role)
     silent = is_silent(curve)
     if role == Qt.ItemDataRole.DisplayRole:
         words = "unscored" if curve.mean is None else figures.number(curve.mean)

@@ -60,7 +60,7 @@ class ScenariosTab(QWidget):
                 ("Undo", "undo-2", lambda: self.model.undo.undo()),
             )
         ]
-        self._silent = Button("Select those without signal", "quiet", icon="list-checks")
+        self._silent = Button("Select those without signal", "quiet", icon="list-checks", height=24)
         self._silent.setToolTip(SILENT)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._measured = ("", "", 0.0)
@@ -215,16 +215,18 @@ class ScenariosTab(QWidget):
         for button, slot in self._tools:
             button.clicked.connect(lambda _=False, call=slot: call())
             line.addWidget(button)
-        line.insertWidget(2, self._silent)
-        self._silent.clicked.connect(self._select_silent)
         line.addWidget(self._save)
         self._save.clicked.connect(self.save)
+        self._silent.clicked.connect(self._select_silent)
         column = QVBoxLayout(self)
         column.setContentsMargins(24, 8, 24, 16)
         column.setSpacing(8)
         column.addLayout(line)
         column.addWidget(self._table, 1)
-        column.addWidget(self._words)
+        foot = QHBoxLayout()
+        foot.addWidget(self._words, 1)
+        foot.addWidget(self._silent)
+        column.addLayout(foot)
         for keys, slot in (
             (QKeySequence.StandardKey.Undo, lambda: self.model.undo.undo()),
             (QKeySequence.StandardKey.Redo, lambda: self.model.undo.redo()),
