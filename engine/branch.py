@@ -7,7 +7,6 @@ A replay has the parent's later attempts too, and only learns from them again.
 """
 
 import asyncio
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ import apsw
 
 from engine import checkpoint
 from engine.digest import sha256_of
-from engine.machine.hardware import header
+from engine.model_files import header, read_json
 from engine.project import changed_config, load_config
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import StepFinished
@@ -151,7 +150,7 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
     if request.replay:
         raise ConfigError.of("branch.nothing_behind", "An adapter alone has nothing to replay.")
     said = _adapter_config(folder)
-    rank, alpha = int(said["r"]), float(said["lora_alpha"])
+    rank, alpha = said["r"], float(said["lora_alpha"])
     if said.get("use_rslora"):
         alpha *= rank**0.5  # its scale is alpha / √r (2312.03732), ours alpha / r
     config = changed_config(config, {"model.rank": rank, "model.alpha": alpha})
@@ -161,22 +160,30 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
 
 def _adapter_config(folder: Path) -> dict[str, Any]:
     """Raises ModelError for what our layers cannot compute."""
+    said, why = {}, ""
     try:
-        said = json.loads((folder / ADAPTER_CONFIG).read_text())
+        said = read_json(folder / ADAPTER_CONFIG)
         header(folder / checkpoint.WEIGHTS)
-        plain = all(said.get(key) in (value, None, False) for key, value in PLAIN.items())
-        patterns = said.get("rank_pattern") or said.get("alpha_pattern")
-        if said.get("peft_type") == "LORA" and plain and not patterns:
-            return {"r": said["r"], "lora_alpha": said["lora_alpha"], **said}
-        kind = "one whose layers differ in rank" if patterns else str(said.get("peft_type"))
-        kind = kind if kind != "LORA" else "one with biases, DoRA or whole modules"
-    except (OSError, ValueError, KeyError) as error:
+    except ModelError as error:
+        why = error.problem.message
+    rank, alpha = said.get("r"), said.get("lora_alpha")
+    if not why and (type(rank) is not int or rank < 1):
+        why = f"its rank (r) is {str(rank)[:40]}, not a positive number"
+    if not why and (type(alpha) not in (int, float) or not 0 < float(str(alpha)) < 1e6):
+        why = f"its lora_alpha is {str(alpha)[:40]}, not a positive number"
+    if why:
         raise ModelError.of(
             "adapter.unreadable",
-            f"The adapter cannot be read: {error}.",
+            f"The adapter cannot be read: {why.rstrip('.')}.",
             f"It needs {ADAPTER_CONFIG} and {checkpoint.WEIGHTS}.",
             where=str(folder),
-        ) from error
+        )
+    plain = all(said.get(key) in (value, None, False) for key, value in PLAIN.items())
+    patterns = said.get("rank_pattern") or said.get("alpha_pattern")
+    if said.get("peft_type") == "LORA" and plain and not patterns:
+        return said
+    kind = "one whose layers differ in rank" if patterns else str(said.get("peft_type"))
+    kind = kind if kind != "LORA" else "one with biases, DoRA or whole modules"
     raise ModelError.of(
         "adapter.unusual",
         f"This adapter is {kind}; only plain LoRA can be trained further.",

@@ -9,51 +9,66 @@ Children get an allow-listed environment and no other descriptor.
 
 import asyncio
 import contextlib
-import ctypes
-import itertools
 import json
 import os
+import secrets
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator, Collection, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import psutil
 
+from engine.logs import LOOK_S, shorten
 from engine.protocol.problems import AtelierError, Problem
+from engine.variables import allowed_environment
 
 LINE_LIMIT = 256 * 2**20
-KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
-KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "HF_", "XDG_", "OMP_", "MKL_")
-PR_SET_CHILD_SUBREAPER = 36
+BATCH_LINES, BATCH_BYTES = 200, 2**18
+"""Of a child that sends much at once, between two turns of the event loop."""
+SETTLED_S = 1.0
+MOST_WORDS = 20_000
+"""Characters of each field of a problem that a child names."""
 
 
 class ChildDied(AtelierError):
     """The process ended (or was killed) while somebody waited for it."""
 
 
-def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a child may see of our environment, plus `extra`."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in KEPT_VARIABLES or name.startswith(KEPT_PREFIXES)
-    }
-    return kept | dict(extra or {})
+class Answer(NamedTuple):
+    """One message of a child."""
+
+    number: int
+    """Of the request that it answers."""
+    kind: Literal["part", "ok", "error"]
+    value: dict[str, Any]
 
 
-def become_subreaper() -> None:
-    """Orphaned grandchildren come back to this process instead of to init (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def read_answer(line: bytes) -> Answer:
+    """A message as a child may send it. Raises ValueError for everything else: an agent's code can
+    write to its line whatever it likes."""
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError("a message that is nested too deep") from None
+    if not isinstance(message, dict) or type(number := message.get("id")) is not int:
+        raise ValueError("a message without the number of a request")
+    for kind in ("error", "ok", "part"):
+        if isinstance(value := message.get(kind), dict):
+            return Answer(number, kind, _problem(value) if kind == "error" else value)
+    raise ValueError("a message that is no answer")
+
+
+def _problem(value: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a problem. Raises ValueError where they are none."""
+    found = Problem.model_validate(value).model_dump()
+    return {name: text[:MOST_WORDS] for name, text in found.items()}
 
 
 class Child:
     """One running child. Make it with `spawn`."""
-
-    _ids = itertools.count(1)
 
     def __init__(
         self,
@@ -62,13 +77,16 @@ class Child:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         life: int,
+        log: Path,
     ) -> None:
         self.name = name
         self.process = process
         self._reader, self._writer, self._life = reader, writer, life
-        self._waiting: dict[int, asyncio.Queue[dict[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Queue[Answer | None]] = {}
+        """By request; None when the process is gone."""
         self._ended: Problem | None = None
         self._pump = asyncio.create_task(self._read(), name=f"{name} reader")
+        self._shortening = asyncio.create_task(_keep_short(log), name=f"{name} log")
 
     @classmethod
     async def spawn(
@@ -79,8 +97,10 @@ class Child:
         cwd: Path,
         log: Path,
         environment: Mapping[str, str] | None = None,
+        line_limit: int = LINE_LIMIT,
     ) -> "Child":
-        """Start `argv` with two descriptor numbers appended: the line and the life pipe."""
+        """Start `argv` with two descriptor numbers appended: the line and the life pipe. A message
+        of more than `line_limit` bytes ends it."""
         ours, theirs = socket.socketpair()
         life_read, life_write = os.pipe()
         try:
@@ -108,8 +128,8 @@ class Child:
         finally:
             theirs.close()
             os.close(life_read)
-        reader, writer = await asyncio.open_connection(sock=ours, limit=LINE_LIMIT)
-        return cls(name, process, reader, writer, life_write)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=line_limit)
+        return cls(name, process, reader, writer, life_write, log)
 
     @property
     def pid(self) -> int:
@@ -158,20 +178,20 @@ class Child:
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         if self._ended:
             raise ChildDied(self._ended)
-        number = next(self._ids)
+        number = secrets.randbits(52)  # not to be guessed: an agent's code can write to its line
         queue = self._waiting[number] = asyncio.Queue()
         answered = False
         try:
             await self._send({"id": number, "op": op, **fields})
             while not answered:
                 message = await queue.get()
-                if error := message.get("error"):
+                if message is None:
                     answered = True
-                    died = message.get("died", False)
-                    raise (ChildDied if died else AtelierError)(Problem.model_validate(error))
-                kind = "ok" if "ok" in message else "part"
-                answered = kind == "ok"
-                yield kind, message[kind]
+                    raise ChildDied(self._ended or self._death(None))
+                answered = message.kind != "part"
+                if message.kind == "error":
+                    raise AtelierError(Problem.model_validate(message.value))
+                yield message.kind, message.value
         finally:
             del self._waiting[number]
             if not answered and self.alive:
@@ -191,23 +211,32 @@ class Child:
 
     async def _read(self) -> None:
         try:
+            lines, taken = 0, 0
             while line := await self._reader.readline():
-                message = json.loads(line)
-                if queue := self._waiting.get(message["id"]):
+                message = read_answer(line)
+                if queue := self._waiting.get(message.number):
                     queue.put_nowait(message)
+                lines, taken = lines + 1, taken + len(line)
+                if lines > BATCH_LINES or taken > BATCH_BYTES:
+                    lines, taken = 0, 0
+                    await asyncio.sleep(0)
+            await self._gone_soon()
         except ConnectionError:
             await self._gone_soon()
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             _signal(self.process.pid, signal.SIGKILL)
-            self._ended = self._death(f"it sent something unreadable ({error})")
+            why = (str(error).splitlines() or [""])[0][:200]
+            self._ended = self._death(f"it sent something unreadable ({why})")
         code = await self.process.wait()
+        self._shortening.cancel()
         self._ended = self._ended or self._death(_exit_words(code))
         self._close_life()
         for queue in self._waiting.values():
-            queue.put_nowait({"error": self._ended.model_dump(), "died": True})
+            queue.put_nowait(None)
 
     async def _gone_soon(self) -> None:
-        """A broken line is the first sign of an end; without it, what goes on is of no use."""
+        """A line that is broken or at its end is the first sign of an end; without it, what goes on
+        is of no use."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
         if self.process.returncode is None:
@@ -226,6 +255,13 @@ class Child:
         )
 
 
+async def _keep_short(log: Path) -> None:
+    """A child may write to its log whatever it likes; the disk is for other things."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        shorten(log)
+
+
 def end_processes(processes: list[psutil.Process]) -> None:
     """Kill what is left of these and wait until it is gone; identity is pid plus start time."""
     for process in processes:
@@ -234,20 +270,32 @@ def end_processes(processes: list[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=5)
 
 
-def reap_orphans(spared: Collection[int] = ()) -> int:
+def reap_orphans(spared: Callable[[], Collection[int]] = tuple) -> int:
     """Kill the grandchildren that came back to us, to be called while no child of ours is left but
-    those in `spared`, who keep their own.
+    those in `spared`, who keep their own. One that has only just begun may be ours and not be named
+    yet: it is looked at again a moment later.
 
     Returns how many strays there were.
     """
-    strays = [
-        stray
-        for child in psutil.Process().children()
-        if child.pid not in spared
-        for stray in (child, *descendants(child.pid))
-    ]
-    end_processes(strays)
-    return len(strays)
+    strays = _strays(spared)
+    if any(time.time() - _begun_at(one) < SETTLED_S for one in strays):
+        time.sleep(SETTLED_S)
+        strays = _strays(spared)
+    found = [each for stray in strays for each in (stray, *descendants(stray.pid))]
+    end_processes(found)
+    return len(found)
+
+
+def _strays(spared: Callable[[], Collection[int]]) -> list[psutil.Process]:
+    children, known = psutil.Process().children(), spared()
+    return [child for child in children if child.pid not in known]
+
+
+def _begun_at(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def descendants(pid: int) -> list[psutil.Process]:

@@ -1,8 +1,10 @@
 """Why is nothing learned? Plain-words findings from the metrics so far. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from engine.protocol.records import Finding
+from engine.protocol.problems import Problem
+from engine.protocol.records import Finding, Trajectory
 
 Metrics = dict[str, float]
 
@@ -17,17 +19,48 @@ MOST_CLIPPED = 0.2
 MOST_MASKED = 0.1
 STEPS_OF_ENTROPY = 5
 STEPS_OF_DRIFT = 5
+LEAST_UNSCORED = 0.1
+EXCLUDED_CODE = "label.excluded"
+"""A person took the rollout out."""
 NOT_RULES = ("reward/part/ruler", "reward/part/label", "reward/part/overlong")
 
 
-def findings(history: Sequence[Metrics], group_size: int, max_tokens: int) -> list[Finding]:
-    """What is worth looking at now, worst first, at most three; `history` has a row per step.
-    `max_tokens` is 0 where a script outside says how long an answer may be."""
+class Cause(NamedTuple):
+    """Why rollouts of a step are unscored."""
+
+    problem: Problem
+    """That of the first of them."""
+    rollouts: int
+
+
+def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
+    """The problems of unscored rollouts, the most frequent first; those that a person excluded are
+    not among them."""
+    problems = [one.problem for one in trajectories if one.reward is None and one.problem]
+    found: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.code != EXCLUDED_CODE:
+            found.setdefault(problem.code, []).append(problem)
+    causes = [Cause(alike[0], len(alike)) for alike in found.values()]
+    return sorted(causes, key=lambda cause: -cause.rollouts)
+
+
+def findings(
+    history: Sequence[Metrics],
+    group_size: int,
+    max_tokens: int,
+    causes: Sequence[Cause] = (),
+) -> list[Finding]:
+    """The most important diagnoses of a run, worst first, at most three.
+
+    `history` has a row of metrics per step, `causes` says why rollouts of the last step are
+    unscored. `max_tokens` is 0 where a script outside says how long an answer may be.
+    """
     if not history:
         return []
     last, recent = history[-1], history[-5:]
     found = [
-        _unscored(last),
+        *_unscored(last, causes),
         _fooled(recent),
         _addressed(last),
         _pleasing(history),
@@ -42,17 +75,34 @@ def findings(history: Sequence[Metrics], group_size: int, max_tokens: int) -> li
     return [finding for finding in found if finding][:3]
 
 
-def _unscored(last: Metrics) -> Finding | None:
-    count, total = last.get("unscored", 0), last.get("trajectories", 0)
-    if not total or count / total < 0.1:
-        return None
-    return Finding(
-        code="unscored",
-        title=f"{count:.0f} of {total:.0f} attempts are unscored.",
-        words="The agent failed, timed out or returned no reward. They are left out, not scored 0.",
-        suggestion="Read what they say; most often one mistake in the agent explains all.",
-        where="unscored",
-    )
+FAMILIES = {
+    "agent": ("The agent failed.", "Read the output of one of them; one mistake may explain all."),
+    "gateway": ("A request of the agent was refused.", "Read the messages of one of them."),
+    "reward": ("The agent's answer gave no reward.", "Return the reward parts that are required."),
+    "judge": ("The judge gave no score; the agent is not to blame.", "Read the judge's answers."),
+    "rollout": ("The rollout itself failed.", "Read the output of one of them."),
+}
+"""First part of a problem's code → words on who failed, and what to try where it does not say."""
+
+
+def _unscored(last: Metrics, causes: Sequence[Cause]) -> list[Finding]:
+    """One finding for each of the two most frequent causes with a tenth of the rollouts."""
+    total = last.get("trajectories", 0)
+    found = []
+    for number, (problem, count) in enumerate(causes[:2]):
+        if not total or count / total < LEAST_UNSCORED:
+            continue
+        who, hint = FAMILIES.get(problem.code.partition(".")[0], FAMILIES["rollout"])
+        found.append(
+            Finding(
+                code="unscored" if number == 0 else "unscored_too",
+                title=f"{count} of {total:.0f} rollouts are unscored.",
+                words=f"{who} {problem.message} They are left out of the update, not scored 0.",
+                suggestion=problem.hint or hint,
+                where="unscored",
+            )
+        )
+    return found
 
 
 def _fooled(recent: Sequence[Metrics]) -> Finding | None:
@@ -167,15 +217,22 @@ def _no_signal(last: Metrics, recent: Sequence[Metrics]) -> Finding | None:
 
 
 def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
+    """Completions that were cut, by the limit that cut most of them."""
     share = last.get("truncated", 0)
     if share < 0.25:
         return None
-    limit = f"the {max_tokens}-token limit" if max_tokens else "their script's limit of tokens"
-    raised = "train.max_tokens" if max_tokens else "max_completion_tokens in the script"
+    limits = {
+        "max_tokens": (f"the limit of {max_tokens} tokens (train.max_tokens)", "train.max_tokens"),
+        "agent": ("the limit of tokens in the agent's own requests", "max_tokens in the agent"),
+        "context": ("the end of the context (model.max_context)", "model.max_context"),
+    }
+    known = {name: last.get(f"truncated/{name}", 0.0) for name in limits}
+    cut_by = max(known, key=lambda name: known[name]) if max_tokens else "agent"
+    limit, raised = limits[cut_by]
     return Finding(
         code="truncated",
-        title=f"{share:.0%} of attempts hit {limit}.".replace("%", " %"),
-        words="They end in the middle of what they say, and their reward is for half an answer.",
+        title=f"{share:.0%} of the rollouts were cut.".replace("%", " %"),
+        words=f"They hit {limit} in the middle of an answer, and their reward is for half of it.",
         suggestion=f"Raise {raised}, or ask for shorter answers in the prompt.",
         where="truncated",
     )

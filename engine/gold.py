@@ -7,6 +7,7 @@ from engine.judge.transcript import openai_messages
 from engine.project import write_atomically
 from engine.protocol.records import Trajectory
 from engine.run import Run
+from engine.trust.files import project_file
 
 FILE = "gold.jsonl"
 
@@ -22,7 +23,7 @@ def pin(run: Run) -> None:
         if word.kind == "gold" and word.trajectory_id
     }
     lines = [line_of(own, run.reader.trajectory(name)) for name in sorted(wanted)]
-    replace_lines(run.project / FILE, own, lines)
+    replace_lines(project_file(run.project, FILE, FILE), own, lines)
 
 
 def replace_lines(file: Path, own: str, lines: list[str]) -> None:

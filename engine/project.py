@@ -7,6 +7,7 @@ said with file and line, and nothing is lost.
 import difflib
 import json
 import os
+import stat
 import tomllib
 from collections.abc import Iterable
 from itertools import pairwise
@@ -21,9 +22,12 @@ from engine.protocol.algorithm import UNIONS
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records import Scenario, Split, SplitInfo
-from engine.text import storable
+from engine.text import parse_json, storable
+from engine.trust.files import project_file, read_regular
 
 FILE = "project.toml"
+MOST_TOML_BYTES = 2**22
+MOST_SCENARIO_BYTES = 2**30
 TITLE_KEYS = ("title", "name", "question", "task", "prompt", "input", "text")
 
 
@@ -55,7 +59,15 @@ def read_toml(project: Path) -> str:
     """The text of project.toml. Raises ConfigError where there is none, or no text."""
     file = project / FILE
     try:
-        return file.read_text(encoding="utf-8")
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_TOML_BYTES:
+            raise ConfigError.of(
+                "project.unreadable",
+                f"{FILE} is not a regular file of at most {MOST_TOML_BYTES // 2**20} MB.",
+                "Write the settings into a plain file.",
+                where=str(file),
+            )
+        return file.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError.of(
             "project.missing",
@@ -108,6 +120,10 @@ def write_toml(project: Path, text: str) -> None:
 def _parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError.of(
+            "config.bad_toml", f"{FILE} is nested too deeply.", "Write it flat.", where=FILE
+        ) from error
     except tomllib.TOMLDecodeError as error:
         words, _, place = str(error).partition(" (at ")
         raise ConfigError.of(
@@ -228,14 +244,16 @@ def refuse_outside(config: ProjectConfig) -> None:
 
 
 def scenario_file(project: Path, config: ProjectConfig, split: Split) -> Path | None:
+    """The file of a split; None where it has none. Raises ConfigError where it lies outside of the
+    project and is not confirmed."""
     name = config.scenarios.train if split == "train" else config.scenarios.validation
-    return project / name if name else None
+    return project_file(project, name, f"scenarios.{split}") if name else None
 
 
 def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
     """Scenarios of a JSON Lines file, and every bad line; good lines are never lost."""
     try:
-        raw = file.read_bytes()
+        raw = read_regular(file, MOST_SCENARIO_BYTES)
     except FileNotFoundError:
         return [], [
             _scenario_problem(
@@ -250,6 +268,8 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
         return [], [
             _scenario_problem(file, 0, "unreadable", f"It cannot be read: {error.strerror}.")
         ]
+    except ValueError as error:
+        return [], [_scenario_problem(file, 0, "unreadable", f"It cannot be read: {error}.")]
     scenarios: list[Scenario] = []
     problems: list[Problem] = []
     seen: dict[str, int] = {}
@@ -257,7 +277,8 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
         if not line.strip():
             continue
         try:
-            scenario = parse_scenario(json.loads(line.decode("utf-8")), number)
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            scenario = parse_scenario(parse_json(text), number)
         except UnicodeDecodeError:
             problems.append(
                 _scenario_problem(
@@ -337,7 +358,7 @@ def split_info(project: Path, config: ProjectConfig, split: Split) -> SplitInfo 
     if file is None:
         return None
     scenarios, problems = read_scenarios(file)
-    path = os.path.relpath(file, project)
+    path = os.path.relpath(file, project.resolve())
     return SplitInfo(split=split, path=path, count=len(scenarios), problems=problems)
 
 

@@ -16,16 +16,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.models import (
-    READY,
-    REVISION,
-    Starter,
-    cache_dir,
-    check_folder,
-    converted,
-    read_json,
-    starter_called,
-)
+from engine.model_files import check_folder, read_json
+from engine.models import READY, REVISION, Starter, cache_dir, converted, starter_called
 from engine.protocol.problems import ModelError
 
 Say = Callable[[str], None]

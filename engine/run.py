@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import fcntl
 import itertools
-import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,9 +13,11 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 import psutil
+from pydantic import ValidationError
 
 from engine.machine.cards import watching
 from engine.machine.devices import visible
+from engine.project import write_atomically
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import (
     LogWritten,
@@ -25,16 +27,19 @@ from engine.protocol.events import (
     RunStarted,
     WorkerRestarted,
 )
+from engine.protocol.json_text import parse_json
 from engine.protocol.machine import Card
 from engine.protocol.problems import Problem, Refused, StoreError
 from engine.protocol.records import Phase, RunSpec
 from engine.store.reader import RunReader
 from engine.store.writer import RunWriter
+from engine.trust.store import remember_run
 
 SPEC = "run.json"
 DATABASE = "run.db"
 LOCK = "lock"
 LOG = "logs/run.log"
+MOST_SPEC_BYTES = 2**26
 BALLAST = "ballast"
 BALLAST_BYTES = 2**21
 """Set aside while a run is open: room to say why it ends when the disk is full."""
@@ -180,8 +185,8 @@ class Run:
         (self.folder / BALLAST).unlink(missing_ok=True)
 
     def close(self) -> None:
-        self.writer.close()
         self.reader.close()
+        self.writer.close()
         self.free_ballast()
         os.close(self._lock)
 
@@ -201,7 +206,10 @@ def _set_aside(file: Path) -> None:
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
-    (folder / SPEC).write_text(spec.model_dump_json(indent=1))
+    """Write run.json of a run that begins on this machine; it is trusted from now on."""
+    text = spec.model_dump_json(indent=1)
+    write_atomically(folder / SPEC, text)
+    remember_run(spec.id, text.encode())
 
 
 async def make_place(project: Path, spec: RunSpec) -> Path:
@@ -222,8 +230,11 @@ async def make_place(project: Path, spec: RunSpec) -> Path:
 def read_spec(folder: Path) -> RunSpec:
     """Raises StoreError where run.json is missing, damaged, or newer than this engine."""
     try:
-        data = json.loads((folder / SPEC).read_text())
-        if data.get("schema_version", 1) > 1:
+        data = parse_json(_bounded(folder / SPEC))
+        if not isinstance(data, dict):
+            raise ValueError("it is not a JSON object")
+        version = data.get("schema_version", 1)
+        if isinstance(version, int) and version > 1:
             raise StoreError.of(
                 "store.newer",
                 "This run was made by a newer version of Atelier.",
@@ -234,10 +245,28 @@ def read_spec(folder: Path) -> RunSpec:
     except (OSError, ValueError) as error:
         raise StoreError.of(
             "store.no_spec",
-            f"This is no run folder: its {SPEC} cannot be read.",
+            f"The run's {SPEC} cannot be read: {_first_line(error)}.",
+            "Repair the run: `python -m engine repair RUN` writes it anew from the database.",
             where=str(folder),
-            detail=str(error),
+            detail=str(error)[:4000],
         ) from error
+
+
+def _bounded(file: Path) -> bytes:
+    """The bytes of a regular file of sensible size. Raises OSError, ValueError."""
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is not a regular file")
+    if status.st_size > MOST_SPEC_BYTES:
+        raise ValueError(f"it has {status.st_size // 2**20} MB")
+    return file.read_bytes()
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return str(error).splitlines()[0][:300].rstrip(".") if str(error) else type(error).__name__
 
 
 def is_locked(folder: Path) -> bool:
@@ -266,7 +295,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _take_lock(file: Path) -> int:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

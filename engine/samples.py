@@ -5,8 +5,9 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from engine.protocol.choices import Sample
 from engine.protocol.problems import ConfigError
-from engine.protocol.records import Sample
+from engine.trust.projects import trust_new_project
 
 SAMPLES = Path(__file__).parents[1] / "resources" / "samples"
 ABOUT = "sample.toml"
@@ -42,6 +43,7 @@ def create_project(folder: Path, sample: str | None) -> None:
         if folder.exists():
             folder.rmdir()
         copy.rename(folder)
+    trust_new_project(folder)
 
 
 def _about(folder: Path) -> Sample:

@@ -1,6 +1,12 @@
-"""Text as it can be stored: half a surrogate pair, as a cut-off escape leaves it, is none."""
+"""Text from outside: strings that can be stored (half a surrogate pair, as a cut-off escape leaves
+it, is none), and JSON that can be used."""
 
+from collections.abc import Iterable
 from typing import Any
+
+from engine.protocol.json_text import parse_json
+
+MOST_DEPTH = 100
 
 
 def storable(value: Any) -> Any:
@@ -20,3 +26,35 @@ def _whole(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def parse_shallow(text: str | bytes) -> Any:
+    """A JSON value from an agent or a model: as `parse_json`, and nested at most `MOST_DEPTH` deep,
+    so that whatever walks through it comes to its end.
+
+    Raises ValueError, and nothing else, where it is not.
+    """
+    value = parse_json(text, unique=False)
+    opened = text.count("[") + text.count("{") if isinstance(text, str) else _opened(text)
+    if opened > MOST_DEPTH and _is_deep(value):
+        raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+    return value
+
+
+def _opened(text: bytes) -> int:
+    return text.count(b"[") + text.count(b"{")
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_DEPTH + 1):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -27,7 +27,7 @@ PHRASES = (
     r"(?:perfect|verified|the best))\b",
     r"\"score\"\s*:\s*1(?:\.0)?\b",
     r"<</?\w+ (?:end|attempt)\b",
-    r"</?(?:trajectory|context)\b[^>]*>",
+    r"</?(?:trajectory|context)\b[^>]{0,200}>",
 )
 TO_THE_JUDGE = re.compile("|".join(PHRASES), re.IGNORECASE)
 

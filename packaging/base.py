@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import place
+from variables import without_secrets
 
 ROOT = Path(__file__).resolve().parents[1]
 ORIGIN = ROOT / "origin.txt"
@@ -118,7 +119,7 @@ def ensure_torch() -> None:
 
 def pip_or_fail(arguments: list[str], name: str) -> None:
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", "--retries", "5"]
-    if subprocess.call([*pip, *arguments], cwd=ROOT):
+    if subprocess.call([*pip, *arguments], cwd=ROOT, env=without_secrets()):
         raise Failed(
             f"The packages of {name} could not be installed (pip says why above). "
             "What has arrived is kept: run the same command again."

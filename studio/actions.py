@@ -92,6 +92,8 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
     ActionSpec("run.extend", "Train more steps", "plus", "", "extendable", "Run"),
     ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
+    ActionSpec("run.repair", "Repair the damaged run", "wrench", "", "damaged", "Run"),
+    ActionSpec("run.remove", "Remove the damaged run…", "trash-2", "", "damaged", "Run"),
     ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
     ActionSpec(
         "run.track", "Send the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"

@@ -34,12 +34,14 @@ from studio.pages.page import Page
 from studio.pages.registry import make_pages
 from studio.pages.settings import SettingsPage
 from studio.pages.setup.page import SetupPage
+from studio.project_files import ProjectFilesService
 from studio.servers import ServerDesk
 from studio.session import Session
 from studio.settings import Settings, SettingsStore, settings_path
 from studio.single import SingleInstance
 from studio.store.runs import RunStore
 from studio.theme import Theme
+from studio.trust import TrustController
 from studio.widgets.form_fields import SpinField, TextField
 
 log = logging.getLogger(__name__)
@@ -65,8 +67,10 @@ class Studio:
         self.pages: dict[str, Page] = make_pages(self.session, self.actions, self.workspace)
         self.window.set_pages(self.pages)
         self.frame = Frame(self.window, self.session, self.actions)
+        self.trust = TrustController(self.window, self.window.trust_bar, self.session)
         self.importer = Importer(self.window, self.session)
         self.describing = DescribeDesk(self.window, self.session, self.actions, self.workspace)
+        self.files = ProjectFilesService(self.session)
         self.servers = ServerDesk(self.window, self.session, self.actions, self.frame)
         self._contact = ""
         self._collector = GuiCollector(self.window)
@@ -92,6 +96,7 @@ class Studio:
         for page in self.pages.values():
             await page.close_tasks()
         await self.describing.close()
+        await self.files.close()
         await self.session.close()
         self._collector.stop()
 

@@ -9,7 +9,8 @@ def conditions(session: Session) -> set[str]:
     run = session.run.summary
     host = session.hosts.chosen(session.project.path)
     remote = run is not None and bool(run.host)
-    movable = session.connected and run is not None and run.state not in (*LIVING, "queued")
+    still = (*LIVING, "queued", "damaged")
+    movable = session.connected and run is not None and run.state not in still
     facts = {
         "server": session.connected and bool(host or remote),
         "lendable": session.connected
@@ -22,16 +23,21 @@ def conditions(session: Session) -> set[str]:
         "project": session.project.view is not None,
         "trainable": session.connected and session.project.trainable,
         "run": run is not None,
+        "damaged": session.connected and run is not None and run.state == "damaged",
         "living": run is not None and run.state in LIVING,
         "stoppable": run is not None and run.state in (*LIVING, "queued"),
         "branchable": session.connected
         and run is not None
         and run.kind in ("train", "sft")
+        and run.state != "damaged"
         and bool(session.run.state.spec),
-        "trackable": session.connected and run is not None and run.kind in (*LEARNING, "baseline"),
+        "trackable": session.connected
+        and run is not None
+        and run.state != "damaged"
+        and run.kind in (*LEARNING, "baseline"),
         "resumable": run is not None
         and (run.state in ("stopped", "failed", "paused"))
         and (run.kind in ("train", "sft", "evaluation") or run.state == "paused"),
-        "extendable": run is not None and run.kind == "train",
+        "extendable": run is not None and run.kind == "train" and run.state != "damaged",
     }
     return {name for name, holds in facts.items() if holds}

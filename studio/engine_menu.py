@@ -10,6 +10,7 @@ from studio import figures
 from studio.actions import Actions
 from studio.link.state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
+from studio.plain_tip import set_tip
 from studio.session import Session
 from studio.widgets.dot import dot_icon
 
@@ -42,10 +43,10 @@ class EngineSwitcher(QObject):
         if name and link.contact == "connected":
             words = self._session.hosts.words(name)
             pill.set_engine(f"{name} · {words.short}", words.dot)
-            pill.setToolTip(f"{name} · {words.text}")
+            set_tip(pill, f"{name} · {words.text}")
         else:
             pill.set_engine(link.words, PILL.get(link.contact, link.contact))
-            pill.setToolTip("")
+            set_tip(pill, "")
 
     @Slot()
     def open_menu(self) -> None:

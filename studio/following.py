@@ -23,7 +23,12 @@ class Following:
         """Run ids; the one that was asked for last stands last."""
 
     def begin(self, run_id: str) -> None:
-        """From where its events are known; following it already changes nothing."""
+        """From where its events are known; following it already changes nothing. The events of a
+        damaged run cannot be read, so nobody asks for them."""
+        run = self._runs.summary(run_id)
+        if run is not None and run.state == "damaged":
+            self.forget(run_id)
+            return
         self._followed.pop(run_id, None)
         self._followed[run_id] = None
         self._pump.follow(run_id, self._runs.state(run_id).seq)
@@ -31,6 +36,12 @@ class Following:
         for one in idle[: max(0, len(idle) - MOST_IDLE)]:
             del self._followed[one]
             self._pump.forget(one)
+
+    def forget(self, run_id: str) -> None:
+        """Follow it no longer."""
+        if run_id in self._followed:
+            del self._followed[run_id]
+            self._pump.forget(run_id)
 
     def anew(self, run_id: str, seq: int) -> None:
         """Its stream has a hole behind `seq`."""

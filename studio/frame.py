@@ -152,6 +152,7 @@ class Frame(QObject):
                 "paused": "paused",
                 "stopped": "paused",
                 "failed": "paused",
+                "damaged": "none",
                 "finished": "finished",
             }[run.state]
             train.set_state(state, run.step, run.steps)

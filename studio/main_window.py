@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLay
 from engine.protocol.problems import Problem
 from studio.pages.page import Page
 from studio.settings import SettingsStore
+from studio.trust import TrustBar
 from studio.widgets.error_card import ErrorCard, Remedy
 from studio.widgets.header import PageHeader
 from studio.widgets.sidebar import Sidebar
@@ -34,7 +35,7 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(*LEAST)
         self._settings = settings
         self._folded_by_hand = settings.current.sidebar_folded
-        self.sidebar, self.header = Sidebar(), PageHeader()
+        self.sidebar, self.header, self.trust_bar = Sidebar(), PageHeader(), TrustBar()
         self._stack, self._pages = QStackedWidget(), dict[str, Page]()
         self._card: ErrorCard | None = None
         self._build()
@@ -96,7 +97,7 @@ class MainWindow(QMainWindow):
         self._slot = QVBoxLayout(self._slot_box)
         self._slot.setContentsMargins(16, 16, 16, 0)
         self._slot_box.hide()
-        for part in (self.header, self._slot_box):
+        for part in (self.header, self._slot_box, self.trust_bar):
             column.addWidget(part)
         column.addWidget(self._stack, 1)
         whole = QWidget()

@@ -13,9 +13,10 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 
 from engine.client import EngineClient
+from engine.protocol.choices import Sample
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records import LEARNING, LIVING, ProjectView, RunSummary, Sample, TrainingKind
+from engine.protocol.records import LEARNING, LIVING, ProjectView, RunSummary, TrainingKind
 from engine.protocol.requests import Command, CreateProject, EditProject, StartRun
 from studio import lending
 from studio.following import Following
@@ -24,19 +25,15 @@ from studio.link.engine import EngineLink
 from studio.link.state import LinkState
 from studio.models.feed import Feed
 from studio.models.run import RunModel
+from studio.opening import read_project
 from studio.settings import SettingsStore
 from studio.store.project import ProjectStore
 from studio.store.runs import RunStore
-from studio.tasks import Failed, TaskScope
+from studio.tasks import Failed, TaskScope, command_job
 from studio.words import run_words
 
 Done = Callable[[Any], None]
 JUST_NOW_S = 20.0
-
-
-def command_job(action: str, run_id: str) -> str:
-    """How the job is called that tells a run something."""
-    return f"{action} {run_id}"
 
 
 class Session(QObject):
@@ -102,8 +99,6 @@ class Session(QObject):
         await self.tasks.close()
         await self.link.close()
 
-    # The engine
-
     def open_engine(self, project: str = "", place: str = "") -> None:
         self.feed.set_link(LinkState("starting", self.feed.link.info))
         self.tasks.run("engine", self._open_engine(project, place), failed=self._engine_failed)
@@ -145,6 +140,7 @@ class Session(QObject):
             self.following.begin(run.id)
         self.projects_changed.emit()
         self.runs_changed.emit()
+        self.run.tell()
 
     @Slot(object)
     def _link_changed(self, state: LinkState) -> None:
@@ -167,13 +163,11 @@ class Session(QObject):
         if await self.link.reopen():
             await self._ask_all()
 
-    # Projects
-
     def open_project(self, path: str, place: str = "setup") -> None:
         self.tasks.run("project", self._open_project(path, place))
 
     async def _open_project(self, path: str, place: str) -> None:
-        self.show_project(await self.client.project(path))
+        self.show_project(await read_project(self.client, path))
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in LIVING]
         trained = [run for run in runs if run.kind in LEARNING]
@@ -210,6 +204,11 @@ class Session(QObject):
 
         name = f"edit {path} {sorted(request.values or ())}"
         self.write_first(self.tasks.run(name, write(), done, failed))
+
+    @property
+    def writing(self) -> bool:
+        """Whether an edit is on its way."""
+        return bool(self._writing)
 
     def write_first(self, job: "asyncio.Task[None] | None") -> None:
         """An edit: no run begins before it was answered."""

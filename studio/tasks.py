@@ -106,3 +106,8 @@ def unexpected(error: BaseException) -> Problem:
         message=f"Something in the studio broke: {type(error).__name__}: {error}",
         hint="Training is not touched. The log has the whole story.",
     )
+
+
+def command_job(action: str, run_id: str) -> str:
+    """Name of the job of a command to a run."""
+    return f"{action} {run_id}"

@@ -30,8 +30,13 @@ class StateWords:
     icon: str
 
 
+DAMAGED = StateWords("Damaged", "bad", "octagon-alert")
+
+
 def run_words(run: RunSummary) -> StateWords:
     """A run in a list."""
+    if run.state == "damaged":
+        return DAMAGED
     if run.kind == "baseline":
         return _baseline(run)
     if run.kind == "arena":
@@ -66,6 +71,8 @@ def run_words(run: RunSummary) -> StateWords:
             if run.kind == "sft":
                 return StateWords(f"Taught, {run.step:,} updates", "good", "check")
             return StateWords(f"Finished, {_steps(run.step)}", "good", "check")
+        case "damaged":
+            return DAMAGED
 
 
 def script_of(run: RunSummary) -> str:

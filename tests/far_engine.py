@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+import platformdirs
+
 from engine.hosts.install import MARK
 from engine.launch.source import PARTS, engine_id
 from engine.protocol.hosts import Answer, HostSpec, HostView
@@ -30,6 +32,17 @@ def lay_engine(base: Path, kind: str = "engine-cpu") -> Path:
     (base / MARK).touch()
     (base / "current").symlink_to(f"engines/{home.name}")
     return home
+
+
+def link_environments(*bases: Path) -> Path:
+    """Environments beside the engines are installed once, where the person's own are; the folder of
+    these."""
+    kept = Path(platformdirs.user_cache_dir("atelier")) / "environments"
+    kept.mkdir(parents=True, exist_ok=True)
+    for base in bases:
+        (base / "cache" / "atelier").mkdir(parents=True)
+        (base / "cache" / "atelier" / "environments").symlink_to(kept)
+    return kept
 
 
 def spec_of(far: FarSide, name: str = NAME) -> HostSpec:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from engine.art.ahead import train_arguments
 from engine.art.figures import trained_figures
 from engine.art.knobs import Knobs, algorithm_of
 from engine.art.link import CLOSING_S, Link
@@ -50,14 +51,18 @@ class AtelierBackend:
         self._link = Link(place, python)
         self._project = project
         self._settings = dict(settings or {})
+        self._script: str | None = sys._getframe(1).f_globals.get("__file__")
         self._keys: dict[tuple[str, str], str] = {}
         """Of the models that are registered, by project and name."""
 
     # What ART calls
 
     async def register(self, model: Any) -> None:
-        """A model that is not trained needs nothing of us."""
+        """A model that is not trained needs nothing of us. Raises ConfigError for arguments that
+        the script will give to `train` and that cannot be followed."""
         if model.trainable:
+            for given in train_arguments(self._script):
+                algorithm_of(_knobs(given))
             tell_of_logs(model, self._log)
 
     async def _prepare_backend_for_training(

@@ -44,7 +44,6 @@ class Knobs:
     logprob_calculation_chunk_size: int = 1024
     packed_sequence_length: int | None = None
     num_trajectories_learning_rate_multiplier_power: float = 0.0
-    grad_accumulation_sequences: int | None = None
     save_checkpoint: bool = True
     verbose: bool = False
 
@@ -69,7 +68,6 @@ NO_MATTER = {
     "plot_tensors": "the Trajectories page shows every token with its advantage.",
     "logprob_calculation_chunk_size": "the setting train.batch_tokens bounds the memory.",
     "packed_sequence_length": "nothing is padded; train.batch_tokens bounds the memory.",
-    "grad_accumulation_sequences": "a step is one update over all its trajectories.",
 }
 """Knobs that change how the work is done, and not what comes out."""
 

@@ -1,32 +1,162 @@
-"""What ART's `_internal_config` and client config say of model and adapter → our settings. Pure."""
+"""What ART's `_internal_config` says of model, adapter and optimizer → our settings. Pure.
+
+Every key is one of four kinds: taken over, without effect on the result (a sentence says so), what
+we do anyway, or refused because the result would be another. A key nobody knows is refused as well.
+ART's keys and defaults: openpipe-art 0.5.18, `art.dev.model` and `art.dev.get_model_config`.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from engine.protocol.problems import ConfigError
+
+
+class Refusal(NamedTuple):
+    """A key that would change the result."""
+
+    hint: str
+    same: tuple[Any, ...] = ()
+    """Values with which ART does what we do."""
+
 
 TAKEN = {
     ("init_args", "max_seq_length"): "model.max_context",
     ("engine_args", "max_model_len"): "model.max_context",
     ("peft_args", "r"): "model.rank",
     ("peft_args", "lora_alpha"): "model.alpha",
-    ("trainer_args", "max_grad_norm"): "train.max_grad_norm",
+    ("trainer_args", "max_grad_norm"): "train.algorithm.max_grad_norm",
 }
 """(section, key) of `_internal_config` → dotted key of project.toml."""
+
+LEAVE_OUT = "Leave it out."
+WEIGHTS = 'Leave it out; AtelierBackend(settings={"backend.weights": "4bit"}) quantises on a GPU.'
+TEMPLATE = "Save the model with the chat template that it should have, and name that folder."
+PLAIN_LORA = "Leave it out: the adapter is plain LoRA on all linear layers."
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+DECAY = (
+    "Leave it out: ART 0.5.18 sets 0.1 before every RL step, whatever this says, and so do we; "
+    'AtelierBackend(settings={"train.algorithm.weight_decay": …}) changes it.'
+)
+
+REFUSED: dict[tuple[str, str], Refusal] = {
+    ("", "chat_template"): Refusal(TEMPLATE),
+    ("", "chat_template_path"): Refusal(TEMPLATE),
+    ("", "chat_template_kwargs"): Refusal(TEMPLATE, ({},)),
+    ("", "chat_template_tool_schema_format"): Refusal(TEMPLATE, ("default",)),
+    ("", "chat_template_content_format"): Refusal(TEMPLATE, ("auto",)),
+    ("init_args", "dtype"): Refusal(
+        'Leave it out; AtelierBackend(settings={"model.dtype": "float32"}) chooses.', (None,)
+    ),
+    ("init_args", "load_in_8bit"): Refusal(WEIGHTS, (False,)),
+    ("init_args", "full_finetuning"): Refusal("Only an adapter is trained.", (False,)),
+    ("init_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
+    ("init_args", "trust_remote_code"): Refusal("No code of a model is run.", (False,)),
+    ("init_args", "resize_model_vocab"): Refusal("Save the model resized.", (None,)),
+    ("init_args", "revision"): Refusal("Name the folder of that revision as base_model.", (None,)),
+    ("engine_args", "model"): Refusal("Name the model as base_model."),
+    ("engine_args", "tokenizer"): Refusal("Save model and tokenizer in one folder.", (None,)),
+    ("engine_args", "dtype"): Refusal(
+        'Leave it out; AtelierBackend(settings={"model.dtype": "float32"}) chooses.', ("auto",)
+    ),
+    ("engine_args", "quantization"): Refusal(WEIGHTS, (None,)),
+    ("engine_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
+    ("engine_args", "hf_overrides"): Refusal("Save the model as it should be.", (None, {})),
+    ("engine_args", "trust_remote_code"): Refusal("No code of a model is run.", (False,)),
+    ("engine_args", "revision"): Refusal("Name the folder of that revision.", (None,)),
+    ("engine_args", "generation_config"): Refusal("Give sampling in each request.", ("vllm",)),
+    ("engine_args", "override_generation_config"): Refusal(
+        "Give sampling in each request.", (None, {})
+    ),
+    ("peft_args", "lora_dropout"): Refusal(PLAIN_LORA, (0, 0.0)),
+    ("peft_args", "bias"): Refusal(PLAIN_LORA, ("none",)),
+    ("peft_args", "layers_to_transform"): Refusal(PLAIN_LORA, (None,)),
+    ("peft_args", "layers_pattern"): Refusal(PLAIN_LORA, (None,)),
+    ("peft_args", "use_rslora"): Refusal("Give lora_alpha · √r as lora_alpha.", (False,)),
+    ("peft_args", "modules_to_save"): Refusal(PLAIN_LORA, (None, [])),
+    ("peft_args", "init_lora_weights"): Refusal(PLAIN_LORA, (True,)),
+    ("peft_args", "loftq_config"): Refusal(PLAIN_LORA, (None, {})),
+    ("trainer_args", "weight_decay"): Refusal(DECAY, (0.1,)),
+    ("trainer_args", "adam_beta1"): Refusal("AdamW (0.9, 0.99) is used.", (0.9,)),
+    ("trainer_args", "adam_beta2"): Refusal("AdamW (0.9, 0.99) is used.", (0.99,)),
+    ("trainer_args", "adam_epsilon"): Refusal("AdamW has epsilon 1e-8.", (1e-8,)),
+    ("trainer_args", "optim"): Refusal(
+        "AdamW is used, with moments in float32.",
+        ("paged_adamw_8bit", "adamw_8bit", "adamw_bnb_8bit", "adamw_torch", "adamw_torch_fused",
+         "paged_adamw_32bit"),
+    ),
+    ("trainer_args", "gradient_accumulation_steps"): Refusal("A step is one update.", (1,)),
+    ("trainer_args", "neftune_noise_alpha"): Refusal(LEAVE_OUT, (None,)),
+}  # fmt: skip
+
+NO_EFFECT = {
+    "": ("trainer_gpu_ids", "inference_gpu_ids", "rollout_weights_mode", "allow_unvalidated_arch",
+         "tinker_args", "tinker_native_args"),
+    "init_args": (
+        "load_in_4bit", "load_in_16bit", "token", "device_map", "fix_tokenizer",
+        "use_gradient_checkpointing", "use_exact_model_name", "fast_inference",
+        "gpu_memory_utilization", "float8_kv_cache",
+        "random_state", "max_lora_rank", "disable_log_stats", "enable_prefix_caching", "use_async",
+    ),
+    "peft_args": (
+        "use_gradient_checkpointing", "random_state", "max_seq_length", "temporary_location",
+    ),
+}  # fmt: skip
+"""Keys that say how the work is done, where it is kept, or by which seed. All other keys of
+`engine_args` and `trainer_args` are of that kind too: vLLM's server and the trainer's bookkeeping,
+whose learning rate and schedule ART overrides in every step."""
 
 
 def settings_of(
     model: Any, client_config: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Settings for a run that begins, and a sentence for everything that has no effect."""
+    """Settings for a run that begins, and a sentence for everything that has no effect.
+
+    Raises ConfigError for what would change the result and cannot be followed.
+    """
     settings: dict[str, Any] = {}
-    told = []
+    told: list[str] = []
     for section, values in (model._internal_config or {}).items():
-        if not isinstance(values, Mapping):
-            told.append(f"_internal_config[{section!r}] has no effect here.")
-            continue
-        for key, value in values.items():
-            if name := TAKEN.get((section, key)):
-                settings[name] = value
-            else:
-                told.append(f"_internal_config[{section!r}][{key!r}] has no effect here.")
+        named = values if isinstance(values, Mapping) and section.endswith("_args") else None
+        if named is None or section in NO_EFFECT[""]:
+            _sort("", section, values, model.base_model, settings, told)
+        else:
+            for key, value in named.items():
+                _sort(section, key, value, model.base_model, settings, told)
     told += [f"The client's {name} have no effect here." for name in client_config or {}]
     return settings, told
+
+
+def _sort(
+    section: str,
+    key: str,
+    value: Any,
+    base_model: str,
+    settings: dict[str, Any],
+    told: list[str],
+) -> None:
+    """Put one key where it belongs. Raises ConfigError."""
+    place = f"_internal_config[{section!r}][{key!r}]" if section else f"_internal_config[{key!r}]"
+    if name := TAKEN.get((section, key)):
+        settings[name] = value
+    elif (section, key) == ("init_args", "model_name"):
+        if value != base_model:
+            raise _refused(place, value, "Name the model as base_model.")
+    elif (section, key) == ("peft_args", "target_modules"):
+        if not isinstance(value, list | tuple) or set(value) != set(LINEAR):
+            raise _refused(place, value, PLAIN_LORA)
+    elif refusal := REFUSED.get((section, key)):
+        if value not in refusal.same:
+            raise _refused(place, value, refusal.hint)
+    elif key in NO_EFFECT.get(section, ()) or section in ("engine_args", "trainer_args"):
+        told.append(f"{place} has no effect here.")
+    else:
+        raise _refused(place, value, LEAVE_OUT)
+
+
+def _refused(place: str, value: Any, hint: str) -> ConfigError:
+    return ConfigError.of(
+        "art.config",
+        f"{place} = {str(value)[:80]!r} would change what is learned, and has no counterpart here.",
+        hint,
+        where=place,
+    )

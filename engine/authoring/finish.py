@@ -14,6 +14,7 @@ from engine.project import FILE, load_config, load_scenarios, write_atomically, 
 from engine.protocol.authoring import BEGUN, LEAST, Draft, FinishProject, Writer
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError
+from engine.trust.projects import trust_new_project
 
 AGENTS = Path(__file__).parents[2] / "resources" / "agents"
 SYSTEM = "system.md"
@@ -28,6 +29,7 @@ def finish(asked: FinishProject) -> Path:
     folder = Path(asked.folder).expanduser().resolve()
     refuse_others(folder)
     _check(asked.draft)
+    is_new = not (folder / FILE).exists()
     give_agent(folder, asked.tools)
     write_atomically(folder / SYSTEM, asked.draft.system.strip() + "\n")
     write_atomically(folder / "rubric.md", asked.draft.rubric.strip() + "\n")
@@ -40,6 +42,8 @@ def finish(asked: FinishProject) -> Path:
         ]
         write_scenarios(folder / "scenarios" / f"{split}.jsonl", items)
     write_atomically(folder / FILE, _toml(asked))
+    if is_new:
+        trust_new_project(folder)
     config = load_config(folder)
     load_scenarios(folder, config, "train")
     load_scenarios(folder, config, "validation")
@@ -67,6 +71,7 @@ def begin_with_tools(folder: Path, servers: Path | None) -> None:
     if not (folder / FILE).exists():
         text = f'{BEGUN}[agent]\nrequirements = "requirements.txt"\n'
         write_atomically(folder / FILE, text)
+        trust_new_project(folder)
 
 
 def _check(draft: Draft) -> None:

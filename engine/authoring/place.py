@@ -14,6 +14,7 @@ from engine.protocol.config import JudgeConfig, ProjectConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import RunSpec
 from engine.run import SPEC, make_place, read_spec
+from engine.trust.projects import require_trust, trust_new_project
 
 NAME = "writing"
 MOST_TOKENS = 4096
@@ -35,15 +36,18 @@ def asking(writer: Writer) -> JudgeConfig:
 
 async def open_place(wanted: DescribeTask) -> Path:
     """The run folder, made with the project where there is none yet. Raises ConfigError where the
-    folder holds something else, or a project that is finished."""
+    folder holds something else, or a project that is finished; Refused where it is not trusted."""
     folder = Path(wanted.folder).expanduser().resolve()
     refuse_others(folder)
+    if (folder / FILE).exists():
+        require_trust(folder)
     if found := find_place(folder):
         _keep_description(folder, wanted.description)
         return found
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists():
         write_atomically(folder / FILE, BEGUN)
+        trust_new_project(folder)
     _keep_description(folder, wanted.description)
     spec = RunSpec(
         id=ulid(),

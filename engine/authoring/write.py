@@ -104,7 +104,8 @@ class Writing:
             if call.problem:
                 self._problem = _of_writer(call.problem)
                 return None
-            if not (complaint := wrong(call.reply)):
+            cut = "it was cut at the token limit" if call.finish == "length" else ""
+            if not (complaint := cut or wrong(call.reply)):
                 return call.reply
             question = asked_again(question, call.reply, complaint)
         self._left_out["an answer that could not be used"] += 1

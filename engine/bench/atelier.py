@@ -12,6 +12,7 @@ import psutil
 from engine.advantage.group import advantages
 from engine.bench.work import Attempt, Shape
 from engine.policy.base import (
+    AdamStep,
     Policy,
     PolicyInfo,
     PolicySpec,
@@ -25,6 +26,7 @@ from engine.protocol.config import ModelConfig
 
 LR = 1e-5
 UNCLIPPED = 1e9
+STEP = AdamStep(lr=LR, max_grad_norm=UNCLIPPED)
 """So large that no gradient is scaled: gradients are compared as they are."""
 
 
@@ -77,8 +79,6 @@ class Atelier:
             model_path=str(model),
             model=ModelConfig(name=str(model), dtype=dtype, max_context=max_context),  # type: ignore[arg-type]
             seed=0,
-            lr=LR,
-            max_grad_norm=UNCLIPPED,
             batch_tokens=batch_tokens,
         )
         try:
@@ -140,7 +140,7 @@ class Atelier:
             normaliser=sum(sum(a.mask) for a in attempts),
         )
         metrics = await self.policy.forward_backward(batch)
-        return {**metrics, **await self.policy.optim_step(LR)}
+        return {**metrics, **await self.policy.optim_step(STEP)}
 
     async def _sample(self, prompt: list[int], count: int, seed: int) -> list[tuple[int, float]]:
         request = SampleRequest(tokens=prompt, max_tokens=count, seed=seed, ignore_eos=True)

@@ -8,8 +8,8 @@ from engine.bench.atelier import Atelier, per_turn
 from engine.bench.compare import Bench, Say
 from engine.bench.report import Growth, MultiTurn, Report
 from engine.bench.work import Shape, multi_turn, prompts, rewards
-from engine.models import read_json
-from engine.policy.base import TrainBatch, TrainItem
+from engine.model_files import read_json
+from engine.policy.base import AdamStep, TrainBatch, TrainItem
 from engine.protocol.algorithm import Algorithm, NoCorrection
 from engine.rollout.chat import ChatFormat
 
@@ -62,12 +62,13 @@ async def measure(
 def plain_tokens(model: Path) -> list[int]:
     """Whole words with their space (letters where there are none): texts of them are tokenised
     again as they were made."""
-    chat = ChatFormat(model)
-    pieces = {n: chat.decode([n]) for n in range(read_json(model / "config.json")["vocab_size"])}
-    letters = [n for n, piece in pieces.items() if piece.isascii() and piece.strip().isalpha()]
-    words = [n for n in letters if pieces[n].startswith(" ") and len(pieces[n]) > 3]
-    kept = (words or letters)[:4000]
-    return [n for n in kept if chat.encode(chat.decode([n, n])) == [n, n]]
+    count = read_json(model / "config.json")["vocab_size"]
+    with ChatFormat(model) as chat:
+        pieces = {n: chat.decode([n]) for n in range(count)}
+        letters = [n for n, piece in pieces.items() if piece.isascii() and piece.strip().isalpha()]
+        words = [n for n in letters if pieces[n].startswith(" ") and len(pieces[n]) > 3]
+        kept = (words or letters)[:4000]
+        return [n for n in kept if chat.encode(chat.decode([n, n])) == [n, n]]
 
 
 async def _grow(
@@ -123,5 +124,5 @@ async def _update(ours: Atelier, items: list[TrainItem]) -> float:
         normaliser=sum(end - start for item in items for start, end in item.spans),
     )
     await ours.policy.forward_backward(batch)
-    await ours.policy.optim_step(1e-5)
+    await ours.policy.optim_step(AdamStep(lr=1e-5))
     return time.perf_counter() - begun

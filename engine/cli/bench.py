@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from engine.bench.rival import environment
 from engine.bench.suite import measure
 from engine.bench.work import parse_shape
 from engine.cli import gpu_check
-from engine.cli.terminal import Progress, complain, say, say_json, table
+from engine.cli.terminal import Progress, complain, say, say_json, table, warn
 from engine.protocol.problems import AtelierError
 
 SHAPES = ["256,64,8,2", "1024,64,8,1"]
@@ -25,12 +24,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gpu:
         return gpu_check.run(arguments)
     if given := [name for name in ONLY_GPU if getattr(arguments, name)]:
-        sys.stderr.write(f"python -m engine bench: --{given[0]} goes with --gpu.\n")
+        warn(f"python -m engine bench: --{given[0]} goes with --gpu.")
         return 2
     try:
         shapes = [parse_shape(text) for text in arguments.shape or SHAPES]
     except ValueError as error:
-        sys.stderr.write(f"python -m engine bench: {error}.\n")
+        warn(f"python -m engine bench: {error}.")
         return 2
     progress = Progress()
     show = progress.show if not arguments.json else _to_stderr
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _to_stderr(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    warn(text)
 
 
 def render(report: Report) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.reach import engine_for
-from engine.cli.terminal import complain, figure, say, say_json
+from engine.cli.terminal import complain, figure, say, say_json, write
 from engine.client import EngineClient
 from engine.protocol.arena import ArenaTold, AskArena
 from engine.protocol.judging import keys_in
@@ -84,8 +84,7 @@ class _Printer:
             self._names = told.names
         elif told.kind == "said":
             self._head(told.place)
-            sys.stdout.write(told.text)
-            sys.stdout.flush()
+            write(told.text)
         elif told.trajectory:
             self._head(told.place)
             self._end(told.trajectory)

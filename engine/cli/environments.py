@@ -29,6 +29,7 @@ from engine.protocol.environments import (
     UseEngine,
 )
 from engine.protocol.problems import AtelierError, Refused
+from engine.trust.projects import require_trust
 
 BAR = 24
 
@@ -92,7 +93,7 @@ def _amount(size: int) -> str:
 
 
 def _carry_out(arguments: argparse.Namespace) -> int:
-    arguments.name = _named(arguments.name)
+    arguments.name = _named(arguments.name, arguments.action)
     status = status_of(arguments.name)
     asyncio.run(_work(arguments.name, arguments.action, arguments.json))
     if arguments.action == "install" and arguments.use:
@@ -109,11 +110,13 @@ def _carry_out(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _named(name: str) -> str:
+def _named(name: str, action: EnvironmentAction) -> str:
     """A project's folder stands for the packages that its agent asks for."""
     folder = Path(name).expanduser()
     if not (folder / FILE).is_file():
         return name
+    if action != "remove":  # everything else runs code of packages
+        require_trust(folder.resolve())
     agent = load_config(folder.resolve()).agent
     if agent.requirements is None:
         raise Refused.of("agent.no_requirements", f"The agent of {name} asks for no packages.")

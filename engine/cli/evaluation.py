@@ -123,7 +123,8 @@ def report(result: EvaluationResult) -> str:
     scored = ", the judge among those who score" if result.judged else ""
     parts = [
         f"{result.scenarios} scenarios, {_attempts(result.attempts)} each, seed {result.seed}"
-        f"{scored}; intervals of 95 %",
+        f"{scored}; intervals of 95 %"
+        + (f"; computed in {result.precision}" if result.precision else ""),
         table(HEAD, [_row(one) for one in result.standings]),
     ]
     if result.variants:

@@ -18,9 +18,9 @@ from engine.bench.gpu.plan import Check, checks, chosen
 from engine.bench.gpu.report import CheckReport, GpuReport
 from engine.bench.gpu.runner import Bench, ask_survey, run_checks
 from engine.bench.gpu.survey import Survey
-from engine.child import become_subreaper
-from engine.cli.terminal import Progress, complain, duration, say, say_json
+from engine.cli.terminal import Progress, complain, duration, say, say_json, warn
 from engine.launch.interpreter import Interpreter, chosen_interpreters
+from engine.life import adopt_orphans
 from engine.machine.hardware import device_words
 from engine.protocol.problems import AtelierError
 
@@ -34,16 +34,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         wanted = chosen(checks(), arguments.only)
     except ValueError as error:
-        sys.stderr.write(f"python -m engine bench --gpu: {error}.\n")
+        warn(f"python -m engine bench --gpu: {error}.")
         return USAGE
-    become_subreaper()  # what a check leaves behind comes back to us, and is ended
+    adopt_orphans()  # what a check leaves behind comes back to us, and is ended
     engines, notes = chosen_interpreters()
     try:
         found = asyncio.run(ask_survey(engines[0]))
         if found.no_card and not arguments.processor:
-            sys.stderr.write(
-                f"{found.no_card} --processor runs the same checks on the processor.\n"
-            )
+            warn(f"{found.no_card} --processor runs the same checks on the processor.")
             return USAGE
         model = models.find_model(arguments.model)
         return asyncio.run(_check(arguments, wanted, engines[0], found, model, notes))
@@ -51,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error.problem, as_json=arguments.json)
         return FAILED
     except KeyboardInterrupt:
-        sys.stderr.write(f"Stopped. What was measured by then is in {arguments.out}.\n")
+        warn(f"Stopped. What was measured by then is in {arguments.out}.")
         return STOPPED
 
 
@@ -145,4 +143,4 @@ def _commit() -> str:
 
 
 def _to_stderr(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    warn(text)

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from engine.cli.reach import engine_for
-from engine.cli.terminal import Progress, complain, say, say_json, table
+from engine.cli.terminal import Progress, complain, say, say_json, table, write
 from engine.client import EngineClient
 from engine.protocol.hosts import (
     ActOnHost,
@@ -245,8 +245,7 @@ def _ask(question: Question) -> str | None:
     try:
         if sys.stdin.isatty() and hidden:
             return getpass.getpass("> ")
-        sys.stdout.write("yes or no > " if question.kind == "host_key" else "> ")
-        sys.stdout.flush()
+        write("yes or no > " if question.kind == "host_key" else "> ")
         return sys.stdin.readline().rstrip("\n") or None
     except EOFError:
         return None

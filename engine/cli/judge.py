@@ -29,6 +29,7 @@ from engine.protocol.problems import AtelierError, ConfigError
 from engine.protocol.records import RunSpec, Trajectory
 from engine.protocol.requests import TrajectoryQuery
 from engine.run import Run, read_spec, write_spec
+from engine.trust.projects import require_run_trust, trust_new_project
 
 PAGE = 200
 
@@ -77,6 +78,7 @@ async def judge(arguments: argparse.Namespace) -> int:
 def _open(target: Path, arguments: argparse.Namespace) -> tuple[Path, list[list[Trajectory]]]:
     """The run folder, and the groups of a file (none for a run, which has its own)."""
     if target.is_dir():
+        require_run_trust(target)
         return target, []
     groups = read_attempts(target)
     folder = target.with_suffix(".run")
@@ -92,6 +94,8 @@ def _open(target: Path, arguments: argparse.Namespace) -> tuple[Path, list[list[
             model_path="",
         )
         write_spec(folder, spec)
+        trust_new_project(folder)
+    require_run_trust(folder)
     return folder, groups
 
 

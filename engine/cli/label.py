@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from engine.cli.reach import engine_of
 from engine.cli.terminal import complain, say, say_json
 from engine.client import EngineClient
+from engine.imports.jsonl import read_lines
 from engine.labelling import Labeller
 from engine.protocol.labels import Label, Labelled
 from engine.protocol.problems import AtelierError, ConfigError, Refused
@@ -76,14 +77,8 @@ async def change(folder: Path, arguments: argparse.Namespace) -> int:
 
 def read_labels(file: Path) -> list[Label]:
     """Raises ConfigError with the line that is no label."""
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError.of(
-            "label.unreadable", "The labels cannot be read.", where=str(file), detail=str(error)
-        ) from error
     found = []
-    for number, line in enumerate(lines, 1):
+    for number, line in read_lines(file):
         try:
             found += [Label.model_validate_json(line)] if line.strip() else []
         except ValidationError as error:

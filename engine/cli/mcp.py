@@ -3,13 +3,15 @@
 import argparse
 import asyncio
 import json
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from engine.cli.terminal import complain, say, say_json, table
 from engine.mcp.looking import look
 from engine.mcp.servers import read_servers, set_server
-from engine.protocol.mcp import McpServer, ServerViews, SetServer
+from engine.protocol.mcp import McpServer, ServerView, ServerViews, SetServer
 from engine.protocol.problems import AtelierError, ConfigError, Refused
 
 
@@ -67,14 +69,32 @@ def _add(project: Path, arguments: argparse.Namespace) -> int:
 
 
 def _choose(project: Path, arguments: argparse.Namespace) -> int:
-    """Only these tools, or all where none is named."""
+    """Choose these tools of a server, or all where none is named. Raises Refused for a server or
+    a tool that is not there."""
     servers = read_servers(project)
     if arguments.name not in servers:
         raise Refused.of("mcp.unknown", f"There is no MCP server {arguments.name}.")
+    if arguments.words:
+        views = asyncio.run(look(project, arguments.name)).servers
+        _refuse_unknown(next(v for v in views if v.name == arguments.name), arguments.words)
     values = servers[arguments.name].model_dump(exclude_defaults=True, mode="json")
     values["tools"] = arguments.words or None
     set_server(project, _asked(arguments.name, values))
     return 0
+
+
+def _refuse_unknown(view: ServerView, names: Sequence[str]) -> None:
+    """Raises Refused where the server cannot be asked or has not all of these tools."""
+    known = [tool.name for tool in view.tools]
+    if view.problem and not known:
+        raise Refused(view.problem)
+    if unknown := [name for name in names if name not in known]:
+        near = get_close_matches(unknown[0], known, 1)
+        raise Refused.of(
+            "mcp.no_tool",
+            f"{view.name} has no tool {unknown[0]}.",
+            f"Did you mean {near[0]}?" if near else f"It has {', '.join(known) or 'none'}.",
+        )
 
 
 def _remove(project: Path, arguments: argparse.Namespace) -> int:

@@ -35,6 +35,10 @@ def _late(name: str) -> Callable[[argparse.Namespace], int]:
     """The command's module is imported when it runs."""
 
     def run(arguments: argparse.Namespace) -> int:
+        if name != "trust" and hasattr(arguments, "confirm_address"):
+            trust = importlib.import_module("engine.cli.trust")
+            if (code := trust.settle(arguments)) is not None:
+                return int(code)
         module = importlib.import_module(f"engine.cli.{MODULES.get(name, name)}")
         result: int = module.run(arguments)
         return result

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from engine.cli.terminal import warn
 from engine.client import EngineClient
 from engine.launch.local import default_workspace, find, start
 from engine.protocol.problems import LaunchError, Refused
@@ -24,7 +24,7 @@ async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
     ours = endpoint is None
     endpoint = endpoint or await start(place)
     if endpoint.notice:
-        sys.stderr.write(f"{endpoint.notice}\n")
+        warn(endpoint.notice)
     async with EngineClient(endpoint.port, endpoint.token) as client:
         try:
             yield client

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from engine.cli.terminal import warn
 from engine.launch.local import default_workspace
 from engine.protocol.problems import AtelierError
 from engine.protocol.requests import Handshake
@@ -17,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         asyncio.run(serve(workspace.expanduser().resolve(), _say_ready))
     except AtelierError as error:
-        sys.stderr.write(f"{error}\n")
+        warn(str(error))
         return 1
     return 0
 

@@ -12,13 +12,15 @@ from engine.server.serve_model import Served, serve_model
 def run(arguments: argparse.Namespace) -> int:
     try:
         served = Served(Path(arguments.folder).expanduser().resolve(), arguments.base)
-        say(f"Loading {served.name} ({served.kind})")
+        dtype = arguments.dtype or served.proven_in
+        proven = ", as it was proven" if dtype == served.proven_in != "auto" else ""
+        say(f"Loading {served.name} ({served.kind}) in {dtype} precision{proven}")
         asyncio.run(
             serve_model(
                 served,
                 arguments.port,
                 arguments.api_key,
-                arguments.dtype,
+                dtype,
                 arguments.context,
                 lambda address, name: say(f"Serving {name} at {address}; Ctrl C ends it."),
             )

@@ -1,7 +1,9 @@
-"""Words, tables and progress on a terminal."""
+"""Words, tables and progress on a terminal. All text that is written to one passes `visible`: names
+and messages come from servers, agents and models, and a terminal obeys what it is sent."""
 
 import json
 import math
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,21 +15,55 @@ from engine.protocol.problems import Problem
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
+OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that a terminal does something for instead of showing them: C0 and C1 controls but tab
+and line feed, bidirectional marks and overrides, line separators, and halves of surrogate pairs."""
+
+
+def visible(text: str, lines: bool = True) -> str:
+    """Text with an escape as Python writes it in place of every control; without `lines`, in place
+    of tabs and line feeds too."""
+    text = OBEYED.sub(_escaped, text)
+    return text if lines else text.replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
 def say(text: str = "") -> None:
-    sys.stdout.write(text + "\n")
+    write(text + "\n")
+
+
+def write(text: str) -> None:
+    """On stdout, at once, without a line feed of its own."""
+    sys.stdout.write(visible(text))
     sys.stdout.flush()
 
 
+def warn(text: str) -> None:
+    """A line on stderr."""
+    sys.stderr.write(visible(text) + "\n")
+
+
 def say_json(record: BaseModel) -> None:
-    sys.stdout.write(record.model_dump_json() + "\n")
+    _write_json(record.model_dump_json())
+
+
+def _write_json(text: str) -> None:
+    """The same JSON, with controls that JSON may hold as they are written as its own escapes."""
+    sys.stdout.write(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 
 def complain(problem: Problem, as_json: bool = False) -> None:
     """A problem, on stderr (as JSON on stdout where a program reads it)."""
     if as_json:
-        sys.stdout.write(json.dumps({"problem": problem.model_dump()}) + "\n")
-    sys.stderr.write(f"{problem}\n")
+        _write_json(json.dumps({"problem": problem.model_dump()}))
+    warn(str(problem))
 
 
 class Progress:
@@ -40,7 +76,7 @@ class Progress:
     def show(self, text: str) -> None:
         if self._live:
             width = shutil.get_terminal_size().columns - 1
-            sys.stdout.write(f"\r\x1b[2K{text[:width]}")
+            sys.stdout.write(f"\r\x1b[2K{visible(text, lines=False)[:width]}")
             sys.stdout.flush()
             self._shown = True
 
@@ -51,8 +87,9 @@ class Progress:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [head, *rows]
+    """Columns side by side; a cell is one line, whatever it holds."""
+    lines = [[visible(cell, lines=False) for cell in line] for line in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines

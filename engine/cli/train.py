@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Coroutine, Sequence
@@ -26,6 +25,7 @@ from engine.cli.terminal import (
     say,
     say_json,
     sparkline,
+    warn,
 )
 from engine.cli.track import lend_tracker_keys, until_told
 from engine.client import EngineClient
@@ -221,7 +221,7 @@ class Watch:
         self._asked += 1
         action = "stop_after_step" if self._asked == 1 else "stop_now"
         words = "Stopping after this step; Ctrl C again stops at once."
-        sys.stderr.write(f"\n{words if self._asked == 1 else 'Stopping now.'}\n")
+        warn(f"\n{words if self._asked == 1 else 'Stopping now.'}")
         command = Command(action=action)  # type: ignore[arg-type]
         self._command = asyncio.create_task(self._client.command(self._summary.id, command))
 

@@ -4,8 +4,8 @@ import json
 
 from engine.client.transport import Transport
 from engine.protocol.backends import BackendFacts
+from engine.protocol.choices import ModelInfo
 from engine.protocol.machine import Check
-from engine.protocol.records import ModelInfo
 from engine.protocol.requests import EngineInfo
 
 

@@ -1,6 +1,8 @@
 """Calls about environments beside the engine's own, and which engine is started."""
 
-from engine.client.transport import Transport
+from pydantic import TypeAdapter
+
+from engine.client.transport import Transport, parse
 from engine.protocol.environments import (
     ActOnEnvironment,
     EngineChoice,
@@ -25,7 +27,7 @@ class EnvironmentCalls(Transport):
     async def packages(self, project: str) -> EnvironmentView | None:
         """What the agent of a project asks for; None where that is nothing."""
         said = await self._send("GET", "/project/packages", params={"path": project})
-        return EnvironmentView.model_validate_json(said.content) if said.content else None
+        return parse(said, TypeAdapter(EnvironmentView)) if said.content else None
 
     async def act_on_packages(self, project: str, action: EnvironmentAction) -> EnvironmentView:
         """As `act_on_environment`."""

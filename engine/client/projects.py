@@ -4,17 +4,21 @@ import json
 from typing import Any
 
 from engine.client.transport import Transport
+from engine.protocol.choices import Sample
 from engine.protocol.demonstrations import Demonstrations
 from engine.protocol.judging import JudgeOption, RubricView
-from engine.protocol.records import Forecast, ProjectView, RunSummary, Sample, Split
+from engine.protocol.records import Forecast, ProjectView, RunSummary, Split
 from engine.protocol.requests import (
+    Confirm,
     CreateProject,
     EditProject,
     ImportRun,
+    ProjectFiles,
     SaveRubric,
     ScenarioPage,
     WriteScenarios,
 )
+from engine.protocol.trust import Confirmation
 
 IMPORTING_S = 3600.0
 """A large folder, and maybe what reads it has to be installed first."""
@@ -33,12 +37,21 @@ class ProjectCalls(Transport):
     async def project(self, path: str) -> ProjectView:
         return await self._ask("GET", "/project", ProjectView, params={"path": path})
 
+    async def confirm(self, confirmation: Confirmation) -> None:
+        """Trust a project, or confirm an address or a file: once, for this machine."""
+        body = Confirm(confirmation=confirmation).model_dump(mode="json")
+        await self._send("POST", "/confirmations", json=body)
+
     async def create_project(self, request: CreateProject) -> ProjectView:
         return await self._ask("POST", "/projects", ProjectView, body=request)
 
     async def edit_project(self, path: str, request: EditProject) -> ProjectView:
         """Raises Refused with the file's problems when the result would not parse."""
         return await self._ask("PUT", "/project", ProjectView, body=request, params={"path": path})
+
+    async def project_files(self, path: str) -> ProjectFiles:
+        """Fingerprints of the project's files as they are now."""
+        return await self._ask("GET", "/project/files", ProjectFiles, params={"path": path})
 
     async def scenarios(
         self, path: str, split: Split, offset: int = 0, limit: int = 200

@@ -57,6 +57,14 @@ class RunCalls(Transport):
     async def run(self, run_id: str) -> RunSummary:
         return await self._ask("GET", f"/runs/{run_id}", RunSummary)
 
+    async def repair_run(self, run_id: str) -> RunSummary:
+        """Recover a damaged run up to the damage."""
+        return await self._ask("POST", f"/runs/{run_id}/repair", RunSummary, timeout=STARTING_S)
+
+    async def remove_run(self, run_id: str) -> None:
+        """Delete a run on which nobody works, with its checkpoints."""
+        await self._send("DELETE", f"/runs/{run_id}")
+
     async def command(self, run_id: str, command: Command) -> RunSummary:
         return await self._ask("POST", f"/runs/{run_id}/command", RunSummary, body=command)
 

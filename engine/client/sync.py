@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
-from engine.client.transport import Transport, refusal, unreachable
+from engine.client.bounded import bad_answer, blocks_of, read_whole
+from engine.client.transport import MOST_REFUSAL_BYTES, Transport, refusal, unreachable
 from engine.protocol.errands import Errand, ErrandDone, ErrandList, Lease, Leased
 from engine.protocol.sync import Begun, Manifest, Missing, Synced, SyncFolder
 
+Progress = Callable[[int], None]
 COMMITTING_S = 600.0
 BLOCK = 2**18
 
@@ -70,22 +73,23 @@ class SyncCalls(Transport):
         return await self._ask("GET", path, Manifest, params=params, timeout=COMMITTING_S)
 
     async def fetch_file(
-        self, run_id: str, path: str, target: Path, came: Callable[[int], None]
+        self, run_id: str, path: str, target: BinaryIO, begin: int, size: int, came: Progress
     ) -> None:
-        """Into `target`, from where it stopped."""
-        begun = target.stat().st_size if target.exists() else 0
-        came(begun)
-        params: dict[str, str | int] = {"path": path, "offset": begun}
+        """Write what follows byte `begin` to `target`, `size` bytes in all at most. Raises
+        LaunchError where more comes."""
+        left = size - begin
+        params: dict[str, str | int] = {"path": path, "offset": begin}
         try:
             async with self._http.stream(
                 "GET", f"/runs/{run_id}/file", params=params, timeout=httpx.Timeout(30.0)
             ) as response:
                 if response.is_error:
-                    await response.aread()
-                    raise refusal(response)
-                with target.open("ab") as kept:
-                    async for block in response.aiter_bytes():
-                        await asyncio.to_thread(kept.write, block)
-                        came(len(block))
+                    raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
+                async for block in blocks_of(response):
+                    if len(block) > left:
+                        raise bad_answer(response, f"more comes than the {size} bytes it announced")
+                    left -= len(block)
+                    await asyncio.to_thread(target.write, block)
+                    came(len(block))
         except httpx.TransportError as error:
             raise unreachable(error) from error

@@ -1,10 +1,10 @@
 """How a request reaches the engine and how its answer is read, whatever it is about.
 
 Raises `Refused` (the engine's own problem) for anything it declines, and `LaunchError` with code
-`engine.unreachable` when nobody answers.
+`engine.unreachable` when nobody answers, or `engine.bad_answer` when an answer is too large, of
+another form, or no text: whoever answers may be a server that lies.
 """
 
-import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
@@ -13,10 +13,20 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from engine.client.bounded import (
+    MOST_ANSWER_BYTES,
+    MOST_LINE_BYTES,
+    PLAIN,
+    bad_answer,
+    lines_of,
+    read_whole,
+)
 from engine.protocol.problems import LaunchError, Problem, Refused
 
 T = TypeVar("T", bound=BaseModel)
+A = TypeVar("A")
 
+MOST_REFUSAL_BYTES = 2**20
 SILENCE_S = 20.0
 """A stream carries a comment every 5 s: this long without a byte, the engine is gone."""
 
@@ -32,7 +42,7 @@ class Transport:
         self._http = httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=str(socket)) if socket else None,
             base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}", **PLAIN},
             timeout=httpx.Timeout(timeout_s, connect=5.0),
             trust_env=False,  # a proxy must never see loopback traffic
         )
@@ -67,7 +77,7 @@ class Transport:
     ) -> T:
         json_body = body.model_dump(mode="json") if body else None
         response = await self._send(method, path, json=json_body, params=params, **options)
-        return answer.model_validate_json(response.content)
+        return parse(response, TypeAdapter(answer))
 
     async def _told(
         self, path: str, body: BaseModel, item: type[T] | TypeAdapter[T]
@@ -78,22 +88,22 @@ class Transport:
                 "POST", path, json=body.model_dump(mode="json"), timeout=None
             ) as response:
                 if response.is_error:
-                    await response.aread()
-                    raise refusal(response)
-                async for line in response.aiter_lines():
-                    yield _line(line, item)
+                    raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
+                async for line in lines_of(response):
+                    yield _line(line, item, response)
         except httpx.TransportError as error:
             raise unreachable(error) from error
 
-    async def _streamed(self, path: str, **params: Any) -> AsyncGenerator[str, None]:
+    async def _streamed(
+        self, path: str, most_line_bytes: int = MOST_LINE_BYTES, **params: Any
+    ) -> AsyncGenerator[str, None]:
         """The data lines of a stream that goes on until the engine closes it or falls silent."""
         timeout = httpx.Timeout(SILENCE_S, connect=5.0)
         try:
             async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
                 if response.status_code != httpx.codes.OK:
-                    await response.aread()
-                    raise refusal(response)
-                async for line in response.aiter_lines():
+                    raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
+                async for line in lines_of(response, most_line_bytes):
                     if line.startswith("data:"):
                         yield line[5:].strip()
         except httpx.TransportError as error:
@@ -103,36 +113,63 @@ class Transport:
         self, path: str, item: type[T], params: dict[str, Any] | None = None
     ) -> list[T]:
         response = await self._send("GET", path, params=params)
-        return TypeAdapter(list[item]).validate_json(response.content)  # type: ignore[valid-type]
+        return parse(response, TypeAdapter(list[item]))  # type: ignore[valid-type, type-var]
 
-    async def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+    async def _send(
+        self, method: str, path: str, most_bytes: int = MOST_ANSWER_BYTES, **arguments: Any
+    ) -> httpx.Response:
+        """The answer with its whole body. Raises LaunchError where that is larger than
+        `most_bytes`."""
         try:
-            response = await self._http.request(method, path, **arguments)
+            async with self._http.stream(method, path, **arguments) as response:
+                most = MOST_REFUSAL_BYTES if response.is_error else most_bytes
+                body = await read_whole(response, most)
         except httpx.TransportError as error:
             raise unreachable(error) from error
         if response.is_error:
-            raise refusal(response)
-        return response
+            raise refusal(response, body)
+        return httpx.Response(
+            response.status_code, headers=response.headers, content=body, request=response.request
+        )
 
 
-def _line(line: str, item: type[T] | TypeAdapter[T]) -> T:
+def parse(response: httpx.Response, form: TypeAdapter[A]) -> A:
+    """The body as what was asked for. Raises LaunchError where it is something else."""
+    try:
+        return form.validate_json(response.content)
+    except ValidationError as error:
+        raise bad_answer(response, _first(error), str(error)) from error
+
+
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong, with its place."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in found["loc"])
+    return f"{ascii(place[:100])[1:-1]}: {found['msg'][:200]}" if place else found["msg"][:200]
+
+
+def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -> T:
     """One record; a line that is a problem instead is raised."""
+    form: TypeAdapter[T] = item if isinstance(item, TypeAdapter) else TypeAdapter(item)
     try:
-        if isinstance(item, TypeAdapter):
-            return item.validate_json(line)
-        return item.model_validate_json(line)
+        return form.validate_json(line)
+    except ValidationError as error:
+        try:
+            problem = Problem.model_validate_json(line)
+        except ValidationError:
+            raise bad_answer(response, _first(error), str(error)) from error
+    raise Refused(problem)
+
+
+def refusal(response: httpx.Response, body: bytes) -> Refused:
+    """The engine's own problem, or one that says what it answered."""
+    try:
+        return Refused(Problem.model_validate_json(body))
     except ValidationError:
-        raise Refused(Problem.model_validate_json(line)) from None
-
-
-def refusal(response: httpx.Response) -> Refused:
-    try:
-        return Refused(Problem.model_validate(json.loads(response.content)))
-    except (ValueError, ValidationError):
         return Refused.of(
             f"engine.http_{response.status_code}",
             f"The engine answered {response.status_code} to {response.request.url.path}.",
-            detail=response.text[:2000],
+            detail=body[:2000].decode(errors="replace"),
         )
 
 

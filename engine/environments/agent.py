@@ -11,16 +11,17 @@ from engine.environments.door import OF_AGENT, Status, status_of
 from engine.protocol.config import AgentConfig
 from engine.protocol.environments import EnvironmentView
 from engine.protocol.problems import ConfigError
+from engine.trust.files import project_file
 
 TITLE = "Packages of the agent"
 
 
 def packages_name(project: Path, agent: AgentConfig) -> str:
     """The environment's name; empty where the agent asks for none. Raises ConfigError where its
-    file is not there."""
+    file is not there, or lies outside of the project and is not confirmed."""
     if agent.requirements is None:
         return ""
-    file = project / agent.requirements
+    file = project_file(project, agent.requirements, "agent.requirements")
     if not file.is_file():
         raise ConfigError.of(
             "agent.requirements_missing",

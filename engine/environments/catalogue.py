@@ -26,15 +26,18 @@ class Words:
 
 
 CPU = "Linux on x86_64, Python 3.11"
+UNSLOTH = "Unsloth's wheels declare Apache-2.0 and LGPL-3.0, and also ship files under AGPL-3.0."
 WORDS = {
     "engine-gpu": Words(
         "GPU engine",
-        "A whole engine with torch for CUDA, vLLM to sample and Unsloth to train.",
+        f"A whole engine with torch for CUDA, vLLM to sample and Unsloth to train. {UNSLOTH}",
         "Linux on x86_64, an NVIDIA card and its driver",
         card=True,
     ),
     "vllm-cpu": Words("vLLM on the processor", "Samples with vLLM, without a card.", CPU),
-    "unsloth-cpu": Words("Unsloth on the processor", "Trains with Unsloth, without a card.", CPU),
+    "unsloth-cpu": Words(
+        "Unsloth on the processor", f"Trains with Unsloth, without a card. {UNSLOTH}", CPU
+    ),
     "judge": Words("Judge", "Speaks to the providers of judges, by litellm."),
     "parquet": Words("Parquet", "Reads attempts that ART has kept in Parquet files."),
     "llamacpp": Words("llama.cpp", "Reads exported GGUF files, as Ollama does."),

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from engine.protocol.environments import EnvironmentState
 from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.variables import without_secrets
 
 OF_AGENT = "agent:"
 """Begins the name of an environment that is made of a requirements file, whose path follows."""
@@ -104,6 +105,7 @@ def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
                 text=True,
                 pass_fds=[descriptor],
                 start_new_session=True,
+                env=without_secrets(),
             )
         if done.returncode != -signal.SIGKILL:
             break

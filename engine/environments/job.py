@@ -16,6 +16,7 @@ from typing import Any
 from engine.environments.door import EnvironmentMissing, command, life, problem_of
 from engine.environments.engines import follow_repair, forget, refuse_removal, sweep
 from engine.protocol.environments import EnvironmentAction, EnvironmentTicked
+from engine.variables import without_secrets
 
 Ticks = AsyncGenerator[EnvironmentTicked, None]
 
@@ -72,6 +73,7 @@ async def told(argv: list[str], name: str, pids: set[int]) -> AsyncGenerator[dic
             stderr=errors,
             pass_fds=[descriptor],
             start_new_session=True,
+            env=without_secrets(),
             limit=LINE_LIMIT,
         )
         assert process.stdout is not None

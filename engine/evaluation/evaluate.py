@@ -27,7 +27,7 @@ from engine.protocol.events import EvaluationFinished, RunFinished, RunStopped
 from engine.protocol.records import Scenario
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Place, RemoteStage, Stage, roll_out
-from engine.rollout.chat import ChatFormat
+from engine.rollout.chat import open_chat
 from engine.rollout.gateway import Gateway
 from engine.rollout.groups import Progress, close_group
 from engine.run import Run
@@ -176,8 +176,8 @@ async def stages_of(
             for n, entry in entries.items()
         }
         return
-    async with policy_of(run, contestant) as policy:
-        chat = await asyncio.to_thread(ChatFormat, Path(contestant.model_path))
+    folder = Path(contestant.model_path)
+    async with open_chat(folder) as chat, policy_of(run, contestant) as policy:
         yield {
             n: Stage(run.config, chat, policy, *shared, None, entry.label, systems[n])
             for n, entry in entries.items()

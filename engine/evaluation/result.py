@@ -39,7 +39,11 @@ class Side(NamedTuple):
 
 
 def result_of(
-    plan: EvaluationPlan, scenarios: Sequence[Scenario], attempts: Attempts, judged: bool
+    plan: EvaluationPlan,
+    scenarios: Sequence[Scenario],
+    attempts: Attempts,
+    judged: bool,
+    precision: str = "",
 ) -> EvaluationResult:
     """Everything that an evaluation says, from what is stored."""
     by_tag = tagged(scenarios)
@@ -50,6 +54,7 @@ def result_of(
         attempts=plan.attempts,
         seed=plan.seed,
         judged=judged,
+        precision=precision,
         standings=standings(plan, attempts, None),
         variants=by_variant(plan, attempts),
         tags=[

@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.evaluation.result import Attempts, result_of
 from engine.project import write_atomically
 from engine.protocol.comparison import EvaluationResult
-from engine.protocol.events import TrajectoryRecorded
+from engine.protocol.events import PolicyLoaded, TrajectoryRecorded
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import RunSpec, Scenario
 from engine.store.reader import RunReader
@@ -55,4 +55,7 @@ def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationRes
                 spans[one.id] = (event.at - one.duration_s, event.at)
     attempts = Attempts(reader.summaries_of("validation", 0), spans, rate)
     scenarios = kept_scenarios(folder)
-    return result_of(plan, scenarios, attempts, spec.config.judge.enabled)
+    loaded = reader.events_of("policy.loaded")
+    precisions = dict.fromkeys(e.dtype for e in loaded if isinstance(e, PolicyLoaded))
+    words = " and ".join(precisions)
+    return result_of(plan, scenarios, attempts, spec.config.judge.enabled, words)

@@ -11,7 +11,7 @@ from engine.judge.rubric import parse_rubric
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import StepFinished, ValidationFinished
 from engine.protocol.exports import ExportDtype, ExportFormat, ParityReport
-from engine.protocol.records import Interval
+from engine.protocol.records import Interval, RunSpec
 
 CURVE_ROWS = 20
 UNKNOWN = "not known: look it up before you share this model"
@@ -22,21 +22,23 @@ USES: dict[ExportFormat, str] = {
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoTokenizer
 
-model = AutoPeftModelForCausalLM.from_pretrained("PATH")
+model = AutoPeftModelForCausalLM.from_pretrained("PATH", dtype="{proven_in}")
 tokenizer = AutoTokenizer.from_pretrained("PATH")
 ```
 
-`vllm serve {base} --enable-lora --max-lora-rank {rank} --lora-modules {name}=PATH`
+`vllm serve {base} --dtype {proven_in} --enable-lora --max-lora-rank {rank} \
+--lora-modules {name}=PATH`
 """,
     "merged": """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("PATH")
+model = AutoModelForCausalLM.from_pretrained("PATH", dtype="{proven_in}")
 tokenizer = AutoTokenizer.from_pretrained("PATH")
 ```
 
-`vllm serve PATH --served-model-name {name}`, or `ollama create {name} -f Modelfile`
+`vllm serve PATH --served-model-name {name} --dtype {proven_in}`, or
+`ollama create {name} -f Modelfile`
 """,
     "gguf": """\
 `llama-server -m model.gguf --jinja`, or `ollama create {name} -f Modelfile`
@@ -44,19 +46,20 @@ tokenizer = AutoTokenizer.from_pretrained("PATH")
 }
 
 
-def served_name(source: Source) -> str:
+def served_name(spec: RunSpec) -> str:
     """What a server may call it: lower case, no spaces."""
-    words = f"{source.spec.project}-{source.spec.name}".lower()
+    words = f"{spec.project}-{spec.name}".lower()
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in words).strip("-.")
 
 
-def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype) -> str:
+def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype, proven_in: str) -> str:
     """`atelier.json`: where it comes from, for programs."""
     spec, base = source.spec, source.base
     facts = {
         "schema": 1,
         "format": kind,
         "dtype": dtype,
+        "proven_in": proven_in,
         "run": {"id": spec.id, "name": spec.name, "project": spec.project},
         "step": source.checkpoint.step,
         "adapter_sha256": source.adapter_sha256,
@@ -74,7 +77,10 @@ def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype) -> str:
 def model_card(source: Source, parity: ParityReport) -> str:
     spec, base = source.spec, source.base
     use = USES[parity.format].format(
-        base=base.name, name=served_name(source), rank=spec.config.model.rank
+        base=base.name,
+        name=served_name(spec),
+        rank=spec.config.model.rank,
+        proven_in=parity.computed_in,
     )
     sections = [
         _front_matter(source),
@@ -86,7 +92,8 @@ def model_card(source: Source, parity: ParityReport) -> str:
         _validation(source.validations),
         _evaluation(source.evaluation),
         _parity(parity),
-        f"## Use\n\nPATH is this folder.\n\n{use}",
+        f"## Use\n\nPATH is this folder. It was proven in {parity.computed_in}; in a coarser "
+        f"precision some texts come out differently.\n\n{use}",
         _versions(spec.versions),
     ]
     return "\n\n".join(section.strip() for section in sections if section) + "\n"

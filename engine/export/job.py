@@ -189,7 +189,7 @@ class _Job:
         _tick(self.tell, "publishing", 0, 1)
         out, kind = self.place.out, self.request.format
         (out / PARITY).write_text(parity.model_dump_json(indent=1) + "\n")
-        (out / PROVENANCE).write_text(provenance(self.source, kind, self.dtype))
+        (out / PROVENANCE).write_text(provenance(self.source, kind, self.dtype, parity.computed_in))
         (out / CARD).write_text(model_card(self.source, parity))
         size = await asyncio.to_thread(self.place.publish, manifest)
         await record(
@@ -221,9 +221,9 @@ class _Job:
         commands = commands_for(
             Path(path),
             kind,
-            self.dtype,
+            parity.computed_in,
             source.base.name,
-            served_name(source),
+            served_name(source.spec),
             source.spec.config.model.rank,
         )
         return ExportReport(

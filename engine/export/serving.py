@@ -3,30 +3,45 @@
 import shlex
 from pathlib import Path
 
-from engine.protocol.exports import ExportDtype, ExportFormat, ServeCommand
+from engine.protocol.exports import ExportFormat, ServeCommand
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM's --max-lora-rank takes."""
 
 
 def commands_for(
-    folder: Path, kind: ExportFormat, dtype: ExportDtype, base: str, name: str, rank: int
+    folder: Path, kind: ExportFormat, proven_in: str, base: str, name: str, rank: int
 ) -> list[ServeCommand]:
-    """`base` is a hub id or name, `name` what the server shall call the model."""
+    """Commands that serve an export in the precision it was proven in.
+
+    `base` is a hub id or name, `name` what the server shall call the model. `proven_in` is the
+    precision of the parity report's computation: other programs choose a coarser one by themselves.
+    """
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
     ours = ServeCommand(tool="Atelier", command=f"python -m engine serve-model {at}")
     if kind == "adapter":
-        return [ours, *_of_adapter(at, base, name, rank)]
+        return [ours, *_of_adapter(at, base, name, rank, proven_in)]
     if kind == "merged":
-        return [ours, *_of_merged(at, name, dtype)]
-    return _of_gguf(at, base, name)
+        return [ours, *_of_merged(at, name, proven_in)]
+    return _of_gguf(at, base, name, proven_in)
 
 
-def _of_adapter(at: str, base: str, name: str, rank: int) -> list[ServeCommand]:
+def vllm_note(proven_in: str) -> str:
+    """Why the precision is named in a command for vLLM."""
+    if proven_in != "float32":
+        return f"Proven in {proven_in}."
+    return "Proven in float32. Without --dtype, vLLM takes a coarser one, and texts can differ."
+
+
+def _of_adapter(at: str, base: str, name: str, rank: int, proven_in: str) -> list[ServeCommand]:
     most = next((size for size in LORA_RANKS if size >= rank), rank)
     lora = f"--enable-lora --max-lora-rank {most} --lora-modules {name}={at}"
     return [
-        ServeCommand(tool="vLLM", command=f"vllm serve {base} {lora}"),
+        ServeCommand(
+            tool="vLLM",
+            command=f"vllm serve {base} --dtype {proven_in} {lora}",
+            note=vllm_note(proven_in),
+        ),
         ServeCommand(
             tool="llama.cpp",
             command=f"python convert_lora_to_gguf.py {at} --outfile {name}.gguf && "
@@ -43,10 +58,12 @@ def _of_adapter(at: str, base: str, name: str, rank: int) -> list[ServeCommand]:
     ]
 
 
-def _of_merged(at: str, name: str, dtype: str) -> list[ServeCommand]:
+def _of_merged(at: str, name: str, proven_in: str) -> list[ServeCommand]:
     return [
         ServeCommand(
-            tool="vLLM", command=f"vllm serve {at} --served-model-name {name} --dtype {dtype}"
+            tool="vLLM",
+            command=f"vllm serve {at} --served-model-name {name} --dtype {proven_in}",
+            note=vllm_note(proven_in),
         ),
         ServeCommand(
             tool="Ollama",
@@ -62,7 +79,7 @@ def _of_merged(at: str, name: str, dtype: str) -> list[ServeCommand]:
     ]
 
 
-def _of_gguf(at: str, base: str, name: str) -> list[ServeCommand]:
+def _of_gguf(at: str, base: str, name: str, proven_in: str) -> list[ServeCommand]:
     return [
         ServeCommand(tool="llama.cpp", command=f"llama-server -m {at}/model.gguf --jinja"),
         ServeCommand(
@@ -70,7 +87,8 @@ def _of_gguf(at: str, base: str, name: str) -> list[ServeCommand]:
         ),
         ServeCommand(
             tool="vLLM",
-            command=f"vllm serve {at}/model.gguf --tokenizer {base} --served-model-name {name}",
+            command=f"vllm serve {at}/model.gguf --tokenizer {base} --served-model-name {name} "
+            f"--dtype {proven_in}",
             note="vLLM calls its GGUF support experimental; a merged export is the better way.",
         ),
     ]

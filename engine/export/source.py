@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from engine.checkpoint import MANIFEST, newest, verify
-from engine.machine.hardware import model_shape
+from engine.model_files import read_json, shape_counts
 from engine.models import STARTERS, model_of, starter_called
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import (
@@ -145,7 +145,7 @@ def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
         return request.dtype
     if request.format != "merged":
         return "float32" if request.format == "adapter" else "float16"
-    config = json.loads((base / "config.json").read_text())
+    config = read_json(base / "config.json")
     named = config.get("dtype") or config.get("torch_dtype")
     return named if named in ("float16", "bfloat16") else "float32"
 
@@ -155,7 +155,7 @@ def bytes_of(source: Source, request: ExportCheckpoint, dtype: ExportDtype) -> i
     adapter = sum(file.stat().st_size for file in source.adapter.iterdir())
     if request.format == "adapter":
         return 2 * adapter
-    return round(model_shape(source.base.folder)["parameters"] * WIDTHS[dtype] * 1.01) + adapter
+    return round(shape_counts(source.base.folder)["parameters"] * WIDTHS[dtype] * 1.01) + adapter
 
 
 def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:

@@ -9,13 +9,15 @@ from typing import Any
 
 import platformdirs
 
-from engine.child import Child, ChildDied
+from engine.child import ChildDied
 from engine.hosts.book import home_id, read_book, write_book
+from engine.hosts.errands import ErrandService
 from engine.hosts.home import Home
 from engine.hosts.host import Host
 from engine.hosts.record import read_record
+from engine.hosts.started import StartedRuns
 from engine.hosts.tunnel import Connect
-from engine.judge.access import start_worker
+from engine.judge.access import BoundWorker, start_worker
 from engine.launch.ssh.connect import connect as by_ssh
 from engine.launch.ssh.hosts import config_hosts
 from engine.protocol.errands import Errand
@@ -24,9 +26,6 @@ from engine.protocol.hosts import ActOnHost, HostList, HostSpec
 from engine.protocol.problems import Refused
 from engine.protocol.records import LIVING, RunSummary
 from engine.protocol.requests import StartEvaluation, StartRun
-
-OPS = ("price", "count", "ask", "chat")
-"""What a judge's process may be asked for from afar."""
 
 
 class HostDesk:
@@ -48,9 +47,11 @@ class HostDesk:
         self._hosts: dict[str, Host] = {}
         self._revision = 1
         self._changed = asyncio.Event()
-        self._judge: Child | None = None
+        self._judge: BoundWorker | None = None
         self._starting = asyncio.Lock()
         self._loaded = self._leaving = False
+        self._started = StartedRuns()
+        self.errands = ErrandService(self._started, self._speaker)
 
     @property
     def busy(self) -> bool:
@@ -174,6 +175,7 @@ class HostDesk:
                 keys=self._keys,
                 run_errand=self._run_errand,
                 changed=self._tell,
+                started=self._started,
             )
             self._hosts = {spec.name: self._make(spec) for spec in book.hosts}
 
@@ -187,15 +189,14 @@ class HostDesk:
     # Judges that are asked here for runs elsewhere
 
     async def _run_errand(self, host: str, errand: Errand) -> Any:
-        """By a judge's process of ours, with our keys. Raises Refused for what is no question."""
-        if errand.op not in OPS:
-            raise Refused.of("errand.unknown", f"{host} asks for {errand.op}, which is not done.")
+        """By a judge's process of ours, with our keys. Raises Refused for what the run may not
+        ask."""
         try:
-            return await (await self._speaker()).ask(errand.op, **errand.fields)
+            return await self.errands.answer(host, errand)
         except ChildDied:  # another one is asked once more
-            return await (await self._speaker()).ask(errand.op, **errand.fields)
+            return await self.errands.answer(host, errand)
 
-    async def _speaker(self) -> Child:
+    async def _speaker(self) -> BoundWorker:
         """The living process, with the keys as they are now."""
         async with self._starting:
             if self._judge is None or not self._judge.alive:

@@ -10,10 +10,13 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from engine.checkpoint import fsync
+from engine.export.card import served_name
 from engine.export.place import Place
+from engine.export.serving import commands_for
 from engine.hosts.host import Host
 from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
 from engine.protocol.problems import AtelierError, LaunchError
+from engine.run import read_spec
 from engine.sync.fetch import fetch
 
 FOLDER = "exports"
@@ -56,12 +59,23 @@ async def export_there(
         await fetch(client, run.name, place.work, name, came)
         os.rename(place.work / name, place.target)
         fsync(place.target.parent)
-        commands = [
-            one.model_copy(update={"command": one.command.replace(report.path, str(place.target))})
-            for one in report.commands
-        ]
-        return report.model_copy(update={"path": str(place.target), "commands": commands})
+        return _ours(report, run, asked, place.target)
     finally:
         place.clear()
         with contextlib.suppress(AtelierError):  # the next one clears it away
             await client.forget_files(run.name, FOLDER)
+
+
+def _ours(report: ExportReport, run: Path, asked: ExportCheckpoint, target: Path) -> ExportReport:
+    """With the place here, and commands that are made here: a person runs what they say."""
+    spec = read_spec(run)
+    commands = commands_for(
+        target,
+        asked.format,
+        report.parity.computed_in,
+        spec.config.model.name,
+        served_name(spec),
+        spec.config.model.rank,
+    )
+    known = {"run_id": spec.id, "path": str(target), "commands": commands}
+    return report.model_copy(update=known)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.hosts.started import StartedRuns
 from engine.protocol.errands import Errand
 from engine.protocol.event import BaseEvent
 
@@ -27,6 +28,8 @@ class Home:
     run_errand: Callable[[str, Errand], Awaitable[Any]]
     """(host, errand): its answer, by a judge's process of ours."""
     changed: Callable[[], None]
+    started: StartedRuns
+    """Settings of the runs that were started from here."""
 
     def folder_name(self, project: Path) -> str:
         """Of a project in the workspace there: the same for as long as it lies here."""

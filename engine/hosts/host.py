@@ -4,6 +4,7 @@ the errands that come home from it.
 
 import asyncio
 import contextlib
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +13,27 @@ from engine.client import EngineClient
 from engine.hosts.home import Home
 from engine.hosts.mirrors import Mirrors
 from engine.hosts.models import ensure_model
+from engine.hosts.started import StartedRun, provider_models, providers_of, settings_of
 from engine.hosts.tunnel import Connect, Tunnel
 from engine.launch.source import build
 from engine.project import load_config
+from engine.protocol.config import ProjectConfig
 from engine.protocol.errands import Errand, ErrandDone, Lease
 from engine.protocol.hosts import HostSpec, HostTick, HostView, Question
-from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records import LIVING
 from engine.protocol.requests import StartEvaluation, StartRun
 from engine.protocol.sync import SyncFolder
 from engine.sync.manifest import project_manifest
 from engine.sync.push import Progress, push
+from engine.trust.addresses import check_addresses, confirmed_addresses
 
 ERRAND_WAIT_S = 15.0
+MOST_ERRANDS = 256
+"""That are answered at the same time for one server."""
+IDLE_S = 1.0
+"""Before a server that says at once that there is nothing is asked again."""
+MOST_NOTICES = 20
 
 
 @dataclass
@@ -43,8 +52,10 @@ class Host:
         lease = Lease(home=home.id, name=home.name)
         self.tunnel = Tunnel(spec, lease, self, connect, home.changed, self._serve)
         self._questions: dict[str, Asked] = {}
-        self.mirrors = Mirrors(spec.name, home)
+        self.mirrors = Mirrors(spec.name, home, self.notice)
         self._syncing = asyncio.Lock()
+        self._notices: dict[str, Problem] = {}
+        self._noticed: Problem | None = None
         self.moving = asyncio.Lock()
         """Held while files of runs change machines: one thing after the other."""
 
@@ -56,7 +67,8 @@ class Host:
         return HostView(
             spec=self.spec,
             state="asking" if asked else tunnel.state,
-            problem=tunnel.problem,
+            problem=tunnel.problem or self._noticed,
+            notices=list(self._notices.values()),
             job=tunnel.job,
             questions=asked,
             tick=tunnel.tick,
@@ -69,6 +81,16 @@ class Host:
             behind=self.mirrors.behind,
             runs=self.mirrors.runs,
         )
+
+    def notice(self, problem: Problem) -> None:
+        """Show something that this server did and that was refused: as its problem until it is
+        disconnected, and among its notices from then on."""
+        self._noticed = problem
+        self._notices.pop(problem.message, None)
+        self._notices[problem.message] = problem
+        while len(self._notices) > MOST_NOTICES:
+            del self._notices[next(iter(self._notices))]
+        self.home.changed()
 
     async def ask(self, question: Question) -> str | None:
         """The connection asks a person; answered by `answer`."""
@@ -99,6 +121,7 @@ class Host:
         asked.answer.set_result(value)
 
     async def close(self) -> None:
+        self._noticed = None
         await self.tunnel.disconnect()
         await self.mirrors.stop_all()
 
@@ -123,19 +146,30 @@ class Host:
         running: set[asyncio.Task[None]] = set()
         try:
             while True:
-                for errand in await client.errands(ERRAND_WAIT_S):
+                asked = time.monotonic()
+                found = await client.errands(ERRAND_WAIT_S)
+                for errand in found:
+                    if len(running) >= MOST_ERRANDS:
+                        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                     task = asyncio.create_task(self._run_errand(client, errand))
                     running.add(task)
                     task.add_done_callback(running.discard)
+                if not found and time.monotonic() - asked < IDLE_S:
+                    await asyncio.sleep(IDLE_S)
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_errand(self, client: EngineClient, errand: Errand) -> None:
+        if self.home.started.find(errand.run_id, self.spec.name) is None:
+            async with self._syncing:  # it may be the run that is just being started
+                pass
         try:
             answer = ErrandDone(answer=await self.home.run_errand(self.spec.name, errand))
         except AtelierError as error:
+            if error.problem.code == "errand.refused":
+                self.notice(error.problem)
             answer = ErrandDone(problem=error.problem)
         with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
             await client.errand_done(errand.id, answer)
@@ -152,16 +186,39 @@ class Host:
             if isinstance(request, StartEvaluation):
                 request = _inside(request, project)
             ours = {"project": there, "host": "", "key": key, "lend_keys": False}
-            keys = {"lent": dict(self.home.keys)} if request.lend_keys else {"keys_at_home": True}
-            asked = request.model_copy(update=ours | keys)
+            config = await asyncio.to_thread(settings_of, project, request)
+            models = provider_models(request)
+            check_addresses(config, models)
+            asked = request.model_copy(update=ours | self._keys_for(request, config, models))
             if isinstance(asked, StartRun):
                 run = await client.start_run(asked)
             else:
                 run = await client.start_evaluation(asked)
-        folder = project / "runs" / run.id
+            folder = self.mirrors.new_folder(project, run.id)
+            kept = StartedRun(
+                run_id=run.id,
+                host=self.spec.name,
+                project=str(project),
+                config=config,
+                providers=models,
+                keys_at_home=not request.lend_keys,
+            )
+            self.home.started.add(kept)
         await self.mirrors.follow(client, run.id, folder)
         await self.mirrors.until_here(run.id, 1)
         return folder
+
+    def _keys_for(
+        self, request: StartRun | StartEvaluation, config: ProjectConfig, models: list[str]
+    ) -> dict[str, object]:
+        """Only those that the run needs, and only where the person lends them."""
+        if not request.lend_keys:
+            return {"keys_at_home": True}
+        needed = providers_of(config, models)
+        return {
+            "lent": {name: key for name, key in self.home.keys.items() if name in needed},
+            "lent_addresses": [one for one in confirmed_addresses() if one.provider in needed],
+        }
 
     async def _prepare(
         self, client: EngineClient, project: Path, request: StartRun | StartEvaluation

@@ -4,29 +4,50 @@ rest is asked for.
 
 import asyncio
 import contextlib
+import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
 
 from engine.client import EngineClient
 from engine.evaluation.stored import SCENARIOS
 from engine.hosts.home import Home
 from engine.hosts.record import Replicated, forget_record, read_record, write_record
-from engine.protocol.problems import LaunchError, Refused
-from engine.protocol.records import LIVING, RunSummary
+from engine.hosts.started import check_spec
+from engine.project import load_config, write_atomically
+from engine.protocol.event import BaseEvent
+from engine.protocol.identifiers import is_run_id
+from engine.protocol.problems import AtelierError, LaunchError, Problem, Refused, StoreError
+from engine.protocol.records import LIVING, RunSpec, RunSummary
 from engine.replica.mirror import Mirror
 from engine.replica.replica import Replica
 from engine.run import LOG, SPEC
 from engine.supervised.data import HELD_OUT, TRAIN
-from engine.sync.fetch import fetch
+from engine.sync.fetch import PARTS, fetch
+from engine.trust.store import remember_run
 
 LINGER_S = 60.0
 """A run that has ended is followed so long after it was told something."""
 LOOK_S = 10.0
 """From one look at the list of runs there to the next."""
+SHORTEST_S = 0.05
 BEGUN_S = 10.0
+AGAIN_S = 60.0
+"""From a run that could not be copied to the next try."""
+MOST_RUNS = 5000
+"""That one server may show."""
+MOST_SMALL_BYTES = 2**30
+"""Of a log, or of the scenarios and demonstrations that a run keeps."""
+MOST_SPEC_BYTES = 2**26
+TICK_S = 0.02
+"""Between two signs of life of a run that are passed on."""
 GONE = {"run.unknown", "sync.unknown"}
 """What is said of a run that has left its server between two looks."""
+LOST = {"engine.unreachable"}
+"""What is said where the way itself is cut."""
 
 
 @dataclass
@@ -42,14 +63,17 @@ class Followed:
 class Mirrors:
     """Of the server `host`, by its name. At most one writer for each replica."""
 
-    def __init__(self, host: str, home: Home) -> None:
-        self._host, self._home = host, home
+    def __init__(self, host: str, home: Home, notice: Callable[[Problem], None]) -> None:
+        """`notice` is given what is wrong with a run there."""
+        self._host, self._home, self._notice = host, home, notice
         self.runs: list[RunSummary] = []
         """All that its engine knows of, as it last said; without their rewards."""
         self._followed: dict[str, Followed] = {}
         self._touched: dict[str, float] = {}
         self._complete: dict[str, float] = {}
         """Runs that have ended and are all here, by when they changed last."""
+        self._failed: dict[str, float] = {}
+        """Runs that could not be copied, by when they may be tried again."""
         self._following = asyncio.Lock()
         self._news = asyncio.Event()
 
@@ -60,19 +84,49 @@ class Mirrors:
 
     async def keep_up(self, client: EngineClient) -> None:
         """For as long as the connection stands. Raises LaunchError where it is lost."""
+        self._failed.clear()
         while True:
             self._news.clear()
-            runs = await client.runs()
-            self.runs = [run.model_copy(update={"rewards": []}) for run in runs]
+            runs = await self._listed(client)
+            self.runs = [run.model_copy(update={"rewards": [], "losses": []}) for run in runs]
             self._home.changed()
             for run in runs:
-                try:
-                    await self._attend(client, run)
-                except Refused as error:
-                    if error.problem.code not in GONE:
-                        raise
+                await self._try(client, run)
+            await asyncio.sleep(SHORTEST_S)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), LOOK_S)
+
+    async def _listed(self, client: EngineClient) -> list[RunSummary]:
+        """Runs with an id that can be one; who shows others is told of."""
+        runs = await client.runs()
+        good = [run for run in runs[:MOST_RUNS] if is_run_id(run.id) and _is_finite(run)]
+        if len(good) < len(runs):
+            self._notice(
+                Problem(
+                    code="host.bad_runs",
+                    message=f"{self._host} shows {len(runs) - len(good)} runs that cannot be: "
+                    "their ids are none, their figures no numbers, or they are too many. They are "
+                    "left out.",
+                    hint="Look at what runs on that server.",
+                )
+            )
+        return good
+
+    async def _try(self, client: EngineClient, run: RunSummary) -> None:
+        """One run that cannot be copied leaves the others alone. Raises LaunchError where the way
+        is lost."""
+        if time.monotonic() < self._failed.get(run.id, 0.0):
+            return
+        try:
+            await self._attend(client, run)
+            self._failed.pop(run.id, None)
+        except AtelierError as error:
+            if error.problem.code in LOST:
+                raise
+            await self._stop(run.id)
+            self._failed[run.id] = time.monotonic() + AGAIN_S
+            if error.problem.code not in GONE:
+                self._notice(error.problem)
 
     async def _attend(self, client: EngineClient, run: RunSummary) -> None:
         goes_on = run.state in LIVING or self._is_wanted(run.id)
@@ -94,12 +148,27 @@ class Mirrors:
         name = Path(run.project_path).name
         for project in self._home.projects():
             folder = project / "runs" / run.id
-            known = read_record(folder)
-            if known and known.host == self._host:
+            if self._is_ours(folder):
                 return folder
-            if self._home.folder_name(project) == name and not (folder / SPEC).exists():
+            if self._home.folder_name(project) == name and _is_free(folder):
                 return folder
         return None
+
+    def new_folder(self, project: Path, run_id: str) -> Path:
+        """Where the replica of a run that has just begun shall be. Raises Refused where the server
+        answers with an id that is none, or with that of another run."""
+        folder = project / "runs" / run_id
+        if not is_run_id(run_id) or not (_is_free(folder) or self._is_ours(folder)):
+            raise Refused.of(
+                "host.bad_run_id",
+                f"{self._host} answers with an id for the new run that cannot be: {run_id[:40]!a}.",
+                "Nothing was changed here. Look at what runs on that server.",
+            )
+        return folder
+
+    def _is_ours(self, folder: Path) -> bool:
+        known = read_record(folder)
+        return known is not None and known.host == self._host
 
     async def follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
         """Raises LaunchError where the way is lost."""
@@ -130,13 +199,14 @@ class Mirrors:
                 await self._mirror(client, run.name, replica).catch_up()
             finally:
                 await asyncio.to_thread(replica.close)
-        await fetch(client, run.name, run, LOG, _unheard)
+        await fetch(client, run.name, run, LOG, _unheard, MOST_SMALL_BYTES)
 
     async def release(self, run: Path) -> None:
         """It is this machine's from now on."""
         async with self._following:
             await self._stop_one(run.name)
             forget_record(run)
+            self._home.started.forget(run.name)
 
     async def _stop(self, run_id: str) -> None:
         """What comes of it later is asked for."""
@@ -158,17 +228,64 @@ class Mirrors:
         return await asyncio.to_thread(Replica, folder, run_id)
 
     def _mirror(self, client: EngineClient, run_id: str, replica: Replica) -> Mirror:
-        return Mirror(client, run_id, replica, lambda tick: self._home.announce(run_id, tick))
+        ticked = 0.0
+
+        def announce(tick: BaseEvent | None) -> None:
+            nonlocal ticked
+            if tick is not None:
+                if time.monotonic() - ticked < TICK_S:
+                    return
+                ticked = time.monotonic()
+                tick = tick.model_copy(update={"run_id": run_id, "seq": None})
+                if not _is_finite(tick):
+                    return
+            self._home.announce(run_id, tick)
+
+        return Mirror(client, run_id, replica, announce)
 
     async def _make_folder(self, client: EngineClient, run_id: str, folder: Path) -> None:
         """What a run folder has besides its database; the record first, so that nobody takes it for
-        a run of this machine."""
-        if not (folder / SPEC).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            record = Replicated(host=self._host, folder=self._home.folder_name(folder.parents[1]))
-            write_record(folder, record)
-            for kept in (SCENARIOS, TRAIN, HELD_OUT, SPEC):
-                await fetch(client, run_id, folder, kept, _unheard)
+        a run of this machine, and the spec last, when it is known to be what was started here."""
+        if (folder / SPEC).exists():
+            return
+        if not (_is_free(folder) or self._is_ours(folder)):
+            raise Refused.of(
+                "host.taken_id", f"{self._host} shows a run with the id of another, {run_id}."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        record = Replicated(host=self._host, folder=self._home.folder_name(folder.parents[1]))
+        write_record(folder, record)
+        scratch = folder / PARTS / "spec"
+        try:
+            for kept in (SCENARIOS, TRAIN, HELD_OUT):
+                await fetch(client, run_id, folder, kept, _unheard, MOST_SMALL_BYTES)
+            scratch.mkdir(parents=True, exist_ok=True)
+            found = await fetch(client, run_id, scratch, SPEC, _unheard, MOST_SPEC_BYTES)
+            spec = await asyncio.to_thread(self._checked_spec, folder, found)
+            text = spec.model_dump_json(indent=1)
+            write_atomically(folder / SPEC, text)
+            remember_run(run_id, text.encode())
+        except (Refused, StoreError):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            raise
+        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+    def _checked_spec(self, folder: Path, found: list[Path]) -> RunSpec:
+        """What the server says of the run, where it agrees with what is known here. Raises
+        Refused."""
+        run_id, project = folder.name, folder.parents[1]
+        try:
+            spec = RunSpec.model_validate_json(found[0].read_bytes() if found else b"")
+        except ValidationError as error:
+            raise Refused.of(
+                "host.bad_spec",
+                f"{self._host} has no settings of run {run_id} that can be read.",
+                "Bring both engines to the same version.",
+                detail=str(error)[:2000],
+            ) from error
+        known = self._home.started.find(run_id, self._host)
+        check_spec(spec, run_id, known.config if known else load_config(project), self._host)
+        return spec
 
     def _is_wanted(self, run_id: str) -> bool:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
@@ -193,6 +310,20 @@ class Mirrors:
         """Something was asked of a run there: what becomes of it is wanted here at once."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
+
+
+def _is_finite(value: BaseModel) -> bool:
+    """Figures that are no numbers could not be passed on."""
+    try:
+        type(value).model_validate_json(value.model_dump_json())
+    except ValidationError:
+        return False
+    return True
+
+
+def _is_free(folder: Path) -> bool:
+    """Nothing is there yet that could be lost."""
+    return not folder.is_symlink() and not (folder.exists() and any(folder.iterdir()))
 
 
 def _unheard(done: int, total: int) -> None:

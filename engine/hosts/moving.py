@@ -6,10 +6,12 @@ from pathlib import Path
 
 from engine.hosts.host import Host
 from engine.hosts.record import FILE, Replicated, read_record, write_record
+from engine.hosts.started import StartedRun, check_spec
+from engine.project import load_config
 from engine.protocol.problems import Refused
 from engine.protocol.records import LIVING
 from engine.protocol.sync import SyncFolder
-from engine.run import DATABASE
+from engine.run import DATABASE, read_spec
 from engine.store.schema import open_writer
 from engine.sync.fetch import PARTS, fetch
 from engine.sync.manifest import manifest, project_manifest
@@ -44,6 +46,9 @@ async def bring_home(host: Host, run: Path, progress: Progress) -> None:
         raise Refused.of(
             "run.lives", f"{there.name} goes on on {host.spec.name}.", "Stop it first, or wait."
         )
+    if host.home.started.find(run.name, host.spec.name) is None:  # its settings came from there
+        settings = await asyncio.to_thread(load_config, run.parents[1])
+        check_spec(read_spec(run), run.name, settings, host.spec.name)
     await fetch(client, run.name, run, "", progress)
     await host.mirrors.catch_up(client, run)
     await host.mirrors.release(run)
@@ -69,5 +74,15 @@ async def send(host: Host, run: Path, progress: Progress) -> None:
     everything = await asyncio.to_thread(manifest, run, STAYS)
     asked = SyncFolder(folder=name, run=run.name, manifest=everything)
     await push(client, run, asked, progress)
+    spec = read_spec(run)
+    host.home.started.add(
+        StartedRun(
+            run_id=spec.id,
+            host=host.spec.name,
+            project=str(project),
+            config=spec.config,
+            keys_at_home=spec.keys_at_home,
+        )
+    )
     write_record(run, Replicated(host=host.spec.name, folder=name))
     host.mirrors.touch(run.name)

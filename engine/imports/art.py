@@ -79,6 +79,9 @@ def _files(home: Path) -> tuple[list[ArtFile], tuple[str, ...]]:
     notes = []
     for path in sorted((home / ATTEMPTS).glob("*/*")):
         split = path.parent.name
+        if not path.resolve().is_relative_to(home.resolve()):
+            notes.append(f"{split}/{path.name} was left out: it is a link out of the folder.")
+            continue
         if path.suffix not in SUFFIXES or not path.stem.isdecimal():
             notes.append(f"{split}/{path.name} was left out: its name is not that of a step.")
             continue

@@ -6,6 +6,7 @@ begin with the same messages up to the first answer belong together.
 """
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ from engine.imports.lots import (
 )
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import Message, Trajectory
+from engine.trust.files import open_regular
 
+MOST_LINE_BYTES = 16 * 2**20
+MOST_FILE_BYTES = 4 * 2**30
 FORM = 'Write one {"messages": [...]} a line.'
 
 
@@ -55,16 +59,30 @@ def read_attempts(file: Path) -> list[list[Trajectory]]:
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Numbers from 1 and lines, without the empty ones. Raises ConfigError."""
+    """Numbers from 1 and lines, without the empty ones, one in memory at a time; a byte order mark
+    is passed over. Raises ConfigError with the line that is too long or no UTF-8."""
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with open_regular(file) as source:
+            if os.fstat(source.fileno()).st_size > MOST_FILE_BYTES:
+                raise ValueError(f"it is larger than {MOST_FILE_BYTES >> 30} GB")
+            number = 0
+            while line := source.readline(MOST_LINE_BYTES + 1):
+                number += 1
+                if len(line) > MOST_LINE_BYTES:
+                    raise ValueError(f"line {number} is longer than {MOST_LINE_BYTES >> 20} MB")
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError:
+                    raise ValueError(f"line {number} is not UTF-8") from None
+                if text.strip():
+                    yield number, text.removesuffix("\n")
+    except (OSError, ValueError) as error:
         raise ConfigError.of(
-            "attempts.unreadable", "The file cannot be read.", where=str(file), detail=str(error)
+            "attempts.unreadable",
+            f"The file cannot be read: {getattr(error, 'strerror', None) or error}.",
+            "Name a JSON Lines file in UTF-8.",
+            where=str(file),
         ) from error
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield number, line
 
 
 def _entry(line: str, where: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from engine.protocol.records import Message, Split, Trajectory
 from engine.text import storable
 
 TITLE_CHARS = 80
-WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
 """What reading a value of the wrong shape raises."""
 
 UNREWARDED = Problem(

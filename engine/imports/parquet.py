@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from engine.child import allowed_environment
 from engine.environments import python_of
 from engine.protocol.problems import AtelierError, ConfigError
+from engine.variables import allowed_environment
 
 WORKER = Path(__file__).with_name("parquet_worker.py")
 
+MOST_ROW_CHARS = 2**26
 Row = dict[str, Any]
 
 
@@ -51,6 +52,13 @@ class ParquetReader:
     def rows(self, file: Path) -> Iterator[tuple[int, Row]]:
         """Numbers from 1 and rows; exhaust it before the next file. Raises ConfigError where the
         file is not Parquet or of a version of ART that is not known."""
+        if not file.is_file() or "\n" in str(file):  # a pipe would be waited for
+            raise ConfigError.of(
+                "attempts.no_parquet",
+                "This is no regular file.",
+                "Name a Parquet file, or the folder of a model.",
+                where=str(file),
+            )
         process = self._started()
         assert process.stdin is not None
         process.stdin.write(f"{file}\n")
@@ -76,7 +84,14 @@ class ParquetReader:
     def _line(self, file: Path) -> Row:
         assert self._process is not None
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._process.stdout.readline(MOST_ROW_CHARS + 1)
+        if len(line) > MOST_ROW_CHARS:
+            raise ConfigError.of(
+                "attempts.row_too_long",
+                f"A row of this file is longer than {MOST_ROW_CHARS >> 20} million characters.",
+                "Copy it again; ART writes no such rows.",
+                where=str(file),
+            )
         if not line:
             self._errors.seek(0)
             raise ReaderDied.of(

@@ -19,4 +19,12 @@ def open_source(path: Path, model: str = "") -> Source:
             "Name a JSONL file of chat messages, or an .art folder.",
             where=str(path),
         )
+    if not path.is_file() or "\n" in str(path):
+        raise ConfigError.of(
+            "import.no_file",
+            "This is neither a folder nor a regular file.",
+            "Name a JSONL file of chat messages, or an .art folder; copy what a pipe holds into a "
+            "file first.",
+            where=str(path),
+        )
     return open_art_file(path) if path.suffix == ".parquet" else open_jsonl(path)

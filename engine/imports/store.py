@@ -36,6 +36,7 @@ from engine.run import DATABASE, write_spec
 from engine.step.describe import rewards
 from engine.step.planned import planned_groups
 from engine.store.writer import RunWriter
+from engine.trust.files import project_file
 
 T = TypeVar("T")
 
@@ -161,5 +162,5 @@ async def _next(lots: Iterator[Lot]) -> Lot | None:
 
 def _rubric(project: Path, config: ProjectConfig) -> str:
     """The project's, where it has one. Raises ConfigError where nobody could judge by it."""
-    file = project / config.judge.rubric
+    file = project_file(project, config.judge.rubric, "judge.rubric")
     return load_rubric(file).source if file.exists() else ""

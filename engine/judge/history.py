@@ -4,6 +4,7 @@ Every source that was ever saved here, or found changed by another program, is k
 line, so that any two can be compared and each restored.
 """
 
+import contextlib
 import getpass
 import json
 import time
@@ -15,6 +16,7 @@ from engine.judge.rubric import parse_rubric
 from engine.project import write_atomically
 from engine.protocol.judging import RubricVersion, RubricView, version_of
 from engine.protocol.problems import AtelierError, ConfigError
+from engine.trust.files import MOST_TEXT_BYTES, read_regular
 
 OUTSIDE = "outside"
 
@@ -25,7 +27,8 @@ def view_rubric(file: Path) -> RubricView:
     source = _read(file)
     versions = read_versions(file)
     if source.strip() and not (versions and versions[-1].source == source):
-        versions = _append(file, versions, source, OUTSIDE)
+        with contextlib.suppress(OSError):  # a read-only project is shown as it is
+            versions = _append(file, versions, source, OUTSIDE)
     try:
         rubric, problem = parse_rubric(source, file.name), None
     except AtelierError as error:
@@ -88,8 +91,8 @@ def _append(
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8") if file.exists() else ""
-    except (OSError, UnicodeDecodeError) as error:
+        return read_regular(file, MOST_TEXT_BYTES).decode("utf-8-sig") if file.exists() else ""
+    except (OSError, ValueError) as error:
         raise ConfigError.of(
             "rubric.unreadable", "The rubric cannot be read.", where=str(file), detail=str(error)
         ) from error

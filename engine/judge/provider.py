@@ -113,6 +113,7 @@ class Provider:
             rubric=rubric,
             messages=messages,
             reply=answer.get("reply", ""),
+            finish=answer.get("finish", ""),
             usage=usage.model_copy(update={"cost_usd": cost}),
             seconds=time.monotonic() - begun,
             at=time.time(),

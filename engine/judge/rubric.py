@@ -6,15 +6,29 @@ import yaml
 
 from engine.protocol.judging import Criterion, Rubric
 from engine.protocol.problems import ConfigError
+from engine.trust.files import MOST_TEXT_BYTES, read_regular
 
 FENCE = "---"
+MOST_FRONT_CHARS = 2**16
+UNREADABLE = (RecursionError, ValueError, LookupError, TypeError, AttributeError)
+"""Raised by PyYAML for deep nesting, and for text that its tag does not fit."""
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML without aliases: a few lines of them stand for gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(problem="aliases are not taken", problem_mark=mark)
+        return super().compose_node(parent, index)
 
 
 def load_rubric(file: Path) -> Rubric:
     """Raises ConfigError with what, where and what to try."""
     try:
-        source = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        source = read_regular(file, MOST_TEXT_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
         raise ConfigError.of(
             "rubric.unreadable",
             "The rubric cannot be read.",
@@ -39,8 +53,12 @@ def parse_rubric(source: str, where: str = "rubric.md") -> Rubric:
 
 
 def _criteria(front: str, where: str) -> tuple[Criterion, ...]:
+    if len(front) > MOST_FRONT_CHARS:
+        raise _wrong(f"its front matter is longer than {MOST_FRONT_CHARS} characters", where, 1)
     try:
-        data = yaml.safe_load(front) or {}
+        data = yaml.load(front, PlainLoader) or {}
+    except UNREADABLE as error:
+        raise _wrong("its front matter holds a value that cannot be read", where, 1) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 2 if mark else 1

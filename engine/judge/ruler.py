@@ -18,11 +18,11 @@ from engine.judge.agreement import majority, tau_of
 from engine.judge.ledger import Ledger
 from engine.judge.lessons import Lesson, nearest
 from engine.judge.prompt import Messages, art_messages, correction, relative_messages
-from engine.judge.reply import Opinion, Reading, is_quoted, read_art_reply, read_reply
+from engine.judge.reply import Fault, Opinion, Reading, is_quoted, read_art_reply, read_reply
 from engine.judge.rubric import parse_rubric
 from engine.judge.transcript import lines_of, openai_messages, shared_start
 from engine.protocol.config import JudgeConfig
-from engine.protocol.judging import Quote, Rubric, Verdict
+from engine.protocol.judging import Call, Quote, Rubric, Verdict
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records import Trajectory
 from engine.seeds import derive
@@ -175,20 +175,19 @@ class Ruler:
         seen.calls.append(call.key)
         problem, reading = call.problem, Reading({}, "")
         if problem is None:
-            reading = self._read(call.reply, ids, exhibit.rubric)
+            reading = self._read(call, ids, exhibit.rubric)
             if reading.complaint:
                 again = correction(messages, call.reply, reading.complaint)
                 call = await self._ledger.ask(model, again, exhibit.rubric.version)
                 seen.calls.append(call.key)
-                second = Reading({}, reading.complaint)
                 if call.problem is None:
-                    second = self._read(call.reply, ids, exhibit.rubric)
-                reading = max(reading, second, key=lambda r: (len(r.opinions), not r.complaint))
+                    second = self._read(call, ids, exhibit.rubric)
+                    reading = max(second, reading, key=lambda r: (len(r.opinions), not r.complaint))
         for name, number in zip(ids, order, strict=True):
             if name in reading.opinions:
                 seen.problems.pop(number, None)
             elif not seen.scores(number):
-                seen.problems[number] = problem or _unusable(reading.complaint)
+                seen.problems[number] = problem or _unusable(reading)
         return {order[ids.index(name)]: opinion for name, opinion in reading.opinions.items()}
 
     def _question(self, exhibit: Exhibit, order: list[int]) -> tuple[Messages, list[str]]:
@@ -201,10 +200,10 @@ class Ruler:
         texts = [exhibit.texts[number] for number in order]
         return relative_messages(texts, exhibit.rubric, exhibit.start, tools, exhibit.lessons)
 
-    def _read(self, reply: str, ids: list[str], rubric: Rubric) -> Reading:
+    def _read(self, call: Call, ids: list[str], rubric: Rubric) -> Reading:
         if self._config.prompt == "art":
-            return read_art_reply(reply, len(ids))
-        return read_reply(reply, ids, rubric)
+            return read_art_reply(call.reply, len(ids), call.finish)
+        return read_reply(call.reply, ids, rubric, call.finish)
 
     def _verdict(
         self,
@@ -280,10 +279,26 @@ def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _unusable(complaint: str) -> Problem:
-    return Problem(
-        code="judge.no_score",
-        message="The judge gave no valid score for this attempt, also after being told.",
-        hint="Judge it again with another judge, or label it yourself.",
-        detail=complaint,
-    )
+UNUSABLE: dict[Fault, tuple[str, str, str]] = {
+    "cut": (
+        "judge.cut",
+        "The judge's answer was cut at its token limit, twice.",
+        "Raise judge.max_tokens, or take a judge that reasons less.",
+    ),
+    "filtered": (
+        "judge.content_filter",
+        "The judge's provider withheld the answer by its content filter.",
+        "Take another judge for these texts, or label the attempts yourself.",
+    ),
+    "form": (
+        "judge.no_score",
+        "The judge gave no valid score for this attempt, also after being told.",
+        "Judge it again with another judge, or label it yourself.",
+    ),
+}
+"""Code, message and remedy by the fault of the last reply."""
+
+
+def _unusable(reading: Reading) -> Problem:
+    code, message, hint = UNUSABLE[reading.fault or "form"]
+    return Problem(code=code, message=message, hint=hint, detail=reading.complaint)

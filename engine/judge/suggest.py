@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from engine.judge.prompt import Messages
-from engine.protocol.judging import Disagreement
+from engine.protocol.judging import Call, Disagreement
+from engine.protocol.problems import Problem
 
 MOST = 8
 FENCED = re.compile(r"```(?:markdown|md)?\s*\n(.*?)```", re.DOTALL)
@@ -39,6 +40,19 @@ def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
     ]
     user = f"# Rubric\n\n```\n{source}\n```\n\n# Cases\n\n" + "\n\n".join(shown)
     return [{"role": "system", "content": TASK}, {"role": "user", "content": user}]
+
+
+def unfinished(call: Call) -> Problem | None:
+    """Why a reply is not a whole rubric, or None."""
+    if call.finish not in ("length", "content_filter"):
+        return None
+    cut = call.finish == "length"
+    return Problem(
+        code="judge.cut" if cut else "judge.content_filter",
+        message="The proposed rubric was "
+        + ("cut at the judge's token limit." if cut else "withheld by a content filter."),
+        hint="Raise judge.max_tokens." if cut else "Ask another judge.",
+    )
 
 
 def read_suggestion(reply: str) -> str:

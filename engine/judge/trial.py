@@ -14,7 +14,7 @@ from engine.judge.measure import Place, disagreements
 from engine.judge.prompt import Messages
 from engine.judge.provider import Provider
 from engine.judge.ruler import Ruler, combined
-from engine.judge.suggest import MOST, read_suggestion, suggestion_messages
+from engine.judge.suggest import MOST, read_suggestion, suggestion_messages, unfinished
 from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import PART, Rubric, Suggestion, TrialPrice, Tried, Usage, Verdict
 from engine.protocol.labels import preferences
@@ -138,12 +138,12 @@ class Trial:
             return Suggestion(source="", cases=0, usd=0.0)
         messages = suggestion_messages(self._rubric.source, cases)
         call = await self._ledger.ask(judge, messages, self._rubric.version)
-        source = read_suggestion(call.reply) if call.problem is None else ""
+        problem = call.problem or unfinished(call)
         return Suggestion(
-            source=source,
+            source="" if problem else read_suggestion(call.reply),
             cases=min(len(cases), MOST),
             usd=call.usage.cost_usd,
-            problem=call.problem,
+            problem=problem,
         )
 
     def _before(self, group: list[Trajectory], earlier: list[Verdict]) -> dict[str, float]:

@@ -18,9 +18,10 @@ from typing import Any
 
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
 
+import httpx
 import litellm
 
-from engine.life import exit_with_engine
+from engine.life import exit_with_engine, hide_from_peers
 
 LONGEST_WAIT_S = 60.0
 FIRST_WAIT_S = 1.0
@@ -187,13 +188,18 @@ class Worker:
         finish = (choice.finish_reason or "stop") if choice else "stop"
         return {"message": answer, "finish": finish, **meter(reply)}
 
+    def _key(self, message: dict[str, Any]) -> str | None:
+        """The provider's key, where the engine says that it may go to this address. Never None
+        with an address: litellm would look for a key of its own."""
+        key = self._keys.get(message["provider"]) if message["with_key"] else None
+        return key or ("none" if message["base_url"] else None)
+
     async def _call(self, message: dict[str, Any], **request: Any) -> Any:
         return await litellm.acompletion(
             model=message["model"],
             **request,
             base_url=message["base_url"],
-            api_key=self._keys.get(message["provider"])
-            or ("none" if message["base_url"] else None),
+            api_key=self._key(message),
             timeout=message["timeout_s"],
             num_retries=0,
             max_retries=0,
@@ -204,13 +210,18 @@ class Worker:
 
 
 def meter(reply: Any) -> dict[str, Any]:
-    """What an answer has used; `metered` where the provider has said so."""
+    """Tokens that an answer has used; `metered` where the provider has counted them credibly."""
     usage = getattr(reply, "usage", None)
-    return {
-        "metered": bool(usage and usage.prompt_tokens),  # litellm makes up zeros
-        "prompt_tokens": usage.prompt_tokens if usage else 0,
-        "completion_tokens": usage.completion_tokens if usage else 0,
-    }
+    prompt, completion = (_count(usage, f"{name}_tokens") for name in ("prompt", "completion"))
+    if not prompt or completion is None:  # litellm makes up zeros
+        return {"metered": False, "prompt_tokens": 0, "completion_tokens": 0}
+    return {"metered": True, "prompt_tokens": prompt, "completion_tokens": completion}
+
+
+def _count(usage: Any, name: str) -> int | None:
+    """None for what is not a number of tokens."""
+    value = getattr(usage, name, None)
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 def problem_of(error: Exception, keys: dict[str, str]) -> dict[str, str]:
@@ -244,7 +255,14 @@ def _backoff(attempt: int) -> float:
     return min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
 
 
+def refuse_redirects() -> None:
+    """Make every httpx client of this process return a redirect as the answer, whatever its own
+    setting: followed, it would take a request with keys in its headers to another address."""
+    httpx.Response.has_redirect_location = property(lambda response: False)  # type: ignore[assignment, method-assign]
+
+
 async def serve(line: int) -> None:
+    refuse_redirects()
     litellm.suppress_debug_info = True
     litellm.turn_off_message_logging = True
     reader, writer = await asyncio.open_connection(
@@ -258,6 +276,7 @@ async def serve(line: int) -> None:
 
 def main() -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
+    hide_from_peers()
     exit_with_engine(life)
     asyncio.run(serve(line))
 

@@ -26,6 +26,7 @@ from engine.launch.interpreter import (
     given_interpreter,
     why_broken,
 )
+from engine.logs import shorten
 from engine.protocol import API_VERSION
 from engine.protocol.problems import LaunchError
 from engine.protocol.requests import Handshake
@@ -130,6 +131,7 @@ async def _start(workspace: Path, engine: Interpreter) -> Endpoint:
     logs = Path(platformdirs.user_log_dir("atelier"))
     logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     log_path = logs / "engine.log"
+    shorten(log_path)
     with log_path.open("ab") as log:
         position = log.tell()
         process = _spawn(workspace, engine, log)
@@ -182,6 +184,9 @@ async def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
             return b""
 
 
+MOST_PROOF_BYTES = 1024
+
+
 async def proves(port: int, token: str, socket: Path | None = None) -> bool:
     """Whether who answers there knows the token, which is not sent."""
     nonce = secrets.token_hex(16)
@@ -189,10 +194,15 @@ async def proves(port: int, token: str, socket: Path | None = None) -> bool:
     transport = httpx.AsyncHTTPTransport(uds=str(socket)) if socket else None
     try:
         async with httpx.AsyncClient(timeout=5.0, trust_env=False, transport=transport) as http:
-            answer = await http.get(url, params={"nonce": nonce})
+            async with http.stream("GET", url, params={"nonce": nonce}) as answer:
+                said = b""
+                async for block in answer.aiter_raw():
+                    said += block
+                    if len(said) > MOST_PROOF_BYTES:
+                        return False
     except httpx.HTTPError:
         return False
-    return hmac.compare_digest(answer.text, proof(token, nonce))
+    return hmac.compare_digest(said, proof(token, nonce).encode())
 
 
 def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError:

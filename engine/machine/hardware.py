@@ -1,15 +1,12 @@
 """What this machine has, and what a run will need of it. Sizes come from file headers."""
 
-import json
 import math
 import os
 import shutil
-import struct
 import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -24,6 +21,7 @@ from engine.machine.forecast import (
     sampler_bytes,
     update_seconds,
 )
+from engine.model_files import shape_counts
 from engine.protocol.config import BackendConfig, ProjectConfig, TrainConfig
 from engine.protocol.records import Forecast
 
@@ -94,7 +92,7 @@ def forecast(
     memory = psutil.virtual_memory()
     context = min(config.model.max_context, most.prompt + most.completion)
     low, high = step_range(config, shape, precision, (least, most), step_times_s)
-    parameters = model_shape(model)["parameters"]
+    parameters = shape_counts(model)["parameters"]
     return Forecast(
         weights_bytes=parameters * shape.width_bytes + PROGRAM_BYTES,
         sampler_bytes=sampler_bytes(shape, most, context, memory.available),
@@ -146,7 +144,7 @@ def step_range(
 
 def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
     """As `flops` counts it, from the files of the model."""
-    counts = model_shape(model)
+    counts = shape_counts(model)
     return ModelShape(
         body=counts["linear"],
         adapter=adapter_parameters(config, model),
@@ -163,55 +161,4 @@ def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
 
 def adapter_parameters(config: ProjectConfig, model: Path) -> int:
     """Σ rank · (in + out) over the adapted linear layers."""
-    return config.model.rank * model_shape(model)["lora_sides"]
-
-
-@cache
-def model_shape(model: Path) -> dict[str, int]:
-    """Counts from the headers of the safetensors files.
-
-    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over them, and what
-    its config says of layers, heads and widths.
-    """
-    config = json.loads((model / "config.json").read_text())
-    config = {**config, **config.get("text_config", {})}
-    total = linear = sides = 0
-    for file in model.glob("*.safetensors"):
-        for name, entry in header(file).items():
-            size, shape = _count(entry["shape"]), entry["shape"]
-            total += size
-            if len(shape) == 2 and "embed" not in name and "lm_head" not in name:
-                linear += size
-                sides += sum(shape)
-    heads = config["num_attention_heads"]
-    head = config.get("head_dim") or config["hidden_size"] // heads
-    return {
-        "parameters": total,
-        "linear": linear,
-        "lora_sides": sides,
-        "query_heads": heads,
-        "key_heads": config.get("num_key_value_heads") or heads,
-        "head_size": head,
-        "layers": config["num_hidden_layers"],
-        "hidden": config["hidden_size"],
-        "intermediate": config.get("intermediate_size", 4 * config["hidden_size"]),
-        "vocabulary": config["vocab_size"],
-    }
-
-
-def header(file: Path) -> dict[str, Any]:
-    """Of a safetensors file, by tensor: `dtype`, `shape`, `data_offsets`. Raises ValueError."""
-    with file.open("rb") as source:
-        length = struct.unpack("<Q", source.read(8))[0]
-        if length > file.stat().st_size:
-            raise ValueError(f"{file.name} is damaged: its header is longer than the file")
-        header: dict[str, Any] = json.loads(source.read(length))
-    header.pop("__metadata__", None)
-    return header
-
-
-def _count(shape: list[int]) -> int:
-    size = 1
-    for side in shape:
-        size *= side
-    return size
+    return config.model.rank * shape_counts(model)["lora_sides"]

@@ -10,7 +10,8 @@ from engine.machine.devices import cards_of, has_own_sampler_card
 from engine.machine.fixes import Need, fixes
 from engine.machine.flops import ModelShape
 from engine.machine.forecast import MOST_ROWS
-from engine.machine.hardware import expected_work, forecast, model_shape, shape_of
+from engine.machine.hardware import expected_work, forecast, shape_of
+from engine.model_files import shape_counts
 from engine.protocol.config import ProjectConfig
 from engine.protocol.machine import Card, CardPlan, MemoryFix, MemoryPart, VramPlan
 from engine.protocol.records import Forecast
@@ -121,7 +122,7 @@ def _counted(config: ProjectConfig, model: Path, card: Card) -> Counted:
     if precision == "auto":
         native = card.capability is None or card.capability >= NATIVE_BFLOAT16
         precision = "bfloat16" if native else "float32"
-    counts = model_shape(model)
+    counts = shape_counts(model)
     shape = shape_of(config, model, precision)
     return Counted(shape, counts["parameters"] - counts["linear"])
 

@@ -7,25 +7,35 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from engine.child import allowed_environment, descendants, end_processes
+from engine.child import descendants, end_processes
 from engine.environments.agent import packages_python
+from engine.environments.door import life
 from engine.mcp.servers import read_servers
 from engine.project import load_config
 from engine.protocol.authoring import ToolView
-from engine.protocol.mcp import ServerView, ServerViews
+from engine.protocol.mcp import McpServer, ServerView, ServerViews
 from engine.protocol.problems import Problem, Refused
+from engine.trust.projects import require_trust
+from engine.variables import allowed_environment
 
 LOOK = Path(__file__).parents[2] / "resources" / "agents" / "tools" / "servers.py"
+LIFE = Path(__file__).parents[1] / "life.py"
 LIMIT_S = 90.0
 """For the process that asks them; each server has a limit of its own, which is shorter."""
 LINE_LIMIT = 2**24
 
 
-async def look(project: Path) -> ServerViews:
-    """Each server with its tools, or with what is wrong with it. Raises ConfigError where mcp.json
-    cannot be read or the agent's packages are not installed."""
+async def look(project: Path, name: str = "") -> ServerViews:
+    """Each server (or the one of this name) with its tools, or with what is wrong with it.
+
+    Tools that mcp.json chooses and the server does not have are wrong too. Raises ConfigError where
+    mcp.json cannot be read or the agent's packages are not installed, Refused where the project is
+    not trusted: its commands would run.
+    """
+    await asyncio.to_thread(require_trust, project)
     servers = await asyncio.to_thread(read_servers, project)
     agent = (await asyncio.to_thread(load_config, project)).agent
     python = agent.python or await packages_python(project, agent) or sys.executable
@@ -34,22 +44,37 @@ async def look(project: Path) -> ServerViews:
         read=True,
         servers=[
             ServerView(
-                name=name,
+                name=key,
                 server=server,
-                tools=[ToolView.model_validate(tool) for tool in found[name]["tools"]],
+                tools=(tools := [ToolView.model_validate(tool) for tool in found[key]["tools"]]),
                 looked=True,
-                problem=_problem(str(found[name].get("wrong", ""))),
+                problem=_problem(str(found[key].get("wrong", ""))) or _missing(key, server, tools),
             )
-            for name, server in servers.items()
+            for key, server in servers.items()
+            if name in ("", key)
         ],
+    )
+
+
+def _missing(name: str, server: McpServer, tools: Sequence[ToolView]) -> Problem | None:
+    """Tools that are chosen and not there."""
+    known = {tool.name for tool in tools}
+    missing = [tool for tool in server.tools or () if tool not in known]
+    if not missing:
+        return None
+    return Problem(
+        code="mcp.no_tool",
+        message=f"{name} has no tool {missing[0]}, which mcp.json chooses.",
+        hint=f"Choose among {', '.join(sorted(known)) or 'none'}.",
     )
 
 
 async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]:
     path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)])
-    with tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as errors, life() as descriptor:
         process = await asyncio.create_subprocess_exec(
-            *(python, str(LOOK), str(project)),
+            *(python, str(LIFE), str(descriptor), python, str(LOOK), str(project)),
+            pass_fds=[descriptor],
             cwd=project,
             env=allowed_environment({"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}),
             stdin=asyncio.subprocess.DEVNULL,

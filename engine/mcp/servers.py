@@ -7,8 +7,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from engine.project import write_atomically
+from engine.protocol.json_text import parse_json
 from engine.protocol.mcp import McpServer, ServerView, ServerViews, SetServer
 from engine.protocol.problems import ConfigError
+from engine.trust.files import MOST_TEXT_BYTES, project_file, read_regular
 
 FILE = "mcp.json"
 SERVERS = "mcpServers"
@@ -56,13 +58,13 @@ def check_file(file: Path) -> dict[str, McpServer]:
 
 
 def _read(project: Path) -> dict[str, Any]:
-    file = project / FILE
+    file = project_file(project, FILE, FILE)
     return _parse(file) if file.exists() else {SERVERS: {}}
 
 
 def _parse(file: Path) -> dict[str, Any]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = parse_json(read_regular(file, MOST_TEXT_BYTES), unique=False)
     except json.JSONDecodeError as error:
         raise ConfigError.of(
             "mcp.no_json",
@@ -70,7 +72,7 @@ def _parse(file: Path) -> dict[str, Any]:
             "Mend it, or take servers out and add them again.",
             where=f"{file}, line {error.lineno}",
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError.of(
             "mcp.unreadable", f"{file.name} cannot be read: {error}.", where=str(file)
         ) from error

@@ -59,7 +59,7 @@ class SharedConversation(Conversation):
                 prompt=prompt.tokens[begin:],
                 sampled=[token.token for token in sampled],
                 logprobs=[token.logprob for token in sampled],
-                said=digest(self._digest(prompt.asked), turn.returned),
+                said=digest(self._digest(prompt.asked, len(prompt.asked)), turn.returned),
                 raw=raw,
                 text=turn.text[len(parent.text) if parent else 0 :],
                 temperature=self._temperature,
@@ -71,14 +71,15 @@ class SharedConversation(Conversation):
         self.truncated = False
         return message
 
-    def _turn(self, before: list[str], message: str) -> Turn | None:
-        found = self._known.after(digest(self._digest(before), message))
+    def _turn(self, asked: list[str], place: int) -> Turn | None:
+        message = asked[place]
+        found = self._known.after(digest(self._digest(asked, place), message))
         if found is None:
             return None
         whole: Whole = self._known.whole(found)
         self._branches.append(OpenBranch(tokens=list(whole.tokens)))
         return Turn(
-            asked=before,
+            asked=asked[:place],
             returned=message,
             raw=found.raw,
             branch=len(self._branches) - 1,
@@ -87,11 +88,12 @@ class SharedConversation(Conversation):
             id=found.id,
         )
 
-    def _digest(self, messages: Sequence[str]) -> str:
-        while len(self._digests) <= len(messages):
+    def _digest(self, messages: Sequence[str], count: int) -> str:
+        """Of the first `count` messages."""
+        while len(self._digests) <= count:
             place = len(self._digests) - 1
             self._digests.append(digest(self._digests[-1], messages[place]))
-        return self._digests[len(messages)]
+        return self._digests[count]
 
 
 class Door:
@@ -99,6 +101,7 @@ class Door:
 
     def __init__(self, spec: RunSpec, known: Completions) -> None:
         self.name = spec.name
+        self.max_context = spec.config.model.max_context
         self.known = known
         self._config = spec.config
         self._chat: ChatFormat | None = None

@@ -9,12 +9,14 @@ from typing import Any
 import tomlkit
 
 from engine.identity import ulid
-from engine.models import STARTERS, find_model, read_json
+from engine.model_files import read_json
+from engine.models import STARTERS, find_model
 from engine.project import FILE, load_config, write_toml
 from engine.protocol.outside import OpenOutside
 from engine.protocol.problems import ConfigError, ModelError, Refused
 from engine.protocol.records import RunSpec
 from engine.run import SPEC, read_spec
+from engine.trust.projects import trust_new_project
 
 MOST_CONTEXT = 8192
 """Tokens of prompt and completion where the script does not say; less where the model has less."""
@@ -41,6 +43,7 @@ def project_for(workspace: Path, asked: OpenOutside) -> Path:
         path = find_model(model)
         folder.mkdir(parents=True, exist_ok=True)
         write_toml(folder, _toml(asked.project, model, _context(path)))
+        trust_new_project(folder)
     if load_config(folder).agent.source != "outside":
         raise Refused.of(
             "outside.project_taken",

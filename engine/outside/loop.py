@@ -108,7 +108,7 @@ async def take(
     told["staleness"] = staleness(step, groups)
     metrics = describe(groups, run.config.train.algorithm.advantage, told, clock)
     if anew:
-        await finish_step(run, step, metrics, learned, history)
+        await finish_step(run, step, metrics, learned, history, groups)
     if handed.save or run.orders.keep:
         run.orders.keep = False
         await keep(run, policy, step, metrics)

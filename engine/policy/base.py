@@ -29,8 +29,6 @@ class PolicySpec(Value):
     model_path: str
     model: ModelConfig
     seed: int
-    lr: float
-    max_grad_norm: float
     batch_tokens: int
     weights: Literal["full", "8bit", "4bit"] = "full"
     """What the frozen weights are stored in."""
@@ -38,6 +36,16 @@ class PolicySpec(Value):
     """Compute each layer again in the backward pass instead of keeping what it computed."""
     value_lr: float | None = None
     """Learning rate of a value head; without one there is none."""
+
+
+class AdamStep(Value):
+    """One step of AdamW (betas 0.9 and 0.99, epsilon 1e-8; 1711.05101)."""
+
+    lr: float
+    weight_decay: float = 0.0
+    """Decoupled: parameters shrink by lr · weight_decay before the update."""
+    max_grad_norm: float = 1.0
+    """Larger gradients are scaled down to this norm first."""
 
 
 class PolicyInfo(Value):
@@ -222,7 +230,7 @@ class Policy(Protocol):
         """Accumulate gradients. Returns metrics over the trained tokens of the batch."""
         ...
 
-    async def optim_step(self, lr: float) -> dict[str, float]:
+    async def optim_step(self, step: AdamStep) -> dict[str, float]:
         """Clip, update, clear. Returns `grad_norm`."""
         ...
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from engine.machine.hardware import threads
 from engine.policy.base import (
+    AdamStep,
     OnRestart,
     Pair,
     PolicyInfo,
@@ -130,8 +131,8 @@ class ParallelPolicy:
         summed = {n: sum(a.get(n, 0.0) for a in used) for n in SUMMED}
         return answers[0] | _mean(used) | summed
 
-    async def optim_step(self, lr: float) -> dict[str, float]:
-        return (await _all(trainer.optim_step(lr) for trainer in self._trainers))[0]
+    async def optim_step(self, step: AdamStep) -> dict[str, float]:
+        return (await _all(trainer.optim_step(step) for trainer in self._trainers))[0]
 
     async def optim_reset(self) -> None:
         await _all(trainer.optim_reset() for trainer in self._trainers)

@@ -52,14 +52,12 @@ def without_sampler(config: ProjectConfig) -> ProjectConfig:
 
 def policy_spec(config: ProjectConfig, model: Path, shape: ModelConfig, seed: int) -> PolicySpec:
     """Of the model in this folder, with an adapter of this shape."""
-    train, backend = config.train, config.backend
+    backend = config.backend
     return PolicySpec(
         model_path=str(model),
         model=shape,
         seed=seed,
-        lr=train.lr,
-        max_grad_norm=train.max_grad_norm,
-        batch_tokens=train.batch_tokens,
+        batch_tokens=config.train.batch_tokens,
         weights=backend.weights,
         recompute=backend.recompute,
     )

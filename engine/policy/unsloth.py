@@ -111,7 +111,8 @@ def prove_segments(trained: PeftModel, device: torch.device) -> None:
         return found.last_hidden_state[0]  # type: ignore[no-any-return]
 
     try:
-        seen = shares_prefixes(hidden, device)
+        layers = trained.config.get_text_config().num_hidden_layers
+        seen = shares_prefixes(hidden, layers, device)
     except (TypeError, AssertionError, RuntimeError):  # a forward that does not know of plans
         seen = False
     if not seen:

@@ -12,6 +12,7 @@ from engine.child import Child
 from engine.environments import python_of
 from engine.patience import Outages
 from engine.policy.base import (
+    AdamStep,
     OnRestart,
     Pair,
     PolicyInfo,
@@ -147,8 +148,8 @@ class TorchPolicy:
                 self.on_progress(answer["done"], answer["total"])
         return answer
 
-    async def optim_step(self, lr: float) -> dict[str, float]:
-        return await self._child.ask("optim_step", lr=lr)
+    async def optim_step(self, step: AdamStep) -> dict[str, float]:
+        return await self._child.ask("optim_step", step=step.model_dump())
 
     async def optim_reset(self) -> None:
         await self._child.ask("optim_reset")

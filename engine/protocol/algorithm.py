@@ -181,6 +181,10 @@ class Algorithm(Section):
     (ART); or in the reward, kl · k1 taken from each token and all after it (REINFORCE++)."""
     entropy: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Weight of the mean token entropy, subtracted from the loss; 0 leaves it alone."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients are scaled down to this norm."""
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """AdamW's decoupled weight decay of the adapter: it shrinks by lr · weight_decay an update."""
     updates: Annotated[int, Field(ge=1, le=64)] = 1
     """Optimizer steps per batch, each on its share of the groups. From the second on the ratio has
     moved and is clipped; with `ratio_to` trainer that costs a forward pass."""

@@ -5,8 +5,9 @@ The documentation of a field is its tooltip in the studio; its bounds are the li
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from engine.protocol.addresses import check_model
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.section import Section
 from engine.protocol.tracking import TrackConfig
@@ -182,6 +183,11 @@ class JudgeConfig(Section):
     price_completion: Annotated[float, Field(ge=0)] | None = None
     """Dollars for a million tokens answered, where the price list lacks the model."""
 
+    @field_validator("models")
+    @classmethod
+    def _models_are_names(cls, models: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_model(model) for model in models)
+
     @model_validator(mode="after")
     def _somebody_judges(self) -> "JudgeConfig":
         if self.enabled and not (self.models or self.local):
@@ -255,8 +261,6 @@ class TrainConfig(Section):
     curriculum do nothing."""
     lr: Annotated[float, Field(gt=0, le=1)] = 1e-5
     """Learning rate of AdamW (0.9, 0.99), constant."""
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    """Gradients are scaled down to this norm."""
     temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
     """Sampling temperature of training attempts; 1 keeps log-probs exact."""
     max_tokens: Annotated[int, Field(ge=1, le=131_072)] = 256

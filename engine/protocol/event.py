@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class BaseEvent(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     run_id: str = ""
     seq: int | None = None

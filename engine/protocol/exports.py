@@ -174,7 +174,7 @@ class ParityReport(Value):
     """It differs, and was kept because somebody insisted."""
     format: ExportFormat
     dtype: ExportDtype
-    computed_in: str
+    computed_in: Literal["float32", "bfloat16"]
     """Precision in which both sides were computed; the exported numbers are those of the files."""
     device: str
     limits: Limits

@@ -132,6 +132,8 @@ class HostView(Value):
     job: str = ""
     """What was asked for and is not done yet: `install`, `remove` …"""
     problem: Problem | None = None
+    notices: list[Problem] = Field(default_factory=list)
+    """What this server asked for or sent and was refused, oldest first."""
     questions: list[Question] = Field(default_factory=list)
     tick: HostTick | None = None
     report: HostReport | None = None
@@ -201,10 +203,10 @@ class Moved(Value):
 class Reached(Value):
     """The line by which an engine on a server says where it listens and what it is."""
 
-    port: int
-    token: str = Field(repr=False)
-    pid: int
+    port: int = Field(ge=1, le=65535)
+    token: str = Field(repr=False, pattern=r"^[A-Za-z0-9_-]{1,200}$")
+    pid: int = Field(ge=0)
     api: tuple[int, int]
-    version: str
-    build: str
-    workspace: str
+    version: str = Field(max_length=200)
+    build: str = Field(max_length=200)
+    workspace: str = Field(max_length=4096)

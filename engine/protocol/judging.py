@@ -41,9 +41,9 @@ class Rubric(Record):
 class Usage(Record):
     """What one call took."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float = 0.0
+    prompt_tokens: Annotated[int, Field(ge=0)] = 0
+    completion_tokens: Annotated[int, Field(ge=0)] = 0
+    cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     known: bool = True
     """False where the answer was lost on the way: the cost is then the most it can have been."""
 
@@ -59,6 +59,8 @@ class Call(Record):
     """Version of the rubric."""
     messages: list[dict[str, Any]]
     reply: str = ""
+    finish: str = ""
+    """The provider's finish_reason: "length" where the reply was cut."""
     usage: Usage = Usage()
     seconds: float = 0.0
     at: float = 0.0
@@ -118,6 +120,8 @@ class RubricView(Record):
     criteria: tuple[Criterion, ...] = ()
     versions: list[RubricVersion] = Field(default_factory=list)
     """Oldest first; the last is what the file holds."""
+    fingerprint: str = ""
+    """SHA-256 of the file that was read."""
 
 
 class TrialPrice(Record):

@@ -45,6 +45,9 @@ class Label(Record):
 
     id: str
     """Chosen by whoever sends it: the same id is stored once."""
+    run_id: str = ""
+    """Run of the group. A label that names another run than the one it is sent to is refused: its
+    trajectories have the same ids in every run."""
     split: Split = "train"
     step: int
     group: int

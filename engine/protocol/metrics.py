@@ -97,7 +97,7 @@ METRICS: tuple[Metric, ...] = (
         "grad_norm",
         "Learning",
         "",
-        "Size of the update before it is cut to train.max_grad_norm.",
+        "Size of the update before it is cut to train.algorithm.max_grad_norm.",
         "many times its usual size, or cut at every step",
     ),
     Metric("lr", "Learning", "", "Learning rate of the step."),
@@ -222,6 +222,12 @@ METRICS: tuple[Metric, ...] = (
         "share",
         "Attempts that a token limit cut short.",
         "above 25 %: they are scored for half an answer",
+    ),
+    Metric(
+        "truncated/*",
+        "Length",
+        "share",
+        "Rollouts cut by one limit: max_tokens of training, the agent's own, or the context.",
     ),
     Metric(
         "goodput/train",

@@ -3,16 +3,25 @@
 The engine samples, trains and stores; the script makes the attempts and says when a step begins.
 """
 
+import math
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.records import RunSummary, Split
 from engine.protocol.requests import Answer, Request
 
+MOST_REWARD = 1e6
 CHOICE_ID = "atelier_completion"
 """The key under which a choice of a chat completion carries the name of its record."""
+
+
+def _in_range(reward: float) -> float:
+    """What is no number makes its attempt unscored; sums of numbers in range stay finite."""
+    if math.isfinite(reward) and abs(reward) > MOST_REWARD:
+        raise ValueError(f"a reward lies between -{MOST_REWARD:g} and {MOST_REWARD:g}")
+    return reward
 
 
 class OpenOutside(Request):
@@ -58,7 +67,7 @@ class SentAttempt(SentHistory):
     """One trajectory as ART has it."""
 
     additional_histories: list[SentHistory] = Field(default_factory=list)
-    reward: float | None
+    reward: Annotated[float, AfterValidator(_in_range)] | None
     initial_policy_version: int | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     metadata: dict[str, Any] = Field(default_factory=dict)

@@ -136,9 +136,12 @@ PRESETS: Mapping[str, Preset] = {
             "ratio_to": "sampler",
             "correction": {"kind": "none"},
             "average": "trajectories",
+            "max_grad_norm": 0.1,
+            "weight_decay": 0.1,
         },
     ),
 }
 """`art` equals ART where ART packs all sequences of the step into one row, which is then its one
 optimizer step (it takes one step a row): population deviation + 1e-6, 1 / trained tokens a
-trajectory, mean |A|·w = 1, CISPO in [0, 5] against the sampler, mean over the row's tokens."""
+trajectory, mean |A|·w = 1, CISPO in [0, 5] against the sampler, mean over the row's tokens; then
+AdamW (0.9, 0.99) with the gradient clipped at 0.1 and weight decay 0.1."""

@@ -12,6 +12,7 @@ from engine.protocol.problems import Problem
 
 Split = Literal["train", "validation"]
 RunState = Literal[
+    "damaged",
     "queued",
     "starting",
     "running",
@@ -39,7 +40,9 @@ LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused"
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    """Frozen values; a number that is not finite is refused where the record is made."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Scenario(Record):
@@ -75,6 +78,8 @@ class Branch(Record):
     """Natural log-probabilities recorded at sampling, one per sampled token, spans joined."""
     pieces: list[str] = Field(default_factory=list)
     """Text of each token, for reading only."""
+    choice: int = 0
+    """Of the choices of one request (`n` above 1), which one this branch begins with, from 0."""
     times: list[tuple[float, float]] = Field(default_factory=list)
     """When each span was asked for and complete: seconds from the beginning of the attempt; none
     where nobody has noted it."""
@@ -94,6 +99,9 @@ class Unlabelled(Record):
     reward: float | None
     parts: dict[str, float] = Field(default_factory=dict)
     problem: Problem | None = None
+
+
+CutBy = Literal["", "max_tokens", "agent", "context"]
 
 
 class TrajectorySummary(Record):
@@ -138,6 +146,9 @@ class TrajectorySummary(Record):
 class Trajectory(TrajectorySummary):
     """The whole record of one rollout."""
 
+    cut_by: CutBy = ""
+    """The limit that cut it: train.max_tokens, one in the agent's own request, or
+    model.max_context; empty where none did, or nobody knows which."""
     messages: list[Message] = Field(default_factory=list)
     branches: list[Branch] = Field(default_factory=list)
     metrics: dict[str, float] = Field(default_factory=dict)
@@ -287,14 +298,12 @@ class RunSummary(Record):
     device: str = ""
     model: str = ""
     source: str = ""
-    """As in `RunSpec`."""
     parent: Parent | None = None
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
     losses: list[float] = Field(default_factory=list)
     """Of an SFT run: the loss on the held-out demonstrations, each time it was measured."""
     validation: Interval | None = None
-    """The last one."""
     baseline: Interval | None = None
     """The first validation: before any update."""
     trajectories: int = 0
@@ -305,6 +314,8 @@ class RunSummary(Record):
     """Planned, of an evaluation; of other runs nobody knows beforehand."""
     problem: Problem | None = None
     """Why it failed."""
+    seq: int = Field(default=0, ge=0)
+    """Of the last event that this row accounts for."""
 
 
 class SplitInfo(Record):
@@ -329,30 +340,10 @@ class ProjectView(Record):
     splits: list[SplitInfo] = Field(default_factory=list)
     runs: list[RunSummary] = Field(default_factory=list)
     agent_tools: list[str] = Field(default_factory=list)
-
-
-class Sample(Record):
-    """A complete project that can be copied."""
-
-    name: str
-    title: str
-    words: str
-    duration: str
-    """How long on what: `4 min · CPU`."""
-    place: int = 100
-    """Where it stands among the samples: 1 is the one to begin with."""
-    files: tuple[str, ...] = ()
-    """What it shares with others, relative to its folder; copied along with it."""
-
-
-class ModelInfo(Record):
-    name: str
-    title: str
-    path: str | None
-    """None when it is not on this machine yet."""
-    download_bytes: int = 0
-    parameters: int | None = None
-    problem: Problem | None = None
+    trusted: bool = True
+    """False for a project from elsewhere: the engine runs and sends nothing of it until the person
+    trusts it."""
+    files: dict[str, str] = Field(default_factory=dict)
 
 
 class Forecast(Record):

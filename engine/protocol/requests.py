@@ -18,6 +18,7 @@ from engine.protocol.records import (
     TrajectorySummary,
 )
 from engine.protocol.tracking import TrackerName
+from engine.protocol.trust import AddressConfirmation, Confirmation
 
 
 class Request(BaseModel):
@@ -25,7 +26,7 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class EngineInfo(Answer):
@@ -82,6 +83,8 @@ class SaveRubric(Request):
 
     source: str
     who: str = ""
+    read: str = ""
+    """As of `EditProject`."""
 
 
 class TryJudge(Request):
@@ -119,17 +122,29 @@ class EditProject(Request):
 
     toml: str | None = None
     values: dict[str, Any] | None = None
+    read: str = ""
+    """Fingerprint of the file as it was read: another one is not overwritten."""
 
 
 class ScenarioPage(Answer):
     total: int
     items: list[Scenario]
+    fingerprint: str = ""
+    """SHA-256 of the file that was read."""
+
+
+class ProjectFiles(Answer):
+    """Fingerprints of a project's files, by path in the project; empty where there is no file."""
+
+    files: dict[str, str]
 
 
 class WriteScenarios(Request):
     """Replace a scenario file by these objects, one a line."""
 
     items: list[dict[str, Any]]
+    read: str = ""
+    """As of `EditProject`."""
 
 
 class StartWork(Request):
@@ -149,6 +164,8 @@ class StartWork(Request):
     """Judges are asked by the home machine, which keeps the keys."""
     lent: dict[str, str] = Field(default_factory=dict, repr=False)
     """Keys by provider, for this run only, in memory only."""
+    lent_addresses: list[AddressConfirmation] = Field(default_factory=list)
+    """Addresses that the person confirmed at home, for the keys that are lent."""
     key: str = ""
     """Idempotency key: the same key starts one run however often it is sent."""
 
@@ -266,3 +283,9 @@ class Siblings(Answer):
     """Of all judges and rubrics, oldest first."""
     labels: list[Label] = Field(default_factory=list)
     """Oldest first, with those that were undone."""
+
+
+class Confirm(Request):
+    """What the person trusts or confirms, once and for this machine."""
+
+    confirmation: Confirmation

@@ -4,7 +4,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.protocol.identifiers import FileBytes, RelativePath, RunId, Sha256
 from engine.protocol.requests import Answer, Request
+
+MOST_FILES = 200_000
+"""In one folder."""
 
 
 class FileEntry(BaseModel):
@@ -12,10 +16,9 @@ class FileEntry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    path: str
-    """Relative, with slashes; never leaves the folder."""
-    bytes: int
-    sha256: str
+    path: RelativePath
+    bytes: FileBytes
+    sha256: Sha256
     executable: bool = False
 
 
@@ -24,7 +27,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    files: list[FileEntry] = Field(default_factory=list)
+    files: list[FileEntry] = Field(default_factory=list, max_length=MOST_FILES)
 
     @property
     def bytes(self) -> int:
@@ -36,7 +39,7 @@ class SyncFolder(Request):
 
     folder: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
     """Its name there."""
-    run: str = Field(default="", pattern=r"^[A-Z0-9]{0,26}$")
+    run: RunId | Literal[""] = ""
     """A run in that folder, by its id, is meant instead: all of it."""
     place: Literal["workspace", "models"] = "workspace"
     """Among projects, or in the cache of models."""
@@ -46,14 +49,14 @@ class SyncFolder(Request):
 class Missing(Answer):
     """What has to be sent before the folder can be so."""
 
-    sha256: list[str]
-    bytes: int
+    sha256: list[Sha256] = Field(max_length=MOST_FILES)
+    bytes: int = Field(ge=0)
 
 
 class Begun(Answer):
     """How much of one content has arrived."""
 
-    bytes: int
+    bytes: FileBytes
 
 
 class Synced(Answer):
@@ -61,5 +64,5 @@ class Synced(Answer):
 
     path: str
     """On that machine."""
-    changed: int
-    removed: int
+    changed: int = Field(ge=0)
+    removed: int = Field(ge=0)

@@ -13,6 +13,7 @@ from typing import Protocol
 from engine.client.replicas import Changes
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import ProgressTicked
+from engine.protocol.problems import StoreError
 from engine.replica.pages import MOST_BYTES
 from engine.replica.replica import Replica
 
@@ -20,6 +21,8 @@ WAIT_S = 15.0
 """How long the far engine may hold a question for changes that are still to come."""
 FIRST_BYTES = 2**18
 """Of the first page. A line that is cut off all the time still brings some of these …"""
+IDLE_S = 1.0
+"""Before an engine that says at once that there is nothing is asked again."""
 PAGE_S = 1.0
 """… and one that does not is asked for pages that take about so long."""
 
@@ -69,8 +72,7 @@ class Mirror:
     async def catch_up(self) -> None:
         """Until nothing more is known there; without ticks. Raises as `run` does."""
         while (changes := await self._ask(self._replica.seq, 0.0)).page:
-            await asyncio.to_thread(self._replica.apply, changes.page)
-            self._announce(None)
+            await self._store(changes)
 
     async def _pull(self) -> None:
         """The next page is on its way while one is stored."""
@@ -80,15 +82,28 @@ class Mirror:
                 changes = await coming
                 coming = asyncio.create_task(self._ask(changes.last))
                 if changes.page:
-                    await asyncio.to_thread(self._replica.apply, changes.page)
-                    self._announce(None)
+                    await self._store(changes)
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
 
+    async def _store(self, changes: Changes) -> None:
+        """Raises StoreError for a page that cannot be stored, or that brings nothing."""
+        before = self._replica.seq
+        stored = await asyncio.to_thread(self._replica.apply, changes.page)
+        if stored == before or stored != changes.last:
+            raise StoreError.of(
+                "replica.no_progress",
+                f"A page of changes that should reach event {changes.last} ends with {stored}.",
+                "They are asked for again. Should it stay so, bring both engines to one version.",
+            )
+        self._announce(None)
+
     async def _ask(self, after: int, wait_s: float = WAIT_S) -> Changes:
         asked = time.monotonic()
         changes = await self._far.changes(self._run_id, after, wait_s, self._most)
+        if wait_s and not changes.page and time.monotonic() - asked < IDLE_S:
+            await asyncio.sleep(IDLE_S)
         self.known = max(self.known, changes.known)
         if changes.last < changes.known:
             slow = time.monotonic() - asked > PAGE_S

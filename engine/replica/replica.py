@@ -15,6 +15,7 @@ import apsw
 from pydantic import TypeAdapter
 
 from engine.protocol.problems import StoreError
+from engine.replica.check import MOST_BODY_BYTES, check_rows, unpacked_size
 from engine.replica.pages import MOST_UNPACKED, columns, form
 from engine.run import DATABASE
 from engine.store.schema import VERSION, open_writer
@@ -123,6 +124,7 @@ class Replica:
                 raise self._damaged(str(verdict))
             if db.execute("SELECT run_id, version FROM about").get != (self._run_id, VERSION):
                 raise self._damaged("it is of another run, or of another version of Atelier")
+            check_rows(db)
 
     def _store_beside(self, unpacked: bytes) -> int:
         self._db.execute("ATTACH ':memory:' AS page")
@@ -193,12 +195,20 @@ def words_of(body: bytes) -> str:
     where there is no such end, the whole body is read.
     """
     packed = zlib.decompressobj()
-    head = b""
-    while packed.unconsumed_tail or not head:
-        head += packed.decompress(packed.unconsumed_tail or body, HEAD_BYTES)
-        end = head.find(MESSAGES_END)
+    head, searched, rest = bytearray(), 0, body
+    while not packed.eof:
+        block = packed.decompress(rest, HEAD_BYTES)
+        rest = packed.unconsumed_tail
+        if not block and not rest:
+            break
+        head += block
+        end = head.find(MESSAGES_END, searched)
         if end >= 0:
             with contextlib.suppress(ValueError):
-                return searchable(_SEARCHED.validate_json(head[:end] + b"]}"))
+                return searchable(_SEARCHED.validate_json(bytes(head[:end]) + b"]}"))
             break
+        if len(head) > MOST_BODY_BYTES:
+            raise ValueError("a body is larger than there can be")
+        searched = max(0, len(head) - len(MESSAGES_END))
+    unpacked_size(body)
     return searchable(_SEARCHED.validate_json(zlib.decompress(body)))

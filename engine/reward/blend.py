@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from engine.protocol.config import Constraint, RewardConfig
 from engine.protocol.problems import RolloutError
 
+MOST_REWARD = 1e9
+"""Size of a reward: sums and squares of a whole run stay finite."""
+
 
 def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str, float]) -> float:
     """One number. Raises RolloutError where a required part is missing: the attempt is unscored."""
@@ -24,6 +27,12 @@ def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str
     reward = sum(config.weights.get(name, 1.0) * value for name, value in parts.items())
     for constraint in config.constraints:
         reward = _apply(constraint, reward, {**metrics, **parts})
+    if not abs(reward) <= MOST_REWARD:  # also what is no number
+        raise RolloutError.of(
+            "reward.out_of_range",
+            f"The reward of this attempt is {reward:g}.",
+            "Make its parts, or their weights under reward.weights, smaller.",
+        )
     return reward
 
 

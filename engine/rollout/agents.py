@@ -11,13 +11,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
-from engine.child import Child, ChildDied
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
+
+from engine.child import LINE_LIMIT, Child, ChildDied
 from engine.environments.agent import packages_python
 from engine.patience import Away, never, within
 from engine.protocol.config import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, RolloutError
+from engine.rollout.message import first_wrong
 
 HOST = Path(__file__).parent / "host.py"
 LOAD_TIMEOUT_S = 120.0
@@ -33,6 +36,25 @@ class Attempt(NamedTuple):
     base_url: str
     api_key: str
     model: str
+
+
+MOST_REWARD = 1e6
+"""Size of a reward or part: sums and squares of any number of them stay finite."""
+MOST_METRIC = 1e30
+RewardPart = Annotated[float, Field(ge=-MOST_REWARD, le=MOST_REWARD, allow_inf_nan=False)]
+Metric = Annotated[float, Field(ge=-MOST_METRIC, le=MOST_METRIC, allow_inf_nan=False)]
+MetricName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+LINE_ROOM = 2**20
+"""Bytes of a result beside what the attempt has printed."""
+
+
+class SentResult(BaseModel):
+    """What the agent's process sends as the result of an attempt."""
+
+    parts: Annotated[dict[MetricName, RewardPart], Field(max_length=100)]
+    metrics: Annotated[dict[MetricName, Metric], Field(max_length=1_000)]
+    turns: Annotated[list[RewardPart], Field(max_length=100_000)]
+    output: str
 
 
 class AgentResult(NamedTuple):
@@ -140,7 +162,21 @@ class AgentPool:
             raise RolloutError(error.problem) from error
         finally:
             worker.running -= 1
-        return AgentResult(answer["parts"], answer["metrics"], answer["output"], answer["turns"])
+        return self._result(answer)
+
+    def _result(self, answer: dict[str, Any]) -> AgentResult:
+        """Raises RolloutError where it is none: an agent can write to the line by itself."""
+        try:
+            sent = SentResult.model_validate(answer)
+        except ValidationError as error:
+            raise RolloutError.of(
+                "agent.bad_result",
+                f"The result of the agent cannot be used: {first_wrong(error)[:300]}.",
+                'Return {"reward": 1.0, "metrics": {...}} with finite numbers; rewards lie between '
+                f"-{MOST_REWARD:g} and {MOST_REWARD:g}.",
+            ) from error
+        output = sent.output[: self.config.max_output_bytes]
+        return AgentResult(sent.parts, sent.metrics, output, sent.turns)
 
     async def _answers(self, worker: Worker) -> bool:
         """After a timeout: a process that no longer answers is ended, another one is not reused."""
@@ -205,8 +241,14 @@ class AgentPool:
         if self._python:  # the `python` of a command, too
             path = os.environ.get("PATH", os.defpath)
             environment["PATH"] = f"{Path(self._python).parent}{os.pathsep}{path}"
+        escaped = 6 * config.max_output_bytes  # a character may take as much in JSON
         return await Child.spawn(
-            "agent", argv, cwd=self.project, log=self.log, environment=environment
+            "agent",
+            argv,
+            cwd=self.project,
+            log=self.log,
+            environment=environment,
+            line_limit=min(LINE_LIMIT, escaped + LINE_ROOM),
         )
 
 

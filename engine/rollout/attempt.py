@@ -1,10 +1,11 @@
 """One rollout, from scenario to trajectory. Whatever fails inside becomes data, never a zero."""
 
+import asyncio
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.judge.panel import Panel
 from engine.policy.base import Policy
@@ -24,6 +25,7 @@ from engine.seeds import derive
 from engine.text import storable
 from engine.watch import ADDRESSES_JUDGE, signs
 
+SHORT_CHARS, SHORT_TOKENS = 20_000, 4_000
 TURNS = "turns"
 """The reward part that is the sum of what an agent says of each turn."""
 
@@ -119,11 +121,83 @@ async def roll_out(
         problem = error.problem.model_copy(update=storable(error.problem.model_dump()))
     finally:
         stage.gateway.close(key)
+    if session.failure:
+        raise session.failure
+    timing = Timing(begun_at, time.monotonic() - begun, version)
+    arguments = (stage, place, scenario, seed, session, result, problem, timing)
+    try:
+        if _is_short(session.conversation):
+            return _recorded(*arguments)
+        return await asyncio.to_thread(_recorded, *arguments)
+    except (RolloutError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        bare = _unrecorded(place, scenario, seed, timing, error)
+        return bare.model_copy(update={"contestant": stage.contestant, **_paid(session)})
+
+
+def _is_short(conversation: Conversation | Exchange) -> bool:
+    """Whether its record is made in a moment."""
+    said = sum(len(text_of(one.get("content"))) for one in conversation.messages)
+    turns = conversation.turns if isinstance(conversation, Conversation) else []
+    return said < SHORT_CHARS and all(turn.length < SHORT_TOKENS for turn in turns)
+
+
+class Timing(NamedTuple):
+    """When an attempt was made, and with which weights."""
+
+    begun_at: float
+    """Unix seconds."""
+    duration_s: float
+    version: int
+
+
+def _identity(place: Place, scenario: Scenario) -> dict[str, Any]:
+    """The fields that say which attempt it is, and at what."""
+    return {
+        "id": place.trajectory_id,
+        "split": place.split,
+        "step": place.step,
+        "group": place.group,
+        "index": place.index,
+        "scenario_id": scenario.id,
+        "title": scenario.title,
+    }
+
+
+def _unrecorded(
+    place: Place, scenario: Scenario, seed: int, timing: Timing, error: Exception
+) -> Trajectory:
+    """The attempt without its record, which cannot be made: whatever an agent sends is the problem
+    of its attempt alone."""
+    return Trajectory(
+        **_identity(place, scenario),
+        reward=None,
+        problem=Problem(
+            code="agent.not_recordable",
+            message="What the agent sent or returned cannot be recorded: "
+            f"{type(error).__name__}: {storable(str(error))[:300]}",
+            hint="Look at the messages and results of this scenario.",
+        ),
+        duration_s=timing.duration_s,
+        begun_at=timing.begun_at,
+        policy_version=timing.version,
+        seed=seed,
+    )
+
+
+def _recorded(
+    stage: Stage | RemoteStage,
+    place: Place,
+    scenario: Scenario,
+    seed: int,
+    session: Session | RemoteSession,
+    result: AgentResult,
+    problem: Problem | None,
+    timing: Timing,
+) -> Trajectory:
+    """The trajectory of an attempt that has ended; in a thread, for long ones take their time."""
     conversation = session.conversation
     messages = [_message(storable(message)) for message in conversation.messages]
     metrics = {**signs(messages), **result.metrics}
-    if session.failure:
-        raise session.failure
     reward, parts = None, result.parts
     problem = _trouble(session) or problem or _unheard(session) or _miscounted(session, result)
     awaits_judge = problem is None and stage.config.judge.enabled
@@ -135,29 +209,24 @@ async def roll_out(
         except RolloutError as error:
             problem = error.problem
     return Trajectory(
-        id=place.trajectory_id,
-        split=place.split,
-        step=place.step,
-        group=place.group,
-        index=place.index,
-        scenario_id=scenario.id,
-        title=scenario.title,
+        **_identity(place, scenario),
         reward=reward,
         parts=parts,
         problem=problem,
         turns=len(conversation.turns),
         sampled_tokens=_sampled(session),
         truncated=conversation.truncated,
+        cut_by=conversation.cut_by,
         awaits_judge=awaits_judge,
-        duration_s=time.monotonic() - begun,
+        duration_s=timing.duration_s,
         messages=messages,
         branches=_valued(conversation, [] if problem else result.turns, stage.config.reward),
         metrics=metrics,
         marked=metrics[ADDRESSES_JUDGE] > 0,
         tools=storable(conversation.tools),
         output=storable(result.output),
-        begun_at=begun_at,
-        policy_version=version,
+        begun_at=timing.begun_at,
+        policy_version=timing.version,
         seed=seed,
         contestant=stage.contestant,
         **_paid(session),

@@ -1,30 +1,30 @@
 """Between chat messages and tokens: the model's own template and tokenizer, and tool calls.
 
 Tool calls are in the Hermes form that Qwen and most open models use: a JSON object between
-<tool_call> and </tool_call>. Templates are foreign code: they render in Jinja's sandbox.
+<tool_call> and </tool_call>. Templates and patterns of tokenizers are foreign code, so rendering
+and tokenising happen in a process of their own (renderer.py), under limits.
 """
 
+import asyncio
+import bisect
 import contextlib
-import datetime
 import json
 import re
 import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
-from engine.models import chat_template
+from engine.model_files import chat_template
 from engine.protocol.problems import ModelError, RolloutError
+from engine.rollout.renderer import RenderClient
+from engine.text import parse_shallow
 
-ANSWER_ENDS = "\ue0fe answer ends \ue0ff"
-"""Stands in a rendered text where the template ends an answer, until it is taken out."""
-TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+BRACE = re.compile(r"\s*+\{")
+GREETING = [{"role": "user", "content": "Hello"}]
 
 
 class Completion(NamedTuple):
@@ -34,50 +34,63 @@ class Completion(NamedTuple):
     tool_calls: list[dict[str, Any]]
 
 
-class Generation(Extension):
-    """`{% generation %} … {% endgeneration %}`: how templates of Hugging Face mark what the
-    assistant says (transformers, `apply_chat_template(return_assistant_tokens_mask=True)`)."""
+class PromptTokens(NamedTuple):
+    """A rendered prompt."""
 
-    tags = {"generation"}  # noqa: RUF012 - Jinja declares it so
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        mark = nodes.Output([nodes.TemplateData(ANSWER_ENDS)], lineno=line)
-        return [*body, mark]
+    text: str
+    tokens: list[int]
+    extends: bool
+    """Whether it begins with the text that was known; then text and tokens are what follows."""
 
 
 class ChatFormat:
-    """One model's template and tokenizer."""
+    """One model's template and tokenizer. `close` it, or use it in a `with` block.
+
+    `render`, `render_answered` and `encode` wait for the renderer process and are for threads;
+    the event loop awaits `prompt`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         added = self._tokenizer.get_added_tokens_decoder()
         self._signs = frozenset(token for token, it in added.items() if it.special)
         self._special = _special_tokens(folder)
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
-        environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+        _refuse_patterns(self._tokenizer, folder)
+        load = {
+            "template": chat_template(folder),
+            "special": self._special,
+            "tokenizer": str(folder / "tokenizer.json"),
+        }
+        self._renderer = RenderClient(folder.name, load)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the renderer process; waits for it."""
+        self._renderer.close()
+
+    def check(self) -> None:
+        """Render one greeting. Raises ModelError where the template cannot be used at all; one that
+        only refuses a lone greeting may be used."""
         try:
-            self._template = environment.from_string(chat_template(folder))
-        except jinja2.TemplateSyntaxError as error:
-            raise ModelError.of(
-                "model.bad_chat_template",
-                f"The chat template does not parse: {error.message}.",
-                where=f"{folder}, line {error.lineno}",
-            ) from error
+            self.render(GREETING, [])
+        except RolloutError as error:
+            if error.problem.code == "model.template_overran":
+                raise ModelError(error.problem) from error
 
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
     ) -> str:
         """The prompt as text; with `answer` it ends where the assistant begins.
 
-        Raises RolloutError where the template refuses the messages.
+        Raises RolloutError where the template refuses the messages or passes a limit.
         """
-        return self._marked(messages, tools, answer).replace(ANSWER_ENDS, "")
+        text: str = self._rendered(messages, tools, answer)["text"]
+        return text
 
     def render_answered(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
@@ -86,30 +99,44 @@ class ChatFormat:
         end token is the last thing the model says. Templates that mark answers say where; of others
         all but the line break behind it is the answer.
 
-        Raises RolloutError where the template refuses the messages.
+        Raises RolloutError where the template refuses the messages or passes a limit.
         """
-        marked = self._marked(messages, tools, answer=False)
-        text = marked.replace(ANSWER_ENDS, "")
-        if ANSWER_ENDS in marked:
-            return text, len(marked[: marked.rindex(ANSWER_ENDS)].replace(ANSWER_ENDS, ""))
-        return text, len(text.removesuffix("\n"))
+        rendered = self._rendered(messages, tools, answer=False)
+        text: str = rendered["text"]
+        end: int | None = rendered["answer_end"]
+        return text, len(text.removesuffix("\n")) if end is None else end
 
-    def _marked(
+    def _rendered(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool
-    ) -> str:
-        try:
-            return self._template.render(
-                messages=[_for_template(message) for message in messages],
-                tools=tools or None,
-                add_generation_prompt=answer,
-                **self._special,
-            )
-        except (jinja2.TemplateError, TypeError, KeyError, ValueError) as error:
-            raise RolloutError.of(
-                "gateway.template_refused",
-                f"The model's chat template refuses these messages: {error}",
-                "Check the roles and their order.",
-            ) from error
+    ) -> dict[str, Any]:
+        shown = [for_template(message) for message in messages]
+        return self._renderer.ask("render", messages=shown, tools=tools, answer=answer).head
+
+    async def prompt(
+        self,
+        messages: list[dict[str, Any]],
+        answers: dict[int, str],
+        tools: list[dict[str, Any]],
+        known: str,
+        most_tokens: int,
+    ) -> PromptTokens:
+        """Render and tokenise off the event loop.
+
+        `answers` has the raw text of messages that the policy has said, by place; `known` is the
+        text whose tokens are recorded. Raises RolloutError where the template refuses the messages
+        or passes a limit, or where the text cannot fit into `most_tokens`.
+        """
+        shown = [for_template(message) for message in messages]
+        answer = await self._renderer.prompt(
+            cached=not answers,
+            messages=shown,
+            tools=tools,
+            answers=answers,
+            known=known,
+            most_tokens=most_tokens,
+        )
+        head = answer.head
+        return PromptTokens(head["text"], answer.tokens, head["extends"])
 
     @property
     def end(self) -> str:
@@ -118,7 +145,7 @@ class ChatFormat:
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """With `special` also the tokens that the tokenizer puts around a text without template."""
-        return self._tokenizer.encode(text, add_special_tokens=special).ids
+        return self._renderer.ask("encode", text=text, special=special).tokens
 
     def decode(self, tokens: list[int]) -> str:
         """Text with special tokens visible."""
@@ -151,17 +178,50 @@ def read_completion(text: str, tools_offered: bool) -> Completion:
     """Split a completion into words and tool calls; what does not parse stays words."""
     if not tools_offered:
         return Completion(text, [])
-    calls = []
-    for match in TOOL_CALL.finditer(text):
-        if call := _tool_call(match.group(1)):
-            calls.append(call)
-    content = TOOL_CALL.sub("", text).strip() if calls else text
-    return Completion(content, calls)
+    spans = _call_spans(text)
+    calls = [call for _, _, body in spans if (call := _tool_call(body))]
+    if not calls:
+        return Completion(text, [])
+    kept, end = [], 0
+    for start, after, _ in spans:
+        kept.append(text[end:start])
+        end = after
+    return Completion("".join([*kept, text[end:]]).strip(), calls)
+
+
+def _call_spans(text: str) -> list[tuple[int, int, str]]:
+    """Begin, end and body of each `<tool_call> {…} </tool_call>`, in time that grows with the
+    length of the text alone: what a model says may be made to hold thousands of open ones."""
+    ends, place = [], text.find(CLOSE)
+    while place >= 0:
+        if (body_end := _before_blanks(text, place)) > 0 and text[body_end - 1] == "}":
+            ends.append((place, body_end))
+        place = text.find(CLOSE, place + len(CLOSE))
+    found: list[tuple[int, int, str]] = []
+    place = text.find(OPEN) if ends else -1
+    while place >= 0:
+        match = BRACE.match(text, place + len(OPEN))
+        after = place + 1
+        if match:
+            number = bisect.bisect_left(ends, (match.end(), 0))
+            if number == len(ends):
+                break
+            close, body_end = ends[number]
+            after = close + len(CLOSE)
+            found.append((place, after, text[match.end() - 1 : body_end]))
+        place = text.find(OPEN, after)
+    return found
+
+
+def _before_blanks(text: str, place: int) -> int:
+    while place > 0 and text[place - 1].isspace():
+        place -= 1
+    return place
 
 
 def _tool_call(text: str) -> dict[str, Any] | None:
     try:
-        call = json.loads(text)
+        call = parse_shallow(text)
     except ValueError:
         return None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
@@ -177,7 +237,7 @@ def _tool_call(text: str) -> dict[str, Any] | None:
     }
 
 
-def _for_template(message: dict[str, Any]) -> dict[str, Any]:
+def for_template(message: dict[str, Any]) -> dict[str, Any]:
     """Content as text, arguments of tool calls as objects: what templates expect."""
     message = {**message, "content": text_of(message.get("content"))}
     calls = message.get("tool_calls")
@@ -190,8 +250,10 @@ def _for_template(message: dict[str, Any]) -> dict[str, Any]:
 
 def _with_object(call: dict[str, Any]) -> dict[str, Any]:
     function = dict(call.get("function") or {})
-    with contextlib.suppress(TypeError, ValueError):  # no JSON: the template shows it as it is
-        function["arguments"] = json.loads(function.get("arguments") or "{}")
+    arguments = function.get("arguments") or "{}"
+    if isinstance(arguments, str):
+        with contextlib.suppress(ValueError):  # no JSON: the template shows it as it is
+            function["arguments"] = parse_shallow(arguments)
     return {**call, "function": function}
 
 
@@ -211,6 +273,18 @@ def text_of(content: Any) -> str:
     raise RolloutError.of("gateway.bad_message", "A message's content is neither text nor parts.")
 
 
+def _refuse_patterns(tokenizer: Tokenizer, folder: Path) -> None:
+    """Decoding happens on the event loop, for every token: a decoder with a regular expression of
+    somebody's could hold it for ever. No tokenizer in use has one."""
+    if tokenizer.decoder is not None and b'"Regex"' in tokenizer.decoder.__getstate__():
+        raise ModelError.of(
+            "model.unsafe_decoder",
+            "The decoder of the tokenizer holds a regular expression.",
+            "Take the tokenizer of the original model.",
+            where=str(folder / "tokenizer.json"),
+        )
+
+
 def _special_tokens(folder: Path) -> dict[str, str]:
     file = folder / "tokenizer_config.json"
     config = json.loads(file.read_text()) if file.is_file() else {}
@@ -221,9 +295,13 @@ def _special_tokens(folder: Path) -> dict[str, str]:
     return tokens
 
 
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _raise(message: str) -> None:
-    raise jinja2.TemplateError(message)
+@contextlib.asynccontextmanager
+async def open_chat(folder: Path) -> AsyncIterator[ChatFormat]:
+    """A model's format, loaded and tried; its renderer process is gone after the block. Raises
+    ModelError where the template or the tokenizer cannot be used."""
+    chat = await asyncio.to_thread(ChatFormat, folder)
+    try:
+        await asyncio.to_thread(chat.check)
+        yield chat
+    finally:
+        await asyncio.shield(asyncio.to_thread(chat.close))

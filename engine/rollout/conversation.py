@@ -9,14 +9,14 @@ forks from an earlier turn starts one whose shared tokens are context, not train
 
 import json
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.policy.base import SampledToken
-from engine.protocol.records import Branch
+from engine.protocol.records import Branch, CutBy
 from engine.rollout.chat import ChatFormat, Completion, text_of
-
-SENTINEL = "\u2402turn{}\u2403"
+from engine.text import parse_shallow
 
 
 @dataclass
@@ -44,6 +44,7 @@ class OpenBranch:
     spans: list[tuple[int, int]] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
+    choice: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,32 +72,34 @@ class Conversation:
         """The longest exchange so far, for reading."""
         self.tools: list[dict[str, Any]] = []
         self.truncated = False
+        self.cut_by: CutBy = ""
+        """The limit that cut the last truncated completion."""
+        self._choices: Counter[int] = Counter()
+        """Completions recorded so far, by the call that they answer."""
         self._begun = time.monotonic()
 
-    def prompt(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], call: int = 1
+    async def prompt(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]],
+        most_tokens: int,
+        call: int = 1,
     ) -> Prompt:
-        """Turn a request into tokens that extend what is recorded, where they do."""
+        """Turn a request into tokens that extend what is recorded, where they do. Raises
+        RolloutError where the template refuses it, or it cannot fit into `most_tokens`."""
         asked, at = [_normal(message) for message in messages], self._seconds()
-        shown: list[dict[str, Any]] = []
-        raws: list[str] = []
+        answers: dict[int, str] = {}
         parent: Turn | None = None
-        for place, message in enumerate(messages):
-            turn = self._turn(asked[:place], asked[place])
-            if turn is None:
-                shown.append(message)
-                continue
-            parent = turn
-            shown.append({"role": "assistant", "content": SENTINEL.format(len(raws))})
-            raws.append(turn.raw)
-        text = self._chat.render(shown, tools)
-        for number, raw in enumerate(raws):
-            text = text.replace(SENTINEL.format(number), raw, 1)
-        if parent and text.startswith(parent.text):
-            known = self._branches[parent.branch].tokens[: parent.length]
-            tokens = known + self._chat.encode(text[len(parent.text) :])
-            return Prompt(tokens, text, asked, parent, call, at)
-        return Prompt(self._chat.encode(text), text, asked, None, call, at)
+        for place in range(len(messages)):
+            if turn := self._turn(asked, place):
+                parent = turn
+                answers[place] = turn.raw
+        known = parent.text if parent else ""
+        found = await self._chat.prompt(messages, answers, tools, known, most_tokens)
+        if parent and found.extends:
+            before = self._branches[parent.branch].tokens[: parent.length]
+            return Prompt(before + found.tokens, known + found.text, asked, parent, call, at)
+        return Prompt(found.tokens, found.text, asked, None, call, at)
 
     def record(
         self,
@@ -109,6 +112,9 @@ class Conversation:
         """Keep what was sampled; returns the assistant message for the agent."""
         number = self._branch_for(prompt)
         branch = self._branches[number]
+        if not branch.spans:
+            branch.choice = self._choices[prompt.call]
+        self._choices[prompt.call] += 1
         start = len(branch.tokens)
         branch.tokens += [token.token for token in sampled]
         branch.logprobs += [token.logprob for token in sampled]
@@ -140,6 +146,7 @@ class Conversation:
                 logprobs=branch.logprobs,
                 pieces=self._chat.pieces(branch.tokens),
                 times=branch.times,
+                choice=branch.choice,
             )
             for branch in self._branches
             if branch.spans
@@ -155,10 +162,13 @@ class Conversation:
     def _seconds(self) -> float:
         return time.monotonic() - self._begun
 
-    def _turn(self, before: list[str], message: str) -> Turn | None:
-        return next(
-            (t for t in reversed(self.turns) if t.returned == message and t.asked == before), None
-        )
+    def _turn(self, asked: list[str], place: int) -> Turn | None:
+        """The turn that answered the messages before this place with the one that stands there."""
+        for turn in reversed(self.turns):
+            same = turn.returned == asked[place] and len(turn.asked) == place
+            if same and turn.asked == asked[:place]:
+                return turn
+        return None
 
     def _branch_for(self, prompt: Prompt) -> int:
         parent = prompt.parent
@@ -183,6 +193,6 @@ def _normal(message: dict[str, Any]) -> str:
 def _meaning(arguments: Any) -> Any:
     """Of a call's arguments: client libraries write the same JSON in other ways."""
     try:
-        return json.loads(arguments)
-    except (TypeError, ValueError):
+        return parse_shallow(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
         return arguments

@@ -10,7 +10,6 @@ one key serves all attempts of a script, and every request is a session of its o
 
 import asyncio
 import json
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -22,16 +21,21 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from engine.policy.base import SampledToken, SampleRequest
-from engine.protocol.outside import CHOICE_ID
 from engine.protocol.problems import AtelierError, RolloutError
+from engine.protocol.records import CutBy
+from engine.rollout.answers import completion_body, logprobs_of
 from engine.rollout.chat import read_completion
 from engine.rollout.conversation import Prompt
+from engine.rollout.message import first_wrong
 from engine.rollout.remote import RemoteSession, chunks, completion_of
 from engine.rollout.request import (
     MODEL_NAME,
+    BadBody,
     ChatRequest,
+    R,
     chunk,
     error_answer,
+    parse_request,
     too_many_turns,
     with_system,
 )
@@ -43,10 +47,21 @@ from engine.rollout.responses import (
     input_messages,
     response_of,
 )
-from engine.rollout.session import Choice, Door, Session
+from engine.rollout.session import (
+    REMOTE_BYTES,
+    ROLLOUT_LANE,
+    SCRIPT_LANE,
+    Choice,
+    Door,
+    Lane,
+    Session,
+    request_bytes,
+)
 from engine.seeds import derive
 
 STREAM = "text/event-stream"
+LARGE_BYTES = 2**16
+CONTEXT_FULL = "gateway.context_full"
 
 
 class Gateway:
@@ -54,6 +69,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session | RemoteSession | Door] = {}
+        self._large = asyncio.Lock()
         self._told: dict[str, dict[str, list[Message]]] = {}
         """By key and id of a response: all messages up to its end."""
 
@@ -73,6 +89,18 @@ class Gateway:
 
     def knows(self, key: str) -> bool:
         return key in self._sessions
+
+    def lane(self, key: str) -> Lane:
+        """How many requests may be open under a key."""
+        found = self._sessions.get(key)
+        return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
+
+    def most_bytes(self, authorization: bytes) -> int:
+        """How long a request under the key may be: enough for every prompt that fits the model."""
+        found = self._sessions.get(authorization.decode("latin-1").removeprefix("Bearer "))
+        if found is None or isinstance(found, RemoteSession):
+            return REMOTE_BYTES
+        return request_bytes(found.max_context)
 
     def session_of(self, request: Request) -> Session | RemoteSession | Door:
         """Whose request it is; the guard has let it pass."""
@@ -94,10 +122,10 @@ class Gateway:
         found = self.session_of(request)
 
         async def answer() -> Response:
-            asked = ChatRequest.model_validate_json(await request.body())
+            asked = await self._parsed(ChatRequest, request)
             session, asked = await _entered(found, asked)
             if asked.stream and isinstance(session, Session):
-                events = _stream(session, asked, _admit(session, asked))
+                events = _stream(session, asked, await _admit(session, asked))
                 return StreamingResponse(events, media_type=STREAM)
             if asked.stream and isinstance(session, RemoteSession):
                 events = chunks(await session.answer(asked))
@@ -117,7 +145,7 @@ class Gateway:
                     "What the Responses API answers cannot be handed in for training.",
                     "Use chat completions, whose choices can.",
                 )
-            asked = ResponsesRequest.model_validate_json(await request.body())
+            asked = await self._parsed(ResponsesRequest, request)
             before = _before(told, asked.previous_response_id)
             chat = with_system(chat_request(asked, before), session.system)
             completion = await _completion(session, chat)
@@ -130,6 +158,14 @@ class Gateway:
 
         return await self._answered(session, answer)
 
+    async def _parsed(self, model: type[R], request: Request) -> R:
+        """The body of a request. Long ones are read one at a time, beside the event loop."""
+        body = await request.body()
+        if len(body) <= LARGE_BYTES:
+            return parse_request(model, body)
+        async with self._large:
+            return await asyncio.to_thread(parse_request, model, body)
+
     async def _answered(
         self, session: Session | RemoteSession | Door, answer: Callable[[], Awaitable[Response]]
     ) -> Response:
@@ -137,9 +173,9 @@ class Gateway:
         try:
             return await answer()
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "body"
-            return error_answer(400, "gateway.bad_request", f"{place}: {first['msg']}")
+            return error_answer(400, "gateway.bad_request", first_wrong(error))
+        except BadBody as error:
+            return error_answer(400, "gateway.bad_request", f"body: {error}")
         except RolloutError as error:
             return error_answer(400, error.problem.code, str(error))
         except AtelierError as error:
@@ -179,29 +215,38 @@ async def _completion(session: Session | RemoteSession, asked: ChatRequest) -> d
     """A chat completion, whole."""
     if isinstance(session, RemoteSession):
         return completion_of(await session.answer(asked))
-    prompt = _admit(session, asked)
+    prompt = await _admit(session, asked)
     choices = await asyncio.gather(
         *(_sample(session, asked, prompt, index) for index in range(asked.n))
     )
-    return _answer(session.name, asked, prompt, choices)
+    return completion_body(session.name, asked, prompt, choices)
 
 
-def _admit(session: Session, asked: ChatRequest) -> Prompt:
+async def _admit(session: Session, asked: ChatRequest) -> Prompt:
     session.calls += 1
-    if session.calls > session.max_turns:
+    call = session.calls
+    if call > session.max_turns:
         raise too_many_turns(session.max_turns)
     tools = [] if asked.tool_choice == "none" else asked.tools or []
     session.conversation.tools = tools or session.conversation.tools
-    prompt = session.conversation.prompt(asked.messages, tools, call=session.calls)
-    if len(prompt.tokens) >= session.max_context:
-        session.conversation.truncated = True
-        raise RolloutError.of(
-            "gateway.context_full",
-            f"The prompt has {len(prompt.tokens)} tokens; model.max_context is "
-            f"{session.max_context}.",
-            "Raise model.max_context or shorten what the agent sends.",
-        )
+    most = session.max_context
+    try:
+        prompt = await session.conversation.prompt(asked.messages, tools, most, call)
+        if len(prompt.tokens) >= most:
+            raise _too_long(len(prompt.tokens), most)
+    except RolloutError as error:
+        if error.problem.code == CONTEXT_FULL:
+            session.conversation.truncated, session.conversation.cut_by = True, "context"
+        raise
     return prompt
+
+
+def _too_long(tokens: int, most: int) -> RolloutError:
+    return RolloutError.of(
+        CONTEXT_FULL,
+        f"The prompt has {tokens} tokens; model.max_context is {most}.",
+        "Raise model.max_context or shorten what the agent sends.",
+    )
 
 
 async def _sample(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> Choice:
@@ -234,15 +279,24 @@ async def _tokens(
         await source.aclose()  # type: ignore[attr-defined]
 
 
+def _limit(session: Session, asked: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
+    """Most tokens of a completion, and whose limit that is; of equal ones, that of training."""
+    limits: list[tuple[int, CutBy]] = [
+        (session.max_tokens, "max_tokens"),
+        (session.max_context - len(prompt.tokens), "context"),
+    ]
+    if wanted := asked.max_completion_tokens or asked.max_tokens:
+        limits.append((wanted, "agent"))
+    return min(limits, key=lambda limit: limit[0])
+
+
 def _request(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> SampleRequest:
-    wanted = asked.max_completion_tokens or asked.max_tokens or session.max_tokens
-    room = session.max_context - len(prompt.tokens)
     free = session.free
     own = free and asked.seed is not None
     seed = derive(asked.seed or 0, "sample", index) if own else session.seed_of(prompt.call, index)
     return SampleRequest(
         tokens=prompt.tokens,
-        max_tokens=min(wanted, session.max_tokens, room),
+        max_tokens=_limit(session, asked, prompt)[0],
         temperature=asked.temperature
         if free and asked.temperature is not None
         else session.temperature,
@@ -267,57 +321,13 @@ def _close(
     said = chat.decode([token for token in spoken if not chat.is_special(token)])
     cuts = [said.index(stop) for stop in asked.stops if stop in said]
     completion = read_completion(said[: min(cuts)] if cuts else said, tools)
-    session.conversation.truncated |= finish == "length"
+    if finish == "length":
+        session.conversation.truncated = True
+        session.conversation.cut_by = _limit(session, asked, prompt)[1]
     message = session.conversation.record(prompt, asked.messages, sampled, raw, completion)
     if completion.tool_calls:
         finish = "tool_calls"
     return Choice(index, sampled, raw, finish, message, session.conversation.turns[-1].id)
-
-
-def _answer(
-    model: str, asked: ChatRequest, prompt: Prompt, choices: list[Choice]
-) -> dict[str, Any]:
-    completion = sum(len(choice.sampled) for choice in choices)
-    return {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [_choice(asked, choice) for choice in choices],
-        "usage": {
-            "prompt_tokens": len(prompt.tokens),
-            "completion_tokens": completion,
-            "total_tokens": len(prompt.tokens) + completion,
-        },
-    }
-
-
-def _choice(asked: ChatRequest, choice: Choice) -> dict[str, Any]:
-    answer = {
-        "index": choice.index,
-        "message": choice.message,
-        "finish_reason": choice.finish,
-        "logprobs": None,
-    }
-    if asked.logprobs:
-        answer["logprobs"] = _logprobs(choice)
-    return {**answer, CHOICE_ID: choice.id} if choice.id else answer
-
-
-def _logprobs(choice: Choice) -> dict[str, Any]:
-    return {"content": [_logprob(token) for token in choice.sampled]}
-
-
-def _logprob(token: SampledToken) -> dict[str, Any]:
-    return {
-        "token": f"token_id:{token.token}",
-        "logprob": token.logprob,
-        "bytes": None,
-        "top_logprobs": [
-            {"token": f"token_id:{other}", "logprob": value, "bytes": None}
-            for other, value in token.top
-        ],
-    }
 
 
 async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
@@ -342,7 +352,7 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
             delta["content"] = delta["content"][len(said) :]
             for place, call in enumerate(delta.get("tool_calls", [])):
                 call["index"] = place
-            told = _logprobs(choice) if session.tells_logprobs else None
+            told = logprobs_of(choice) if session.tells_logprobs else None
             yield say(index, delta, choice.finish, told)
     except AtelierError as error:
         session.failure = session.failure or error

@@ -9,7 +9,6 @@ processes. What an attempt prints is caught, capped and sent back with its resul
 
 import asyncio
 import contextvars
-import ctypes
 import importlib.util
 import inspect
 import io
@@ -22,6 +21,10 @@ import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+
+from host_results import Failure, last_line, number, read_result
+
+LIFE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "life.py")
 
 READ_S = 3600.0  # an engine that has not read for that long never will
 
@@ -59,20 +62,6 @@ class Capture(io.TextIOBase):
 
     def flush(self):
         self.fallback.flush()
-
-
-class Failure(Exception):
-    """The attempt failed in a way that is said in words."""
-
-    def __init__(self, code, message, hint="", where="", detail=""):
-        super().__init__(message)
-        self.problem = {
-            "code": code,
-            "message": message,
-            "hint": hint,
-            "where": where,
-            "detail": detail,
-        }
 
 
 class Host:
@@ -290,75 +279,6 @@ class Host:
         return parts
 
 
-def read_result(result):
-    """(parts, metrics, turn rewards) of what an agent returned: None, a number, or a dict."""
-    if result is None:
-        return {}, {}, []
-    if isinstance(result, dict):
-        parts = {
-            k: number(v, "rewards.%s" % k)
-            for k, v in (result.get("rewards") or {}).items()
-            if v is not None
-        }
-        if result.get("reward") is not None:
-            parts["rules"] = number(result["reward"], "reward")
-        metrics = {k: number(v, "metrics.%s" % k) for k, v in (result.get("metrics") or {}).items()}
-        turns = turn_rewards(result.get("turn_rewards"))
-        if turns and "turns" in parts:
-            raise Failure(
-                "agent.bad_result",
-                "The agent returned turn_rewards and a reward part named turns.",
-                "Give the part another name: `turns` is the sum of turn_rewards.",
-            )
-        if turns:
-            parts["turns"] = sum(turns)
-        return parts, metrics, turns
-    return {"rules": number(result, "the result")}, {}, []
-
-
-def turn_rewards(values):
-    """One number per answer of the model; none where nothing is said."""
-    if values is None:
-        return []
-    if not isinstance(values, (list, tuple)):
-        raise Failure(
-            "agent.bad_result",
-            "The agent returned turn_rewards that are no list.",
-            "Return one number per answer of the model: [0, 0.5, 1].",
-        )
-    return [number(value, "turn_rewards[%d]" % place) for place, value in enumerate(values)]
-
-
-def number(value, what):
-    try:
-        value = float(value)
-    except (TypeError, ValueError):
-        raise Failure(
-            "agent.bad_result",
-            "The agent returned something that is no number as %s." % what,
-            'Return {"reward": 1.0, "metrics": {...}}, a number, or None.',
-        ) from None
-    if value != value or value in (float("inf"), float("-inf")):
-        raise Failure(
-            "agent.bad_result",
-            "The agent returned %s as %s." % (value, what),
-            "Return a finite number.",
-        )
-    return value
-
-
-def last_line(line):
-    try:
-        return json.loads(line) if line else None
-    except ValueError:
-        raise Failure(
-            "agent.bad_result",
-            "The last line that the agent's command printed is no JSON.",
-            'Print {"reward": 1.0} as the last line.',
-            detail=line[:500],
-        ) from None
-
-
 def said(error):
     text = str(error).strip().splitlines()
     return "%s: %s" % (type(error).__name__, text[0][:300]) if text else type(error).__name__
@@ -378,19 +298,22 @@ def detail(error):
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))[-6000:]
 
 
-def watch_life(life, host):
-    os.read(life, 1)
-    host.leave()
+def guarded(life):
+    """From here on this process is the child of a guardian, which takes all along that we leave."""
+    spec = importlib.util.spec_from_file_location("atelier_life", LIFE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.fork_under_guardian(life)
+    os.close(life)
 
 
 def main():
     project, file, command, limit, line, life = sys.argv[1:7]
     sys.path.pop(0)  # our own folder: its names (agents, chat …) are not for the agent's imports
+    del sys.modules["host_results"]
     os.chdir(project)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # sub-reaper: what the agent daemonises stays ours
+    guarded(int(life))
     host = Host(project, file, command, int(limit), socket.socket(fileno=int(line)))
-    threading.Thread(target=watch_life, args=(int(life), host), daemon=True).start()
     sys.stdout = Capture(sys.__stdout__, int(limit))
     sys.stderr = Capture(sys.__stderr__, int(limit))
     asyncio.run(host.serve())

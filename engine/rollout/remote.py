@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.protocol.judging import Usage
 from engine.protocol.problems import AtelierError, Problem, RolloutError
-from engine.protocol.records import Branch
+from engine.protocol.records import Branch, CutBy
 from engine.rollout.chat import text_of
 from engine.rollout.request import MODEL_NAME, ChatRequest, chunk, too_many_turns
 
@@ -59,6 +59,7 @@ class Exchange:
     turns: list[Usage] = field(default_factory=list)
     """One a model call."""
     truncated: bool = False
+    cut_by: CutBy = ""
 
     def branches(self) -> list[Branch]:
         return []

@@ -8,12 +8,13 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from engine.protocol.problems import RolloutError
-from engine.rollout.request import ChatRequest
+from engine.rollout.message import FlatTool, Item, Name, form
+from engine.rollout.request import MOST_MESSAGES, MOST_TOOLS, ChatRequest
 
 TEXT = {"input_text", "output_text", "text"}
 Message = dict[str, Any]
@@ -22,16 +23,20 @@ Message = dict[str, Any]
 class ResponsesRequest(BaseModel):
     """The fields that mean something here; others are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    input: str | list[dict[str, Any]]
+    input: Annotated[
+        Annotated[str, Tag("(text)")]
+        | Annotated[list[Item], Field(fail_fast=True, max_length=MOST_MESSAGES), Tag("(parts)")],
+        Discriminator(form),
+    ]
     instructions: str | None = None
-    previous_response_id: str | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Any = None
+    previous_response_id: Name | None = None
+    tools: Annotated[list[FlatTool], Field(fail_fast=True, max_length=MOST_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     temperature: float | None = Field(default=None, ge=0, le=5)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    max_output_tokens: int | None = Field(default=None, ge=1)
+    max_output_tokens: int | None = Field(default=None, ge=1, lt=2**31)
     stream: bool = False
 
 

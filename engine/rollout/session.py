@@ -1,7 +1,7 @@
 """What one rollout, or one request of a script, may do at the gateway; and the door of many."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from engine.policy.base import Policy, SampledToken
 from engine.protocol.problems import AtelierError
@@ -58,7 +58,27 @@ class Door(Protocol):
     """One key for many rollouts: each request gets a session of its own."""
 
     name: str
+    max_context: int
+    """Tokens of prompt and answer, of every request."""
 
     async def enter(self, asked: ChatRequest) -> Session:
         """Raises RolloutError where it must not."""
         ...
+
+
+class Lane(NamedTuple):
+    """How many requests under one key are worked on at once, and how many more may wait."""
+
+    active: int
+    waiting: int
+
+
+ROLLOUT_LANE, SCRIPT_LANE = Lane(64, 256), Lane(1024, 8192)
+REMOTE_BYTES = 8 * 2**20
+"""Of a request to a provider's model, whose context is not known here."""
+
+
+def request_bytes(max_context: int) -> int:
+    """Length of a request whose prompt may fit: JSON writes a character in up to 12 bytes, and a
+    token has at least two thirds of one in the languages that need that."""
+    return 2**20 + 32 * max_context

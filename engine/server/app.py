@@ -1,7 +1,6 @@
 """Routes of engine and projects; those of runs are beside. Translation, nothing else."""
 
 import asyncio
-import json
 import os
 import platform
 import shutil
@@ -9,8 +8,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import apsw
 import psutil
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
@@ -18,20 +18,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from engine import __version__
 from engine.hosts.desk import HostDesk
 from engine.imports.store import import_run
-from engine.judge.history import save_rubric, view_rubric
-from engine.judge.local_servers import find_judges
 from engine.launch.local import PROOF_PATH, proof
 from engine.launch.source import build
 from engine.machine.cards import look
 from engine.machine.doctor import examine
 from engine.machine.hardware import device_words
-from engine.machine.plan import preflight
-from engine.models import find_model, known_models
+from engine.models import known_models
 from engine.project import (
+    FILE,
     edit_text,
     load_config,
     read_scenarios,
@@ -42,7 +41,6 @@ from engine.project import (
 )
 from engine.protocol import API_VERSION
 from engine.protocol.event import BaseEvent
-from engine.protocol.events import StepFinished
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records import ProjectView
 from engine.protocol.requests import (
@@ -51,12 +49,11 @@ from engine.protocol.requests import (
     EngineInfo,
     ImportRun,
     LendKeys,
-    SaveRubric,
+    ProjectFiles,
     ScenarioPage,
     WriteScenarios,
 )
 from engine.rollout.gateway import Gateway
-from engine.run import DATABASE
 from engine.samples import create_project, samples
 from engine.server.arena_routes import ArenaRoutes
 from engine.server.authoring import AuthoringRoutes
@@ -64,19 +61,22 @@ from engine.server.backends import backend_facts
 from engine.server.checkpoints import CheckpointRoutes
 from engine.server.environments import EnvironmentRoutes
 from engine.server.far import FarRoutes
+from engine.server.fingerprints import check_unchanged, fingerprint
 from engine.server.guard import Guard
 from engine.server.hosts import HostRoutes
 from engine.server.library import Library
+from engine.server.limits import HANDLERS, limited
 from engine.server.mcp import McpRoutes
 from engine.server.outside import OutsideRoutes
 from engine.server.replicas import ReplicaRoutes
 from engine.server.runs import RunRoutes
+from engine.server.setup_routes import SetupRoutes
 from engine.server.stream import Broadcast
 from engine.server.supervisor import Supervisor
 from engine.server.tracking import TrackRoutes
+from engine.server.trust import TrustRoutes
+from engine.server.unwritable import answer_unwritable
 from engine.server.wire import body_of, json_list, json_of, project_of
-from engine.store.reader import RunReader
-from engine.supervised.view import view
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -122,13 +122,15 @@ class Application:
         self.supervisor.tracking.served = lambda: self.far.served
         self.stop = asyncio.Event()
 
-    def asgi(self, port: int) -> Guard:
+    def asgi(self, port: int, on_known: Callable[[Scope], None] = lambda scope: None) -> Guard:
+        """`on_known` hears of each request that has shown a key."""
         self.supervisor.house.base_url = f"http://127.0.0.1:{port}/v1"
         routes: list[tuple[str, str, Handler]] = [
             ("GET", PROOF_PATH, self.prove),
             ("GET", "/engine", self.info),
             ("POST", "/engine/shutdown", self.shut_down),
             ("POST", "/keys", self.lend_keys),
+            *TrustRoutes(self.supervisor.take_up_queue).routes(),
             ("GET", "/doctor", self.doctor),
             ("GET", "/models", self.models),
             ("GET", "/backends", self.backends),
@@ -137,14 +139,11 @@ class Application:
             ("POST", "/projects", self.create_project),
             ("GET", "/project", self.project),
             ("PUT", "/project", self.edit_project),
+            ("GET", "/project/files", self.project_files),
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
             ("POST", "/import", self.import_run),
-            ("GET", "/forecast", self.forecast),
-            ("GET", "/demonstrations", self.demonstrations),
-            ("GET", "/rubric", self.rubric),
-            ("PUT", "/rubric", self.save_rubric),
-            ("GET", "/judges", self.judges),
+            *SetupRoutes(self.library).routes(),
             *self.runs.routes(),
             *self.replicas.routes(),
             *self.tracks.routes(),
@@ -163,12 +162,16 @@ class Application:
                 *self.gateway.routes(),
             ],
             exception_handlers={
+                **HANDLERS,
                 AtelierError: _refuse,  # type: ignore[dict-item]
                 ValidationError: _refuse_body,  # type: ignore[dict-item]
                 HTTPException: _refuse_path,  # type: ignore[dict-item]
+                OSError: answer_unwritable,  # type: ignore[dict-item]
+                apsw.Error: answer_unwritable,  # type: ignore[dict-item]
             },
         )
-        return Guard(starlette, port, self.token, self.gateway.knows)
+        inner = limited(starlette, self.gateway)
+        return Guard(inner, port, self.token, self.gateway.knows, on_known)
 
     # The engine
 
@@ -222,8 +225,8 @@ class Application:
         return json_list(samples())
 
     async def projects(self, request: Request) -> Response:
-        paths = self.library.projects()
-        views = await asyncio.gather(*(self._view(path) for path in paths))
+        paths = await asyncio.to_thread(self.library.projects)
+        views = await asyncio.gather(*(self._view(path, self.library.view) for path in paths))
         return json_list(views)
 
     async def create_project(self, request: Request) -> Response:
@@ -238,10 +241,15 @@ class Application:
 
     async def edit_project(self, request: Request) -> Response:
         asked, path = await body_of(request, EditProject), project_of(request)
+        await asyncio.to_thread(check_unchanged, path / FILE, asked.read)
         text = asked.toml if asked.toml is not None else read_toml(path)
         text = edit_text(text, asked.values or {})
         await asyncio.to_thread(write_toml, path, text)
         return json_of(await self._view(path))
+
+    async def project_files(self, request: Request) -> Response:
+        files = await asyncio.to_thread(self.library.files, project_of(request))
+        return json_of(ProjectFiles(files=files))
 
     async def scenarios(self, request: Request) -> Response:
         path, split = project_of(request), request.query_params["split"]
@@ -249,8 +257,10 @@ class Application:
             int(request.query_params.get(n, d)) for n, d in (("offset", 0), ("limit", 200))
         )
         file = scenario_file(path, load_config(path), split)  # type: ignore[arg-type]
+        mark = await asyncio.to_thread(fingerprint, file) if file else ""
         found = (await asyncio.to_thread(read_scenarios, file))[0] if file else []
-        return json_of(ScenarioPage(total=len(found), items=found[offset : offset + limit]))
+        items = found[offset : offset + limit]
+        return json_of(ScenarioPage(total=len(found), items=items, fingerprint=mark))
 
     async def write_scenarios(self, request: Request) -> Response:
         asked, path = await body_of(request, WriteScenarios), project_of(request)
@@ -259,6 +269,7 @@ class Application:
             raise ConfigError.of(
                 "scenarios.no_file", "This split has no file.", "Set it under [scenarios]."
             )
+        await asyncio.to_thread(check_unchanged, file, asked.read)
         await asyncio.to_thread(write_scenarios, file, asked.items)
         return json_of(await self._view(path))
 
@@ -266,30 +277,6 @@ class Application:
         asked, path = await body_of(request, ImportRun), project_of(request)
         folder = await import_run(path, Path(asked.source).expanduser(), asked.model)
         return json_of(await asyncio.to_thread(self.library.summary, folder))
-
-    async def forecast(self, request: Request) -> Response:
-        """Of the project as it stands, or with dotted `values` (JSON) that are not saved yet."""
-        path = project_of(request)
-        config = load_config(path, _values(request.query_params.get("values")))
-        model = find_model(config.model.name)
-        times = await asyncio.to_thread(self._step_times, path)
-        return json_of(await asyncio.to_thread(preflight, config, model, times, path))
-
-    async def demonstrations(self, request: Request) -> Response:
-        path = project_of(request)
-        return json_of(await asyncio.to_thread(view, path, load_config(path)))
-
-    async def rubric(self, request: Request) -> Response:
-        path = project_of(request)
-        return json_of(await asyncio.to_thread(view_rubric, _rubric_file(path)))
-
-    async def save_rubric(self, request: Request) -> Response:
-        asked, path = await body_of(request, SaveRubric), project_of(request)
-        file = _rubric_file(path)
-        return json_of(await asyncio.to_thread(save_rubric, file, asked.source, asked.who))
-
-    async def judges(self, request: Request) -> Response:
-        return json_list(await find_judges())
 
     # What they share
 
@@ -321,45 +308,16 @@ class Application:
 
         return counted
 
-    async def _view(self, path: Path) -> ProjectView:
-        view = await asyncio.to_thread(self.library.open_project, path)
+    async def _view(
+        self, path: Path, read: Callable[[Path], ProjectView] | None = None
+    ) -> ProjectView:
+        view = await asyncio.to_thread(read or self.library.open_project, path)
         return view.model_copy(
             update={"runs": [self.supervisor.summary(run.id) for run in view.runs]}
         )
 
     def _current(self, run_id: str):  # type: ignore[no-untyped-def]
         return self.supervisor.summary(run_id)
-
-    def _step_times(self, project: Path) -> list[float]:
-        """Of the newest run with finished steps on this machine."""
-        for run in self.library.runs(project):
-            if run.rewards and run.kind == "train":
-                reader = RunReader(Path(run.path) / DATABASE)
-                events = reader.events_of("step.finished")
-                reader.close()
-                return [
-                    e.metrics["time_s/step"]
-                    for e in events
-                    if isinstance(e, StepFinished) and "time_s/step" in e.metrics
-                ]
-        return []
-
-
-def _rubric_file(project: Path) -> Path:
-    return project / load_config(project).judge.rubric
-
-
-def _values(text: str | None) -> dict[str, Any]:
-    """Dotted keys and their values, as a query carries them."""
-    try:
-        values = json.loads(text) if text else {}
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise ConfigError.of(
-            "request.bad_values", "The values are no JSON object.", 'Send {"train.steps": 10}.'
-        )
-    return values
 
 
 async def _refuse(request: Request, error: AtelierError) -> Response:

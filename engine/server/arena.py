@@ -17,7 +17,7 @@ from engine.arena.run import unjudged
 from engine.evaluation.contestants import check_adapter
 from engine.evaluation.provider import Providers
 from engine.machine.forecast import PROGRAM_BYTES
-from engine.machine.hardware import model_shape
+from engine.model_files import shape_counts
 from engine.policy.base import Policy
 from engine.policy.start import in_one_process, policy_spec, start_policy
 from engine.project import changed_config, load_config, load_scenarios
@@ -28,10 +28,11 @@ from engine.protocol.problems import Refused
 from engine.protocol.records import Scenario, Trajectory
 from engine.rollout.agents import AgentPool, Agents
 from engine.rollout.attempt import Place, RemoteStage, Stage, roll_out
-from engine.rollout.chat import ChatFormat
+from engine.rollout.chat import open_chat
 from engine.run import Run
 from engine.seeds import derive
 from engine.server.workers import House
+from engine.trust.projects import require_trust
 
 REST_S = 180.0
 """How long a model stays loaded after its last answer."""
@@ -74,7 +75,10 @@ class ArenaDesk:
         self, run: Run, asked: AskArena, contestants: list[Contestant], crowded: bool
     ) -> AsyncGenerator[ArenaTold, None]:
         """Answers as they come, each stored as it ends. Raises what policy, provider and store
-        raise. `crowded`: a run goes on beside."""
+        raise, and Refused for agent or provider of a project that is not trusted. `crowded`: a run
+        goes on beside."""
+        if not asked.chats or any(one.kind == "provider" for one in contestants):
+            await asyncio.to_thread(require_trust, run.project)
         async with self._lock:
             step = run.reader.last_step("validation") + 1
             names = [one.name for one in contestants]
@@ -157,8 +161,8 @@ class ArenaDesk:
                     await asyncio.shield(providers.close())
                 return
             policy = await self._seat(run, contestant, config.model, crowded)
-            chat = await asyncio.to_thread(ChatFormat, Path(contestant.model_path))
-            yield Stage(config, chat, policy, *shared, None, contestant.name)
+            async with open_chat(Path(contestant.model_path)) as chat:
+                yield Stage(config, chat, policy, *shared, None, contestant.name)
 
     @contextlib.asynccontextmanager
     async def _agents(
@@ -262,7 +266,7 @@ def _scenario(run: Run, asked: AskArena, place: int) -> Scenario:
 
 
 def _refuse_without_room(contestant: Contestant) -> None:
-    parameters = model_shape(Path(contestant.model_path))["parameters"]
+    parameters = shape_counts(Path(contestant.model_path))["parameters"]
     need = ROOM * (parameters * 4 + PROGRAM_BYTES)
     free = psutil.virtual_memory().available
     if free < need:

@@ -25,8 +25,12 @@ from engine.protocol.environments import (
 )
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.server.wire import body_of, json_of, project_of
+from engine.trust.projects import require_trust
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+INSTALLING = ("install", "verify", "repair")
+"""What runs code of packages."""
 
 
 class EnvironmentRoutes:
@@ -77,6 +81,8 @@ class EnvironmentRoutes:
         asked = await body_of(request, ActOnEnvironment)
         if not (name := await asyncio.to_thread(_packages_of, request)):
             raise Refused.of("agent.no_requirements", "The agent asks for no packages.")
+        if asked.action in INSTALLING:  # building a package runs its code
+            require_trust(project_of(request))
         await self._do(name, asked.action)
         return json_of(await self._packages_now(name))
 

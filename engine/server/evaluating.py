@@ -23,6 +23,8 @@ from engine.server import distilling
 from engine.server.judging import judging
 from engine.server.spec import rubric_of, versions
 from engine.supervised.select import read_rule
+from engine.trust.addresses import check_addresses
+from engine.trust.files import check_files
 
 
 class Planned(NamedTuple):
@@ -45,10 +47,13 @@ def plan(project: Path, request: StartEvaluation) -> Planned:
         overrides["judge.enabled"] = request.judge
     config = load_config(project, overrides)
     refuse_outside(config)
+    check_files(project, config)
     _refuse_local_judge(config)
     _refuse_equal_names(request.systems)
     scenarios = _scenarios(project, config, request.scenarios)
     contestants = find_contestants(project, config, request.models)
+    remote = [one.model for one in contestants if one.kind == "provider"]
+    check_addresses(config, remote, request.lent_addresses)
     evaluation = EvaluationPlan(
         contestants=contestants,
         variants=request.systems,

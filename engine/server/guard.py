@@ -10,6 +10,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.launch.local import PROOF_PATH
+from engine.server.limits import refuse
 
 MISDIRECTED, FORBIDDEN, UNAUTHORIZED = 421, 403, 401
 
@@ -18,9 +19,16 @@ class Guard:
     """Wraps the whole application; nothing behind it runs for a refused request."""
 
     def __init__(
-        self, app: ASGIApp, port: int, token: str, knows_key: Callable[[str], bool]
+        self,
+        app: ASGIApp,
+        port: int,
+        token: str,
+        knows_key: Callable[[str], bool],
+        on_known: Callable[[Scope], None] = lambda scope: None,
     ) -> None:
+        """`on_known` hears of each request that has shown a key."""
         self._app = app
+        self._on_known = on_known
         self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost", "[::1]")}
         self._token = token.encode()
         self._knows_key = knows_key
@@ -29,8 +37,10 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif status := self._refusal(scope):
-            await _refuse(scope, send, status)
+            await _refuse(scope, receive, send, status)
         else:
+            if scope["path"] != PROOF_PATH:
+                self._on_known(scope)
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> int | None:
@@ -58,10 +68,8 @@ class Guard:
         return hmac.compare_digest(key, self._token)
 
 
-async def _refuse(scope: Scope, send: Send, status: int) -> None:
+async def _refuse(scope: Scope, receive: Receive, send: Send, status: int) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
-        return
-    headers = [(b"content-length", b"0"), (b"x-content-type-options", b"nosniff")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+    else:
+        await refuse(scope, receive, send, status, None)

@@ -3,21 +3,27 @@ which what is asked of a run that lives elsewhere is asked there.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import httpx
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from engine.client.bounded import blocks_of
 from engine.client.transport import unreachable
 from engine.hosts.desk import HostDesk
+from engine.hosts.errands import Trial
 from engine.hosts.host import Host
 from engine.protocol.hosts import ActOnHost, AddHost, Answer
-from engine.protocol.requests import StartEvaluation, StartRun
+from engine.protocol.requests import Command, StartEvaluation, StartRun, TryJudge
+from engine.server.judging import judge_settings
 from engine.server.library import Library
 from engine.server.moving import MovingRoutes
 from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_of
+from engine.trust.projects import require_run_trust, require_trust
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -40,6 +46,10 @@ STARTING: dict[str, type[StartRun] | type[StartEvaluation]] = {
     "/evaluations": StartEvaluation,
 }
 PASSED_ON = {"content-type", "content-length"}
+COMMAND = "/runs/{run}/command"
+TRYING = {"/runs/{run}/judge", "/runs/{run}/judge/price", "/runs/{run}/judge/suggest"}
+KINDS = {"application/json", "application/x-ndjson", "text/plain", "text/event-stream"}
+"""Of answers from elsewhere, as they are passed on."""
 
 
 class HostRoutes:
@@ -106,24 +116,53 @@ class HostRoutes:
                 return await handler(request)
             if path == EXPORT:
                 return await self.moving.export(request, host, self._library.folder(run_id))
-            return await _pass_on(request, host, run_id)
+            return await self._ask_there(request, host, run_id, path)
 
         return there_or_here
+
+    async def _ask_there(self, request: Request, host: Host, run_id: str, path: str) -> Response:
+        """What the person asks now, the run there may need the judge for."""
+        folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
+        if path in TRYING:
+            await asyncio.to_thread(require_run_trust, folder)
+            asked = await body_of(request, TryJudge)
+            config, _ = await asyncio.to_thread(judge_settings, folder.parents[1], asked)
+            trial = Trial(folder.name, host.spec.name, folder.parents[1], config)
+            lasting.enter_context(self._desk.errands.trial(trial))
+        elif path == COMMAND:
+            command = await body_of(request, Command)
+            if command.action in ("resume", "extend"):
+                await asyncio.to_thread(require_run_trust, folder)
+                await asyncio.to_thread(self._desk.errands.resume, host.spec.name, folder)
+        return await _pass_on(request, host, run_id, lasting)
 
     def _beginning(self, body: type[StartRun] | type[StartEvaluation], handler: Handler) -> Handler:
         async def there_or_here(request: Request) -> Response:
             asked = await body_of(request, body)
             if not asked.host:
                 return await handler(request)
+            require_trust(Path(asked.project).expanduser().resolve())
             folder = await self._desk.start(asked)
             return json_of(await asyncio.to_thread(self._library.summary, folder))
 
         return there_or_here
 
 
-async def _pass_on(request: Request, host: Host, run_id: str) -> Response:
-    """The same request to the engine there; its answer as it comes. Raises Refused while the server
-    is away."""
+async def _pass_on(
+    request: Request, host: Host, run_id: str, lasting: contextlib.ExitStack
+) -> Response:
+    """The same request to the engine there; its answer as it comes. `lasting` is closed with it.
+    Raises Refused while the server is away."""
+    try:
+        return await _answered(request, host, run_id, lasting)
+    except BaseException:
+        lasting.close()
+        raise
+
+
+async def _answered(
+    request: Request, host: Host, run_id: str, lasting: contextlib.ExitStack
+) -> Response:
     http = host.tunnel.client.http
     headers = {name: value for name, value in request.headers.items() if name in PASSED_ON}
     asked = http.build_request(
@@ -143,10 +182,12 @@ async def _pass_on(request: Request, host: Host, run_id: str) -> Response:
 
     async def blocks() -> AsyncIterator[bytes]:
         try:
-            async for block in answer.aiter_raw():
+            async for block in blocks_of(answer):
                 yield block
         finally:  # whoever hangs up here hangs up there
+            lasting.close()
             await answer.aclose()
 
-    kind = answer.headers.get("content-type")
+    said = answer.headers.get("content-type", "").partition(";")[0]
+    kind = said if said in KINDS else "application/octet-stream"
     return StreamingResponse(blocks(), answer.status_code, media_type=kind)

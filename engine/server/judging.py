@@ -24,6 +24,8 @@ from engine.protocol.problems import ConfigError
 from engine.protocol.records import RunSpec
 from engine.protocol.requests import TryJudge
 from engine.run import Run
+from engine.trust.addresses import check_section
+from engine.trust.projects import require_run_trust
 
 
 class JudgeDesk:
@@ -42,8 +44,10 @@ class JudgeDesk:
 
     @contextlib.asynccontextmanager
     async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Trial]:
-        """One at a time. Raises ConfigError where rubric or judges cannot be used."""
-        config, rubric = await asyncio.to_thread(_settings, run.project, request)
+        """One at a time. Raises ConfigError where rubric or judges cannot be used, Refused where
+        the run is not trusted."""
+        await asyncio.to_thread(require_run_trust, run.folder)
+        config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
         async with self._lock:
             provider = await self._ready(config, run)
             yield Trial(run, config, rubric, provider, lambda: lessons_of(run))
@@ -90,7 +94,7 @@ async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncItera
         await asyncio.shield(provider.close())
 
 
-def _settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
+def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
     """The project's judge as it is now, with what the request says instead."""
     judge = load_config(project).judge
     models = request.models or judge.models
@@ -105,6 +109,7 @@ def _settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
     if request.base_url is not None:
         update["base_url"] = request.base_url or None
     config = judge.model_copy(update=update)
+    check_section("judge", config, config.models)
     rubric = parse_rubric(request.source, judge.rubric)
     check_fit(config, rubric)
     return config, rubric

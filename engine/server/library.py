@@ -1,9 +1,12 @@
 """Projects and runs on disk, as lists show them. Reads only; what lives is the supervisor's."""
 
+import contextlib
+import traceback
 from pathlib import Path
 
 from engine.environments.agent import packages_name
 from engine.hosts.record import read_record
+from engine.identity import begun_at
 from engine.project import FILE, check_text, is_outside, load_config, read_toml, split_info
 from engine.protocol.config import ProjectConfig
 from engine.protocol.events import (
@@ -15,11 +18,23 @@ from engine.protocol.events import (
     StepFinished,
     ValidationFinished,
 )
-from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
-from engine.protocol.records import LIVING, ProjectView, RunState, RunSummary, Split
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, StoreError
+from engine.protocol.records import (
+    LIVING,
+    ProjectView,
+    RunSpec,
+    RunState,
+    RunSummary,
+    Split,
+    SplitInfo,
+)
 from engine.protocol.supervised_events import LossMeasured
 from engine.run import DATABASE, SPEC, is_locked, read_spec
+from engine.server.fingerprints import fingerprint, fingerprints
 from engine.store.reader import RunReader
+from engine.trust.addresses import address_problems
+from engine.trust.files import file_problems
+from engine.trust.projects import is_trusted
 
 SUMMARY_KINDS = (
     "run.queued",
@@ -57,7 +72,7 @@ class Library:
         self._workspace = workspace
         self._opened: set[Path] = set()
         self._runs: dict[str, Path] = {}
-        self._summaries: dict[Path, tuple[tuple[float, float], RunSummary]] = {}
+        self._summaries: dict[Path, tuple[tuple[float, ...], RunSummary]] = {}
 
     def projects(self) -> list[Path]:
         inside = {file.parent for file in self._workspace.glob(f"*/{FILE}")}
@@ -67,6 +82,7 @@ class Library:
     def open_project(self, path: Path) -> ProjectView:
         """Raises ConfigError without a project.toml; a broken one opens with its problems."""
         path = path.expanduser().resolve()
+        before = fingerprint(path / FILE)
         toml = read_toml(path)
         self._opened.add(path)
         problems = check_text(toml)
@@ -78,18 +94,41 @@ class Library:
             config=config,
             toml=toml,
             problems=problems + (_file_problems(path, config) if config else []),
-            splits=[
-                info
-                for split in _splits()
-                if config and not is_outside(config) and (info := split_info(path, config, split))
-            ],
+            splits=_split_infos(path, config) if config and not is_outside(config) else [],
             runs=self.runs(path),
+            trusted=is_trusted(path),
+            files=fingerprints(path, config) | {FILE: before},
         )
 
+    def files(self, path: Path) -> dict[str, str]:
+        """Fingerprints of a project's files as they are now."""
+        path = path.expanduser().resolve()
+        try:
+            config: ProjectConfig | None = load_config(path)
+        except AtelierError:  # the view of the project says what is wrong with it
+            config = None
+        return fingerprints(path, config)
+
+    def view(self, path: Path) -> ProjectView:
+        """A project as lists show it: one that cannot be read is shown with the reason."""
+        try:
+            return self.open_project(path)
+        # any file may be in the folder: whatever it makes our code raise stays with this project
+        except Exception as error:  # noqa: BLE001
+            return ProjectView(
+                path=str(path),
+                name=path.name,
+                config=None,
+                problems=[problem_of(error, path)],
+                runs=self.runs(path),
+                trusted=False,
+            )
+
     def runs(self, project: Path) -> list[RunSummary]:
-        """Newest first; a folder that cannot be read is shown as failed, with the reason."""
-        folders = sorted(project.glob(f"runs/*/{SPEC}"), reverse=True)
-        return [self.summary(file.parent) for file in folders]
+        """Newest first; a folder that cannot be read is shown as damaged, with the reason."""
+        files = (file for name in (SPEC, DATABASE) for file in project.glob(f"runs/*/{name}"))
+        folders = sorted({file.parent for file in files}, reverse=True)
+        return [self.summary(folder) for folder in folders]
 
     def all_runs(self) -> list[RunSummary]:
         runs = [run for project in self.projects() for run in self.runs(project)]
@@ -100,9 +139,10 @@ class Library:
         if run_id in self._runs:
             return self._runs[run_id]
         for project in self.projects():
-            for file in project.glob(f"runs/*/{SPEC}"):
-                if file.parent.name.endswith(run_id):
-                    return file.parent
+            for name in (SPEC, DATABASE):
+                for file in project.glob(f"runs/*/{name}"):
+                    if file.parent.name.endswith(run_id):
+                        return file.parent
         raise Refused.of("run.unknown", f"There is no run {run_id}.", "Open its project first.")
 
     def remember(self, run_id: str, folder: Path) -> None:
@@ -120,8 +160,9 @@ class Library:
             return cached[1]
         try:
             summary = summarise(folder)
-        except AtelierError as error:
-            summary = _unreadable(folder, error.problem)
+        # a run folder may come from anywhere: whatever is in it must not take the others along
+        except Exception as error:  # noqa: BLE001
+            summary = _damaged(folder, problem_of(error, folder))
         self._runs[summary.id] = folder
         # What is being committed has changed the file's stamp already, and cannot be read yet.
         if (summary.host and summary.state in LIVING) or is_locked(folder):
@@ -134,8 +175,16 @@ class Library:
 def summarise(folder: Path) -> RunSummary:
     """Fold a run's events into its row. Raises StoreError where the folder cannot be read."""
     spec = read_spec(folder)
+    if spec.id != folder.name:
+        raise StoreError.of(
+            "store.other_id",
+            f"Its {SPEC} is that of run {spec.id[:40]!a}, and its folder has another name.",
+            "Give the folder the name of its run, outside of any project that has it already.",
+            where=str(folder),
+        )
     reader = RunReader(folder / DATABASE)
     try:
+        seq = reader.last_seq()  # before the events: one that is stored meanwhile counts as newer
         events = reader.events_of(*SUMMARY_KINDS)
         trajectories, unscored = reader.counts()
     finally:
@@ -202,16 +251,17 @@ def summarise(folder: Path) -> RunSummary:
         contestants=[one.name for one in plan.contestants] if plan else [],
         attempts=plan.total if plan else 0,
         problem=problem,
+        seq=seq,
     )
 
 
 def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
     agent = config.agent
-    found = []
+    found = file_problems(path, config) + address_problems(config)
     try:
         packages_name(path, agent)
     except ConfigError as error:
-        found.append(error.problem)
+        found += [] if error.problem in found else [error.problem]
     if is_outside(config) or agent.command or (path / agent.file).is_file():
         return found
     missing = ConfigError.of(
@@ -223,32 +273,64 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
     return [*found, missing.problem]
 
 
+def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
+    """Splits whose file may be read; the others are among the problems."""
+    found = []
+    for split in _splits():
+        with contextlib.suppress(ConfigError):
+            if info := split_info(path, config, split):
+                found.append(info)
+    return found
+
+
 def _splits() -> tuple[Split, Split]:
     return ("train", "validation")
 
 
-def _stamp(folder: Path) -> tuple[float, float]:
-    """Changes whenever the database does; WAL included."""
+def problem_of(error: Exception, where: Path) -> Problem:
+    """What an error says of a folder that cannot be read."""
+    if isinstance(error, AtelierError):
+        return error.problem
+    return Problem(
+        code="store.damaged",
+        message=f"The folder cannot be read: {type(error).__name__}: {str(error)[:300]}.",
+        hint="Repair the run, or remove it.",
+        where=str(where),
+        detail="".join(traceback.format_exception(error))[-4000:],
+    )
+
+
+def _stamp(folder: Path) -> tuple[float, ...]:
+    """Changes whenever the spec or the database does; WAL included."""
 
     def changed(name: str) -> float:
         file = folder / name
         return file.stat().st_mtime if file.exists() else 0.0
 
-    return changed(DATABASE), changed(f"{DATABASE}-wal")
+    return changed(DATABASE), changed(f"{DATABASE}-wal"), changed(SPEC)
 
 
-def _unreadable(folder: Path, problem: Problem) -> RunSummary:
+def _damaged(folder: Path, problem: Problem) -> RunSummary:
+    """A run that cannot be read, with what is known of it; one that is only beginning is not yet
+    whole."""
+    try:
+        spec: RunSpec | None = read_spec(folder)
+    except AtelierError:
+        spec = None
+    changed = folder.stat().st_mtime
+    started = (spec.started_at if spec else None) or begun_at(folder.name) or changed
     return RunSummary(
         id=folder.name,
-        name=folder.name[-8:].lower(),
-        kind="train",
+        name=spec.name if spec else folder.name[-8:].lower(),
+        kind=spec.kind if spec else "train",
         project=folder.parents[1].name,
         project_path=str(folder.parents[1]),
         path=str(folder),
-        state="failed",
+        state="starting" if is_locked(folder) else "damaged",
         step=0,
-        steps=0,
-        started_at=folder.stat().st_mtime,
-        changed_at=folder.stat().st_mtime,
+        steps=spec.updates if spec else 0,
+        started_at=started,
+        changed_at=changed,
+        model=spec.config.model.name if spec else "",
         problem=problem,
     )

@@ -22,6 +22,7 @@ from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of
 from engine.server.work import problem_of
 from engine.sync.push import Progress
+from engine.trust.projects import require_run_trust
 
 Handler = Callable[[Request], Awaitable[Response]]
 Say = Callable[[BaseModel], None]
@@ -71,6 +72,7 @@ class MovingRoutes:
         asked = await body_of(request, SendRun)
         host = self._desk.host(asked.host)
         run_id = request.path_params["run"]
+        require_run_trust(self._library.folder(run_id))
 
         async def work(say: Say) -> BaseModel:
             async with host.moving, self._supervisor.resting(run_id) as folder:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +22,7 @@ from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun, TrajectoryQuery, TryJudge
 from engine.run import DATABASE, LOG, read_spec
 from engine.server.library import Library
+from engine.server.repairing import remove, repair
 from engine.server.stream import Broadcast, follow
 from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_list, json_of
@@ -57,6 +59,8 @@ class RunRoutes:
             ("POST", "/runs/{run}/demonstrations", self.demonstrate),
             ("GET", "/runs/{run}", self.run),
             ("POST", "/runs/{run}/command", self.command),
+            ("POST", "/runs/{run}/repair", self.repair),
+            ("DELETE", "/runs/{run}", self.remove),
             ("GET", "/runs/{run}/events", self.events),
             ("GET", "/runs/{run}/log", self.log),
             ("GET", "/runs/{run}/evaluation", self.evaluation),
@@ -110,6 +114,21 @@ class RunRoutes:
     async def command(self, request: Request) -> Response:
         command = await body_of(request, Command)
         return json_of(await self.supervisor.command(request.path_params["run"], command))
+
+    async def repair(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        async with self.supervisor.resting(run_id) as folder:
+            repaired = await asyncio.to_thread(repair, folder)
+        sys.stderr.write(f"{run_id}: {repaired.words}\n")
+        self.broadcast.announce(run_id, None)
+        return json_of(self._current(run_id))
+
+    async def remove(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        async with self.supervisor.resting(run_id) as folder:
+            await asyncio.to_thread(remove, folder)
+        self.library.forget(run_id)
+        return Response(status_code=204)
 
     async def events(self, request: Request) -> Response:
         run_id = request.path_params["run"]

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import uvicorn
 
-from engine.child import become_subreaper
 from engine.launch.local import discovery_file
+from engine.life import adopt_orphans, hide_from_peers
 from engine.protocol import API_VERSION
 from engine.protocol.requests import Handshake
 from engine.server.app import Application
+from engine.server.connections import Connections, raise_descriptor_limit, share_of
+from engine.server.listening import start_serving
 from engine.server.lock import workspace_lock
 
 
@@ -29,27 +30,19 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
     """
     os.umask(0o077)
     asyncio.get_running_loop().set_exception_handler(_complain)
-    become_subreaper()
+    adopt_orphans()
+    hide_from_peers()
     workspace.mkdir(parents=True, exist_ok=True)
     discovery = discovery_file(workspace)
     with workspace_lock(workspace, discovery), _loopback() as listening:
         port = listening.getsockname()[1]
         application = Application(workspace, secrets.token_urlsafe(32))
-        config = uvicorn.Config(
-            application.asgi(port),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=2,
-            lifespan="off",
-        )
-        server = uvicorn.Server(config)
+        connections = Connections(share_of(raise_descriptor_limit()))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, application.stop.set)
         handshake = _announce(discovery, port, application)
-        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        app = application.asgi(port, connections.prove)
+        server, serving = await start_serving(app, listening, connections)
         say_ready(handshake)
         application.supervisor.take_up_queue()
         await application.hosts.open()

@@ -13,23 +13,27 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.types import ASGIApp, Scope
 
 from engine.export.place import check_files, read_manifest
 from engine.export.source import local_name
-from engine.models import check_folder, find_model, read_json
+from engine.model_files import check_folder, read_json
+from engine.models import find_model
 from engine.policy.base import PolicySpec
 from engine.policy.worker import TorchPolicy
 from engine.protocol.config import ModelConfig
 from engine.protocol.exports import ExportFormat
 from engine.protocol.problems import ConfigError, Refused
-from engine.rollout.chat import ChatFormat
+from engine.rollout.chat import open_chat
 from engine.rollout.gateway import Gateway
-from engine.rollout.session import Session
+from engine.rollout.session import Session, request_bytes
 from engine.seeds import derive
+from engine.server.connections import Connections, raise_descriptor_limit, share_of
 from engine.server.guard import Guard
+from engine.server.limits import HANDLERS, limited
+from engine.server.listening import start_serving
 
 PROVENANCE = "atelier.json"
 MOST_CONTEXT = 8192
@@ -52,6 +56,9 @@ class Served:
         self.kind: ExportFormat = about["format"]
         self.name = f"{about['run']['project']}-{about['run']['name']}".lower().replace(" ", "-")
         self.rank, self.alpha = int(about["rank"]), float(about["alpha"])
+        proven = about.get("proven_in")
+        self.proven_in = proven if proven in ("float32", "bfloat16") else "auto"
+        """Precision in which the export was proven equal."""
         if self.kind == "gguf":
             raise ConfigError.of(
                 "export.gguf_elsewhere",
@@ -76,10 +83,13 @@ class Served:
 class OpenGateway(Gateway):
     """A fresh session for every request."""
 
-    def __init__(self, make: Callable[[int], Session]) -> None:
+    def __init__(self, make: Callable[[int], Session], context: int) -> None:
         super().__init__()
-        self._make = make
+        self._make, self._context = make, context
         self._count = 0
+
+    def most_bytes(self, authorization: bytes) -> int:
+        return request_bytes(self._context)
 
     def session_of(self, request: Request) -> Session:
         self._count += 1
@@ -89,8 +99,10 @@ class OpenGateway(Gateway):
 class OpenGuard(Guard):
     """The key, where there is one; Host and Origin as ever."""
 
-    def __init__(self, app: Starlette, port: int, api_key: str | None) -> None:
-        super().__init__(app, port, api_key or "", lambda key: False)
+    def __init__(
+        self, app: ASGIApp, port: int, api_key: str | None, on_known: Callable[[Scope], None]
+    ) -> None:
+        super().__init__(app, port, api_key or "", lambda key: False, on_known)
         self._api_key = api_key
 
     def _is_known(self, path: str, headers: dict[bytes, list[bytes]]) -> bool:
@@ -118,8 +130,7 @@ async def serve_model(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with _listen(port) as listening:
         most = served.context(context)
-        async with _policy(served, dtype, most) as policy:
-            chat = await asyncio.to_thread(ChatFormat, served.model)
+        async with _policy(served, dtype, most) as policy, open_chat(served.model) as chat:
 
             def make(number: int) -> Session:
                 return Session(
@@ -135,19 +146,11 @@ async def serve_model(
                 )
 
             port = listening.getsockname()[1]
-            app = OpenGuard(Starlette(routes=list(OpenGateway(make).routes())), port, api_key)
-            server = uvicorn.Server(
-                uvicorn.Config(
-                    app,
-                    log_level="warning",
-                    access_log=False,
-                    server_header=False,
-                    timeout_graceful_shutdown=2,
-                    lifespan="off",
-                )
-            )
-            server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            connections = Connections(share_of(raise_descriptor_limit()))
+            gateway = OpenGateway(make, most)
+            routes = Starlette(routes=gateway.routes(), exception_handlers=HANDLERS)
+            app = OpenGuard(limited(routes, gateway), port, api_key, connections.prove)
+            server, serving = await start_serving(app, listening, connections)
             say_ready(f"http://127.0.0.1:{port}/v1", served.name)
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -170,8 +173,6 @@ async def _policy(served: Served, dtype: str, context: int) -> AsyncIterator[Tor
         model_path=str(served.model),
         model=model,
         seed=0,
-        lr=1e-5,
-        max_grad_norm=1.0,
         batch_tokens=2048,
     )
     with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:

@@ -10,6 +10,7 @@ from engine import __version__
 from engine.judge.rubric import load_rubric
 from engine.judge.ruler import check_fit
 from engine.protocol.config import JudgeConfig
+from engine.trust.files import project_file
 
 VERSIONED = ("torch", "transformers", "peft", "tokenizers", "apsw")
 
@@ -18,7 +19,7 @@ def rubric_of(project: Path, judge: JudgeConfig) -> str:
     """As it is now, where somebody judges by it. Raises ConfigError where it cannot be used."""
     if not (judge.enabled and judge.models):
         return ""
-    rubric = load_rubric(project / judge.rubric)
+    rubric = load_rubric(project_file(project, judge.rubric, "judge.rubric"))
     check_fit(judge, rubric)
     return rubric.source
 

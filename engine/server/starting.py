@@ -20,6 +20,8 @@ from engine.run import write_spec
 from engine.server.spec import rubric_of, versions
 from engine.step.curriculum import check
 from engine.supervised.data import Data, collect, keep_lines, plan_of, refuse
+from engine.trust.addresses import check_addresses
+from engine.trust.files import check_files
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
@@ -27,6 +29,8 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     origin = find_origin(project, request) if request.origin else None
     config = origin.config if origin else load_config(project, request.overrides)
     refuse_outside(config)
+    check_files(project, config)
+    check_addresses(config, more=request.lent_addresses)
     model = find_model(config.model.name)
     data = None
     if request.kind == "sft":
@@ -71,7 +75,8 @@ def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()
 
 def _demonstrations(project: Path, config: ProjectConfig, model: Path) -> Data:
     """Raises ConfigError where an SFT run may not start."""
-    data = collect(project, config, ChatFormat(model))
+    with ChatFormat(model) as chat:
+        data = collect(project, config, chat)
     refuse(project, config, data)
     return data
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.environments.agent import packages_python
 from engine.judge.access import Access
@@ -18,7 +19,9 @@ from engine.protocol.events import RubricChanged, RunExtended, RunQueued, RunSta
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records import LIVING, RunSpec, RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun
+from engine.protocol.trust import AddressConfirmation
 from engine.rollout.gateway import Gateway
+from engine.rollout.renderer import living_pids as renderer_pids
 from engine.run import Run, locked, read_spec
 from engine.server import evaluating
 from engine.server.arena import ArenaDesk
@@ -31,8 +34,16 @@ from engine.server.resuming import refuse_extension, refuse_resumption
 from engine.server.starting import make_folder, make_run
 from engine.server.stream import Broadcast
 from engine.server.tracking import TrackDesk
-from engine.server.work import STOPPED, Living, last_step, work
+from engine.server.work import STOPPED, Living, last_step, log_to, work
 from engine.server.workers import House
+from engine.trust.projects import require_run_trust, require_trust
+
+
+class Lent(NamedTuple):
+    """What a home machine lends for one run, in memory only."""
+
+    keys: dict[str, str]
+    addresses: frozenset[AddressConfirmation]
 
 
 class Supervisor:
@@ -52,13 +63,13 @@ class Supervisor:
         self.stop_reason = STOPPED
         self._open = OpenRuns(broadcast)
         self.errands = Errands()
-        self._lent: dict[str, dict[str, str]] = {}
+        self._lent: dict[str, Lent] = {}
         """Keys that a home machine lends for one run; forgotten with its end."""
         self.desk = JudgeDesk(self.access)
         self.house = House(gateway, self.access, lambda: self.spared)
         self.arena = ArenaDesk(self.house)
         self.exports = ExportDesk(self.opened)
-        self.tracking = TrackDesk(library, self._living.__contains__, self._log)
+        self.tracking = TrackDesk(library, self._living.__contains__, partial(log_to, self._living))
         self.others: Callable[[], list[int]] = list
         """Of processes that serve others than our runs."""
         self.environment_pids: set[int] = set()
@@ -67,14 +78,19 @@ class Supervisor:
     @property
     def spared(self) -> list[int]:
         """Children that are no run's."""
-        known = [*self.desk.pids, *self.arena.pids, *self.exports.pids]
+        known = [*self.desk.pids, *self.arena.pids, *self.exports.pids, *renderer_pids()]
         return [*known, *self.tracking.pids, *self.environment_pids, *self.others()]
 
     def access(self, spec: RunSpec) -> Access:
         """How a run reaches providers."""
         if spec.keys_at_home:
             return Access({}, partial(self.errands.ask, spec.id))
-        return Access(self.judge_keys | self._lent.get(spec.id, {}))
+        lent = self._lent.get(spec.id, Lent({}, frozenset()))
+        return Access(self.judge_keys | lent.keys, confirmed=lent.addresses)
+
+    def _lend(self, run_id: str, request: StartRun | StartEvaluation) -> None:
+        """Keep what a home machine lends a run: keys, and addresses confirmed there."""
+        self._lent[run_id] = Lent(request.lent, frozenset(request.lent_addresses))
 
     @property
     def living(self) -> int:
@@ -87,9 +103,10 @@ class Supervisor:
             if known := await self._admit(request.key, request.queue):
                 return known
             project = Path(request.project).expanduser().resolve()
+            require_trust(project)
             folder, spec = await make_run(project, request)
             await self._tell_parent(spec)
-            self._lent[spec.id] = request.lent
+            self._lend(spec.id, request)
             return await self._launch(folder, spec, request.key)
 
     async def admit(self) -> None:
@@ -124,6 +141,7 @@ class Supervisor:
             if known := await self._admit(request.key, request.queue):
                 return known
             project = Path(request.project).expanduser().resolve()
+            require_trust(project)
             planned = await asyncio.to_thread(evaluating.plan, project, request)
             spec, scenarios = planned.spec, planned.scenarios
             if cut := self._cut_off(planned.same):
@@ -133,7 +151,7 @@ class Supervisor:
             else:
                 await packages_python(project, spec.config.agent)
                 folder = make_folder(project, spec, scenarios)
-            self._lent[spec.id] = request.lent
+            self._lend(spec.id, request)
             return await self._launch(folder, spec, request.key)
 
     def _cut_off(self, folders: Sequence[Path]) -> Path | None:
@@ -263,7 +281,10 @@ class Supervisor:
             return await self._begin(folder, steps=command.steps or summary.steps)
 
     async def _begin(self, folder: Path, steps: int | None = None) -> RunSummary:
+        """Raises Refused where the run is not trusted: also one that an earlier engine left in the
+        queue."""
         spec = read_spec(folder)
+        await asyncio.to_thread(require_run_trust, folder)
         await self.arena.rest()
         async with self._open.none_of(spec.id):
             run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
@@ -291,11 +312,6 @@ class Supervisor:
             self._broadcast.announce(run.spec.id, None)
             self.tracking.ended(run.spec.id)
             self.take_up_queue()
-
-    async def _log(self, run_id: str, level: str, text: str) -> None:
-        """Into the log of a run, where it lives."""
-        if living := self._living.get(run_id):
-            await living.run.log(level, "track", text)
 
     # The queue: runs that wait until the device is free, oldest first
 

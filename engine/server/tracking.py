@@ -28,6 +28,7 @@ from engine.server.library import Library
 from engine.server.wire import body_of, json_of
 from engine.track.cursor import Cursor, held, read_cursor
 from engine.track.feed import Feed, Source, goes_on, lacking, view_of
+from engine.trust.projects import require_run_trust
 
 Handler = Callable[[Request], Awaitable[Response]]
 Say = Callable[[str, str, str], Awaitable[None]]
@@ -81,6 +82,10 @@ class TrackDesk:
             folder = await asyncio.to_thread(self._library.folder, run_id)
         except Refused:  # its first page, before its project is known: the next one finds it
             return
+        try:
+            await asyncio.to_thread(require_run_trust, folder)
+        except Refused:  # it is told when the person trusts its project and asks
+            return
         spec = await asyncio.to_thread(read_spec, folder)
         track = spec.config.track
         names = switched_on(track) if spec.kind in TRACKED else []
@@ -96,6 +101,7 @@ class TrackDesk:
     def send(self, folder: Path, wanted: list[TrackerName]) -> None:
         """What has not gone out yet, by the project's settings of today. Raises Refused, and
         ConfigError where they cannot be read."""
+        require_run_trust(folder)
         spec = read_spec(folder)
         if spec.kind not in TRACKED:
             raise Refused.of(

@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from collections.abc import Mapping
 
 from engine import loop
 from engine.child import ChildDied, reap_orphans
@@ -33,6 +34,12 @@ class Living:
         self.labeller = Labeller(run)
         self.task = task
         self.stopping = False
+
+
+async def log_to(living: Mapping[str, Living], run_id: str, level: str, text: str) -> None:
+    """Write what trackers say into the log of a run, where it is going on."""
+    if one := living.get(run_id):
+        await one.run.log(level, "track", text)
 
 
 async def work(run: Run, house: House) -> None:
@@ -88,7 +95,7 @@ async def _evaluate(run: Run, house: House) -> None:
     try:
         await evaluating.work(run, house.gateway, house.base_url, house.access(run.spec))
     finally:
-        await asyncio.to_thread(reap_orphans, house.spared())
+        await asyncio.to_thread(reap_orphans, house.spared)
 
 
 async def _say_last(run: Run, event: BaseEvent) -> None:

@@ -14,7 +14,7 @@ from engine.policy.start import start_policy, without_sampler
 from engine.protocol.records import RunSpec
 from engine.rollout.agents import AgentPool
 from engine.rollout.attempt import Stage
-from engine.rollout.chat import ChatFormat
+from engine.rollout.chat import ChatFormat, open_chat
 from engine.rollout.gateway import Gateway
 from engine.run import Run
 from engine.server.judging import judging
@@ -55,13 +55,15 @@ async def policy_of(
     """The policy's processes, and what speaks its model's language. Where nothing is sampled, the
     trainer alone."""
     model = await asyncio.to_thread(model_of, run.spec)
-    chat = await asyncio.to_thread(ChatFormat, model)
     config = run.config if sampling else without_sampler(run.config)
-    policy = await start_policy(config, model, run.log_file, config.model.name)
-    policy.on_restart = run.sampler_restarted
     try:
-        yield policy, chat
+        async with open_chat(model) as chat:
+            policy = await start_policy(config, model, run.log_file, config.model.name)
+            policy.on_restart = run.sampler_restarted
+            try:
+                yield policy, chat
+            finally:
+                await asyncio.shield(policy.close())
     finally:
-        await asyncio.shield(policy.close())
         # One run at a time: whatever child is left now was orphaned by a worker that died.
-        await asyncio.to_thread(reap_orphans, house.spared())
+        await asyncio.to_thread(reap_orphans, house.spared)

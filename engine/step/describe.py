@@ -1,5 +1,6 @@
 """A step's groups → its metrics, by their documented names (protocol/metrics.py)."""
 
+from collections import Counter
 from statistics import fmean
 
 from engine.advantage.group import has_signal, mean_and_std
@@ -65,6 +66,10 @@ def lengths(everyone: list[Trajectory]) -> dict[str, float]:
         "tokens/completion_p50": float(counts[round(last * 0.5)]),
         "tokens/completion_p90": float(counts[round(last * 0.9)]),
         "truncated": sum(t.truncated for t in everyone) / len(everyone),
+        **{
+            f"truncated/{limit}": count / len(everyone)
+            for limit, count in Counter(t.cut_by for t in everyone if t.cut_by).items()
+        },
     }
 
 

@@ -4,7 +4,7 @@ Looks at the policy before it learns (`score`) only where the algorithm needs th
 as advantage or reward, a value head, or several updates compared with where they began.
 """
 
-from engine.policy.base import Policy, ScoreBatch, TrainBatch
+from engine.policy.base import AdamStep, Policy, ScoreBatch, TrainBatch
 from engine.protocol.records import Trajectory
 from engine.run import Run
 from engine.step.batch import deal, distance, rows, scores_wanted, train_items, trained_tokens
@@ -33,7 +33,12 @@ async def learn(
         batches = deal(groups, found, items, train)
         if train.algorithm.moving and len(batches) > 1 and not wanted:
             batches = [await with_old_logprobs(policy, batch) for batch in batches]
-        metrics = seen | merged([await update(policy, batch, train.lr) for batch in batches])
+        adam = AdamStep(
+            lr=train.lr,
+            weight_decay=train.algorithm.weight_decay,
+            max_grad_norm=train.algorithm.max_grad_norm,
+        )
+        metrics = seen | merged([await update(policy, batch, adam) for batch in batches])
     if not batches:
         return {}
     async with clock.phase(run, step, "publishing"):
@@ -52,9 +57,9 @@ async def with_old_logprobs(policy: Policy, batch: TrainBatch) -> TrainBatch:
     return batch.model_copy(update={"items": items})
 
 
-async def update(policy: Policy, batch: TrainBatch, lr: float) -> dict[str, float]:
+async def update(policy: Policy, batch: TrainBatch, step: AdamStep) -> dict[str, float]:
     """One optimizer step."""
-    return await policy.forward_backward(batch) | await policy.optim_step(lr)
+    return await policy.forward_backward(batch) | await policy.optim_step(step)
 
 
 def merged(updates: list[dict[str, float]]) -> dict[str, float]:

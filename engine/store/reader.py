@@ -5,16 +5,26 @@ import threading
 import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+import apsw
 
 from engine.protocol.curves import CurvePage, CurveQuery
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.judging import Call, Verdict
 from engine.protocol.labels import Label
 from engine.protocol.problems import Refused
-from engine.protocol.records import Checkpoint, GroupSummary, Split, Trajectory, TrajectorySummary
+from engine.protocol.records import (
+    Checkpoint,
+    GroupSummary,
+    Record,
+    Split,
+    Trajectory,
+    TrajectorySummary,
+)
 from engine.protocol.requests import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
 from engine.store.curves import read_curves
-from engine.store.schema import open_reader
+from engine.store.schema import damaged, open_reader
 
 ATTEMPT_KEY = "attempt:"
 """Begins the key of a call that is no question to a judge."""
@@ -31,10 +41,18 @@ SORTS = {
 }
 
 
+MOST_UNPACKED = 2**28
+"""Bytes of one record."""
+
+R = TypeVar("R", bound=Record)
+
+
 class RunReader:
     """One read-only connection; its methods may be called from any thread, one at a time."""
 
     def __init__(self, file: Path) -> None:
+        """Raises StoreError, as all its methods do, where the file is damaged."""
+        self._file = file
         self._db = open_reader(file)
         self._one_at_a_time = threading.Lock()
 
@@ -50,16 +68,18 @@ class RunReader:
     def events_of(self, *kinds: str) -> list[Event | UnknownEvent]:
         """All events of these kinds, in order."""
         marks = ", ".join("?" * len(kinds))
-        sql = f"SELECT body FROM events WHERE kind IN ({marks}) ORDER BY seq"
-        return [decode(str(row[0])) for row in self._rows(sql, kinds)]
+        sql = f"SELECT body, seq FROM events WHERE kind IN ({marks}) ORDER BY seq"
+        return [_event(*row) for row in self._rows(sql, kinds)]
 
     def events_after(
         self, after: int, kinds: Sequence[str], limit: int
     ) -> list[Event | UnknownEvent]:
         """The next events of these kinds, in order, from `after` + 1."""
         marks = ", ".join("?" * len(kinds))
-        sql = f"SELECT body FROM events WHERE kind IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?"
-        return [decode(str(row[0])) for row in self._rows(sql, (*kinds, after, limit))]
+        sql = (
+            f"SELECT body, seq FROM events WHERE kind IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?"
+        )
+        return [_event(*row) for row in self._rows(sql, (*kinds, after, limit))]
 
     def count_after(self, after: int, kinds: Sequence[str]) -> int:
         """How many of these kinds come behind `after`."""
@@ -88,7 +108,7 @@ class RunReader:
             f"ORDER BY {known}{order} {down}, number {down} LIMIT ? OFFSET ?"
         )
         rows = self._rows(sql, (*values, query.limit, query.offset))
-        items = [TrajectorySummary.model_validate_json(str(row[0])) for row in rows]
+        items = [parsed(TrajectorySummary, row[0]) for row in rows]
         return TrajectoryPage(total=total, items=items)
 
     def groups(self, query: TrajectoryQuery) -> GroupPage:
@@ -105,7 +125,7 @@ class RunReader:
             "ORDER BY c.step DESC, c.split, c.grp LIMIT ? OFFSET ?"
         )
         rows = self._rows(sql, (*values, query.limit, query.offset))
-        items = [GroupSummary.model_validate_json(str(row[0])) for row in rows]
+        items = [parsed(GroupSummary, row[0]) for row in rows]
         return GroupPage(total=total, items=items)
 
     def curves(self, query: CurveQuery) -> CurvePage:
@@ -115,7 +135,7 @@ class RunReader:
     def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
         sql = "SELECT summary FROM groups WHERE split = ? AND step = ? AND grp = ?"
         rows = self._rows(sql, (split, step, group))
-        return GroupSummary.model_validate_json(str(rows[0][0])) if rows else None
+        return parsed(GroupSummary, rows[0][0]) if rows else None
 
     def siblings(self, split: Split, step: int, group: int) -> Siblings:
         """A group with its whole trajectories. Raises Refused where there is none."""
@@ -185,10 +205,7 @@ class RunReader:
         """All verdicts of these trajectories, oldest first."""
         marks = ", ".join("?" * len(trajectory_ids))
         sql = f"SELECT body FROM verdicts WHERE trajectory_id IN ({marks}) ORDER BY at, judge"
-        return [
-            Verdict.model_validate_json(str(row[0]))
-            for row in self._rows(sql, tuple(trajectory_ids))
-        ]
+        return [parsed(Verdict, row[0]) for row in self._rows(sql, tuple(trajectory_ids))]
 
     def judges(self) -> list[tuple[str, str]]:
         """(judge, version of the rubric) of all verdicts, that which judged last first."""
@@ -210,10 +227,7 @@ class RunReader:
     def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
         """Of one judge by one rubric, newest first."""
         sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
-        return [
-            Verdict.model_validate_json(str(row[0]))
-            for row in self._rows(sql, (judge, rubric, most))
-        ]
+        return [parsed(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
     def cost_of(self, keys: Collection[str]) -> float:
         """Dollars of these questions, every try."""
@@ -245,15 +259,12 @@ class RunReader:
         marks = ", ".join("?" * len(trajectory_ids))
         sql = f"SELECT summary FROM trajectories WHERE id IN ({marks})"
         rows = self._rows(sql, tuple(trajectory_ids))
-        return [TrajectorySummary.model_validate_json(str(row[0])) for row in rows]
+        return [parsed(TrajectorySummary, row[0]) for row in rows]
 
     def summaries_of(self, split: Split, step: int) -> list[TrajectorySummary]:
         """All rows of a step, ordered by group and index."""
         sql = "SELECT summary FROM trajectories WHERE split = ? AND step = ? ORDER BY grp, idx"
-        return [
-            TrajectorySummary.model_validate_json(str(row[0]))
-            for row in self._rows(sql, (split, step))
-        ]
+        return [parsed(TrajectorySummary, row[0]) for row in self._rows(sql, (split, step))]
 
     def last_step(self, split: Split) -> int:
         """The highest step with an attempt; 0 without any."""
@@ -263,13 +274,16 @@ class RunReader:
 
     def checkpoints(self) -> list[Checkpoint]:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
-        return [Checkpoint.model_validate_json(str(row[0])) for row in rows]
+        return [parsed(Checkpoint, row[0]) for row in rows]
 
     def _rows(
         self, sql: str, values: tuple[object, ...] | dict[str, object]
     ) -> list[tuple[object, ...]]:
         with self._one_at_a_time:
-            return list(self._db.execute(sql, values))  # type: ignore[arg-type]
+            try:
+                return list(self._db.execute(sql, values))  # type: ignore[arg-type]
+            except (apsw.Error, UnicodeDecodeError) as error:
+                raise damaged(self._file, str(error)) from error
 
     def _value(self, sql: str, values: tuple[object, ...] = ()) -> int:
         return int(str(self._rows(sql, values)[0][0]))
@@ -315,20 +329,47 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
     return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
 
 
+def parsed(kind: type[R], body: object) -> R:
+    """A record out of its column. Raises StoreError where it is none."""
+    try:
+        return kind.model_validate_json(str(body))
+    except ValueError as error:
+        raise damaged(None, f"a row is no {kind.__name__}: {str(error)[:500]}") from error
+
+
+def unpacked(kind: type[R], body: object) -> R:
+    """The same out of a packed column."""
+    try:
+        assert isinstance(body, bytes)
+        packed = zlib.decompressobj()
+        text = packed.decompress(body, MOST_UNPACKED)
+        if not packed.eof:
+            raise ValueError("it is cut, or larger than any record")
+    except (AssertionError, ValueError, zlib.error) as error:
+        raise damaged(None, f"a packed row is no {kind.__name__}: {error}") from error
+    return parsed(kind, text.decode("utf-8", "replace"))
+
+
+def _event(body: object, seq: object) -> Event | UnknownEvent:
+    try:
+        event = decode(str(body))
+    except ValueError as error:
+        raise damaged(None, f"event {seq} cannot be read: {str(error)[:500]}") from error
+    if event.seq != seq:
+        raise damaged(None, f"event {seq} says that it is event {event.seq}")
+    return event
+
+
 def _trajectory(body: object, advantage: object) -> Trajectory:
-    assert isinstance(body, bytes)
-    trajectory = Trajectory.model_validate_json(zlib.decompress(body))
-    return trajectory.model_copy(update={"advantage": advantage})
+    return unpacked(Trajectory, body).model_copy(update={"advantage": advantage})
 
 
 def _label(seq: object, undone: object, body: object) -> Label:
-    label = Label.model_validate_json(str(body))
-    return label.model_copy(update={"seq": seq, "undone": undone})
+    return parsed(Label, body).model_copy(update={"seq": seq, "undone": undone})
 
 
 def _call(body: object) -> Call:
-    assert isinstance(body, bytes)
-    return Call.model_validate_json(zlib.decompress(body))
+    return unpacked(Call, body)
 
 
 def _unfinished(trajectories: list[Trajectory]) -> GroupSummary:

@@ -1,6 +1,9 @@
 """Tables of run.db, and how a file is opened; one of a newer version is refused."""
 
+import os
+import stat
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
@@ -118,27 +121,52 @@ def open_writer(file: Path) -> apsw.Connection:
                 db.execute(f"PRAGMA user_version = {VERSION}")
     except apsw.Error as error:
         raise _unreadable(file, error) from error
-    _refuse_newer(version, file)
+    refuse_newer(version, file)
     return db
 
 
 def open_reader(file: Path) -> apsw.Connection:
-    """Open an existing run.db for reading only."""
+    """Open an existing run.db for reading only. Raises StoreError."""
     try:
-        db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise damaged(file, "it is not a regular file")
+        db = _connect_to_read(file)
         db.set_busy_timeout(5000)
         version = _version(db)
-    except apsw.Error as error:
-        raise _unreadable(file, error) from error
-    _refuse_newer(version, file)
+    except OSError as error:
+        raise damaged(file, error.strerror or str(error)) from error
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise damaged(file, str(error)) from error
+    refuse_newer(version, file)
+    if version < VERSION:
+        db.close()
+        raise damaged(file, "it is empty")
     return db
+
+
+def _connect_to_read(file: Path) -> apsw.Connection:
+    """In a folder where nothing can be written, SQLite cannot make the shared memory of a WAL
+    database: the file is then read as it is, which is whole once its run has ended."""
+    db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        _version(db)
+        return db
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        db.close()
+        wal = file.with_name(f"{file.name}-wal")
+        if os.access(file.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
+            raise
+    address = f"file:{quote(str(file.absolute()))}?immutable=1"
+    return apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
 def _version(db: apsw.Connection) -> int:
     return int(db.execute("PRAGMA user_version").get)
 
 
-def _refuse_newer(version: int, file: Path) -> None:
+def refuse_newer(version: int, file: Path) -> None:
+    """Raise StoreError for the version of a file that this engine does not know."""
     if version > VERSION:
         raise StoreError.of(
             "store.newer",
@@ -154,4 +182,13 @@ def _unreadable(file: Path, error: apsw.Error) -> StoreError:
         f"The run's database cannot be opened: {error}.",
         "Check the disk and the permissions of the folder.",
         where=str(file),
+    )
+
+
+def damaged(file: Path | None, why: str) -> StoreError:
+    return StoreError.of(
+        "store.damaged",
+        f"The run's database is damaged: {why.rstrip('.')}.",
+        "Repair the run: `python -m engine repair RUN` keeps everything up to the damage.",
+        where=str(file or ""),
     )

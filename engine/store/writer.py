@@ -5,6 +5,7 @@ COMMIT. An event's `seq` is assigned inside the transaction that stores its data
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -36,6 +37,8 @@ from engine.protocol.records import Checkpoint, GroupSummary, Trajectory, Trajec
 from engine.store.schema import open_writer
 
 MOST_PER_COMMIT = 500
+CLOSING_MS = 500
+"""Longest wait for readers of other processes when the WAL is written into the file."""
 
 Statement = tuple[str, tuple[object, ...]]
 
@@ -169,9 +172,13 @@ class RunWriter:
         return await self._write(Write(event, (row,)))
 
     def close(self) -> None:
-        """Write what is queued, then close the file."""
+        """Write what is queued, and all of the WAL into the file, then close it: a copy of this
+        one file is the whole run. Readers are closed before."""
         self._queue.put(None)
         self._thread.join()
+        self._db.set_busy_timeout(CLOSING_MS)
+        with contextlib.suppress(apsw.FullError, apsw.IOError, apsw.BusyError):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # else the WAL stays, and is whole
         self._db.close()
 
     async def _write(self, write: Write) -> BaseEvent:

@@ -26,7 +26,10 @@ from engine.step.batch import trained_tokens
 from engine.supervised.formats import read_line
 from engine.supervised.render import render
 from engine.supervised.schedule import updates_of
+from engine.trust.files import project_file, read_regular
 
+MOST_BYTES = 2**32
+"""Of a file of demonstrations."""
 SHOWN, NAMED = 50, 3
 """Bad lines that are listed unless more are asked for, and those that a refusal names."""
 TRAIN, HELD_OUT = "demonstrations.jsonl", "held_out.jsonl"
@@ -72,8 +75,8 @@ def read_source(
         path=os.path.relpath(file, project) if inside else str(file), role=role
     )
     try:
-        content = file.read_bytes()
-    except OSError as error:
+        content = read_regular(file, MOST_BYTES)
+    except (OSError, ValueError) as error:
         problem = _unreadable(file, role, error)
         return Source(about.model_copy(update={"problem": problem}), [])
     entries: list[Entry] = []
@@ -103,12 +106,13 @@ def collect(
 ) -> Data:
     """What an SFT run of the project would learn from and measure; refuses nothing."""
     sft, context = config.sft, config.model.max_context
-    wanted: list[tuple[Path, Role]] = [(project / sft.data, "train")]
-    gold = project / GOLD
+    project = project.resolve()
+    wanted: list[tuple[Path, Role]] = [(project_file(project, sft.data, "sft.data"), "train")]
+    gold = project_file(project, GOLD, GOLD)
     if sft.gold and gold.is_file() and gold != wanted[0][0]:
         wanted.append((gold, "gold"))
     if sft.validation:
-        wanted.append((project / sft.validation, "validation"))
+        wanted.append((project_file(project, sft.validation, "sft.validation"), "validation"))
     sources = [read_source(file, role, project, chat, context, shown) for file, role in wanted]
     learned = [e for source in sources if source.file.role != "validation" for e in source.entries]
     measured = [e for source in sources if source.file.role == "validation" for e in source.entries]
@@ -212,14 +216,14 @@ def kept_lines(folder: Path, chat: ChatFormat, context: int) -> tuple[list[Entry
     return found[0], found[1]
 
 
-def _unreadable(file: Path, role: Role, error: OSError) -> Problem:
+def _unreadable(file: Path, role: Role, error: OSError | ValueError) -> Problem:
     setting = {"train": "sft.data", "validation": "sft.validation", "gold": "sft.gold"}[role]
     missing = isinstance(error, FileNotFoundError)
     return Problem(
         code="demonstrations.missing" if missing else "demonstrations.unreadable",
         message=f"There is no {file.name} in the project."
         if missing
-        else f"The demonstrations cannot be read: {error.strerror or error}.",
+        else f"The demonstrations cannot be read: {getattr(error, 'strerror', None) or error}.",
         hint=f"Make one with `python -m engine distill` or by hand, or set {setting}.",
         where=str(file),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.gold import FILE as GOLD
-from engine.policy.base import Policy, ScoreBatch, TrainBatch, TrainItem
+from engine.policy.base import AdamStep, Policy, ScoreBatch, TrainBatch, TrainItem
 from engine.protocol.config import WarmupConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.supervised_events import WarmupFinished
@@ -16,6 +16,7 @@ from engine.run import Run
 from engine.step.batch import trained_tokens
 from engine.supervised.data import Entry, read_source, refusal
 from engine.supervised.schedule import batch_at, updates_of
+from engine.trust.files import project_file
 
 
 async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[str, float]:
@@ -24,7 +25,7 @@ async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[st
     items = items_of(entries)
     count = sum(map(trained_tokens, items))
     batch = TrainBatch(items=items, objective="supervised", normaliser=count)
-    told = await policy.forward_backward(batch) | await policy.optim_step(lr)
+    told = await policy.forward_backward(batch) | await policy.optim_step(AdamStep(lr=lr))
     return {**told, "lr": lr, "tokens/trained": float(count)}
 
 
@@ -86,6 +87,6 @@ def read_all(project: Path, warmup: WarmupConfig, chat: ChatFormat, context: int
 
 def demonstration_files(project: Path, warmup: WarmupConfig) -> list[Path]:
     """The project's own, and the attempts pinned as gold where there are some."""
-    files = [project / warmup.file]
-    gold = project / GOLD
+    files = [project_file(project, warmup.file, "train.warmup.file")]
+    gold = project_file(project, GOLD, GOLD)
     return files + ([gold] if warmup.gold and gold.is_file() and gold not in files else [])

@@ -13,7 +13,8 @@ from engine.supervised.data import SHOWN, collect, plan_of, refuse
 def view(project: Path, config: ProjectConfig, shown: int | None = SHOWN) -> Demonstrations:
     """Every line read, and of each file so many bad ones listed (None: all); what stands against a
     start is said, not raised. Raises ModelError."""
-    data = collect(project, config, ChatFormat(find_model(config.model.name)), shown)
+    with ChatFormat(find_model(config.model.name)) as chat:
+        data = collect(project, config, chat, shown)
     plan, problem = plan_of(config, data), None
     try:
         refuse(project, config, data)

@@ -7,16 +7,21 @@ with contents that are all here. Whoever is cut off sends the rest.
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+import pathspec
+
+from engine.protocol.identifiers import SHA256, check_path
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.sync import Missing, Synced, SyncFolder
-from engine.sync.manifest import ALWAYS, manifest
+from engine.sync.inside import open_to_write, outside
+from engine.sync.manifest import ALWAYS, Digest, digest_of, listed
+from engine.trust.projects import trust_new_project, trust_run
 
 KEPT = (*ALWAYS, "/.atelier/")
-HEX = set("0123456789abcdef")
 
 
 LAST = ("config.json", "READY")
@@ -33,7 +38,7 @@ class Incoming:
     def missing(self, asked: SyncFolder) -> Missing:
         """What neither the folder nor what has arrived holds."""
         root, wanted = self._root(asked), asked.manifest
-        here = {file.sha256 for file in manifest(root, KEPT).files} if root.is_dir() else set()
+        here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
         lacking = {
             file.sha256: file.bytes
             for file in wanted.files
@@ -58,7 +63,7 @@ class Incoming:
                 "sync.other_place", f"{self.begun(sha256)} bytes of it are here, not {offset}."
             )
         try:
-            with part.open("ab") as target:
+            with os.fdopen(open_to_write(part, append=True), "ab") as target:
                 async for block in blocks:
                     await asyncio.to_thread(target.write, block)
         except OSError as error:
@@ -84,17 +89,21 @@ class Incoming:
         """The folder holds these files and no others, but for what is never sent. Raises Refused
         where contents are missing: then nothing has changed."""
         root, wanted = self._root(asked), asked.manifest
+        _refuse_bad_names(asked)
         root.mkdir(parents=True, exist_ok=True)
-        before = {file.path: file for file in manifest(root, KEPT).files}
-        by_hash = {file.sha256: root / file.path for file in before.values()}
-        changed = [file for file in wanted.files if before.get(file.path) != file]
+        before = _present(root)
+        by_hash = {file.sha256: root / name for name, file in before.items()}
+        changed = [
+            file
+            for file in wanted.files
+            if before.get(file.path) != (file.bytes, file.sha256, file.executable)
+        ]
         changed.sort(key=lambda file: file.path in LAST)
         scratch = self._workspace / ".atelier" / f"laying-{os.getpid()}"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         try:
             for number, file in enumerate(changed):
-                _refuse_outside(file.path)
                 self._lay(scratch / str(number), file.sha256, by_hash, file.executable)
             for number, file in enumerate(changed):
                 target = root / file.path
@@ -112,6 +121,10 @@ class Incoming:
                 (root / path).unlink()
         for file in wanted.files:
             self._content(file.sha256).unlink(missing_ok=True)
+        if asked.place == "workspace":  # the paired home machine sent it: the person's own
+            trust_new_project(self._places[asked.place] / asked.folder)
+        if asked.run:
+            trust_run(root)
         return Synced(path=str(root), changed=len(changed), removed=len(gone))
 
     def _root(self, asked: SyncFolder) -> Path:
@@ -129,7 +142,7 @@ class Incoming:
             os.fsync(laid.fileno())
 
     def _content(self, sha256: str) -> Path:
-        if len(sha256) != 64 or not set(sha256) <= HEX:
+        if not re.fullmatch(SHA256[1:-1], sha256):
             raise Refused.of("sync.bad_hash", "That is no SHA-256.")
         return self._contents / sha256
 
@@ -137,10 +150,26 @@ class Incoming:
         return self._content(sha256).with_suffix(".part")
 
 
-def _refuse_outside(path: str) -> None:
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts or "\\" in path or "\0" in path:
-        raise Refused.of("sync.outside", f"{path!r} would leave the folder.")
+def _present(root: Path) -> dict[str, Digest]:
+    """Files of a folder here, whatever their names are."""
+    return {name: digest_of(file) for name, file in listed(root, KEPT)}
+
+
+def _refuse_bad_names(asked: SyncFolder) -> None:
+    """Raises Refused for a name that leaves the folder, that is there twice, or that the folder
+    keeps for itself."""
+    kept = pathspec.GitIgnoreSpec.from_lines([] if asked.run else KEPT)
+    seen: set[str] = set()
+    for file in asked.manifest.files:
+        try:
+            check_path(file.path)
+        except ValueError as error:
+            raise outside(file.path, str(error)) from None
+        if kept.match_file(file.path):
+            raise outside(file.path, "the server keeps this for itself")
+        if file.path in seen:
+            raise outside(file.path, "it is named twice")
+        seen.add(file.path)
 
 
 def _make_way(root: Path, target: Path) -> None:

@@ -4,9 +4,11 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pathspec
 
+from engine.protocol.identifiers import check_path
 from engine.protocol.problems import ConfigError
 from engine.protocol.sync import FileEntry, Manifest
 
@@ -29,10 +31,13 @@ MOST_BYTES = 2 * 10**9
 
 
 def project_manifest(project: Path) -> Manifest:
-    """What of a project goes to a server. Raises ConfigError where that is unreasonably much."""
+    """What of a project goes to a server. Raises ConfigError where that is unreasonably much, or
+    where a link leads out of the project."""
     rules = project / RULES
     said = rules.read_text(encoding="utf-8").splitlines() if rules.is_file() else []
-    found = manifest(project, [*ALWAYS, *said])
+    files = listed(project, [*ALWAYS, *said])
+    _refuse_links_outside(project, files)
+    found = Manifest(files=[entry_of(file, name) for name, file in files])
     if found.bytes > MOST_BYTES:
         largest = max(found.files, key=lambda one: one.bytes)
         raise ConfigError.of(
@@ -43,6 +48,20 @@ def project_manifest(project: Path) -> Manifest:
             where=str(rules),
         )
     return found
+
+
+def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
+    """A link could name any file of this machine, and its content would be sent."""
+    root = project.resolve()
+    for name, file in files:
+        if file.is_symlink() and not file.resolve().is_relative_to(root):
+            raise ConfigError.of(
+                "sync.link_outside",
+                f"{name} is a link to {file.resolve()}, outside of the project, and only the "
+                "project goes to the server.",
+                f"Copy the file into the project, or name it in {RULES}.",
+                where=str(file),
+            )
 
 
 def manifest(folder: Path, ignored: Sequence[str] = (), below: str = "") -> Manifest:
@@ -74,10 +93,32 @@ def _files(root: Path, folder: Path, rules: pathspec.GitIgnoreSpec) -> Iterator[
 
 
 def entry_of(file: Path, name: str) -> FileEntry:
-    """A file as it is now, under a name."""
+    """A file as it is now, under a name. Raises ConfigError where a server could not have that."""
+    try:
+        check_path(name)
+    except ValueError as error:
+        raise ConfigError.of(
+            "sync.bad_name",
+            f"A file cannot be sent under its name: {error}.",
+            f"Rename it, or name it in {RULES}.",
+            where=str(file),
+        ) from None
+    digest = digest_of(file)
+    return FileEntry(
+        path=name, bytes=digest.bytes, sha256=digest.sha256, executable=digest.executable
+    )
+
+
+class Digest(NamedTuple):
+    """Content of a file, whatever its name is."""
+
+    bytes: int
+    sha256: str
+    executable: bool
+
+
+def digest_of(file: Path) -> Digest:
     with file.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").hexdigest()
         status = os.fstat(source.fileno())
-    return FileEntry(
-        path=name, bytes=status.st_size, sha256=digest, executable=bool(status.st_mode & 0o100)
-    )
+    return Digest(status.st_size, digest, bool(status.st_mode & 0o100))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.client import EngineClient
-from engine.protocol.problems import Refused
+from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.sync import Synced, SyncFolder
 
 Progress = Callable[[int, int], None]
@@ -42,6 +42,12 @@ async def _push(
         progress(done, lacking.bytes)
 
     for sha256 in lacking.sha256:
+        if sha256 not in files:
+            raise LaunchError.of(
+                "engine.bad_answer",
+                "The server asks for a file that is not part of what it is sent.",
+                "Nothing but the folder is sent. Look at what runs on that server.",
+            )
         file = files[sha256]
         await client.send_content(source / file.path, sha256, file.bytes, sent)
     return await client.commit(request)

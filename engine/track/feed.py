@@ -42,6 +42,7 @@ from engine.track.items import (
     settings_of,
 )
 from engine.track.traces import Teller
+from engine.trust.addresses import tracker_key
 
 ROOT = Path(__file__).parents[2]
 LOGS = "logs"
@@ -155,13 +156,15 @@ class Feed:
         return True
 
     async def _serve(self, python: Path) -> None:
+        lent = self.keys.get(self.name, "")
+        key = await asyncio.to_thread(tracker_key, self.name, self.settings, lent)
         argv = [str(python), "-m", "engine.track.worker", self.name]
         log = self.source.folder / LOGS / f"track-{self.name}.log"
         log.parent.mkdir(exist_ok=True)
         child = await Child.spawn(f"track-{self.name}", argv, cwd=ROOT, log=log)
         self.pids.add(child.pid)
         try:
-            await self._open(child)
+            await self._open(child, key)
             await self._follow(child)
             state = await asyncio.to_thread(self._last_state)
             await self._ask(child, "close", state=state)
@@ -169,7 +172,7 @@ class Feed:
             await asyncio.shield(child.kill())
             self.pids.discard(child.pid)
 
-    async def _open(self, child: Child) -> None:
+    async def _open(self, child: Child, key: str) -> None:
         spec, folder = self.source.spec, self.source.folder
         about = {
             "id": spec.id,
@@ -182,9 +185,7 @@ class Feed:
             "settings": settings_of(spec),
         }
         settings = self.settings.model_dump(mode="json")
-        answer = await self._ask(
-            child, "open", settings=settings, key=self.keys.get(self.name, ""), run=about
-        )
+        answer = await self._ask(child, "open", settings=settings, key=key, run=about)
         if answer["seq"] is not None:
             self._cursor.seq = min(answer["seq"], await asyncio.to_thread(self._reader.last_seq))
         await asyncio.to_thread(self._recall)

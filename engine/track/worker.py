@@ -18,7 +18,7 @@ import traceback
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from engine.life import exit_with_engine
+from engine.life import exit_with_engine, hide_from_peers
 from engine.track.sinks.trouble import Lost, Trouble
 
 NICE = 5
@@ -100,6 +100,7 @@ def _parts(key: str) -> list[str]:
 
 def main() -> None:
     name, line, life = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    hide_from_peers()
     exit_with_engine(life)
     os.nice(NICE)
     module = "otlp" if name in ("otel", "langfuse") else name

@@ -20,6 +20,7 @@ from PySide6.QtCore import (
 from engine.protocol.curves import CurveQuery
 from engine.protocol.problems import Problem
 from engine.protocol.requests import TrajectoryQuery
+from studio.plain_tip import plain_tip
 from studio.tasks import TaskScope
 
 R = TypeVar("R")
@@ -106,7 +107,9 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             return "…" if role == Qt.ItemDataRole.DisplayRole and index.column() == 0 else None
         if role == Qt.ItemDataRole.UserRole:
             return record
-        return self.cell(record, index.column(), role)
+        found = self.cell(record, index.column(), role)
+        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(found, str)
+        return plain_tip(found) if tip else found
 
     def cell(self, record: R, column: int, role: int) -> Any:
         """One cell of a loaded row."""

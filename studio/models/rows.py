@@ -7,6 +7,7 @@ from PySide6.QtCore import QAbstractTableModel, QObject, Qt
 
 from studio.models.heads import head
 from studio.models.paged import ROOT, Index
+from studio.plain_tip import plain_tip
 
 R = TypeVar("R")
 
@@ -52,4 +53,6 @@ class RowsModel(QAbstractTableModel, Generic[R]):
         row = self.rows[index.row()]
         if role == Qt.ItemDataRole.UserRole:
             return row
-        return self.cell(row, index.column(), role)
+        found = self.cell(row, index.column(), role)
+        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(found, str)
+        return plain_tip(found) if tip else found

@@ -33,6 +33,11 @@ class RunModel(QObject):
         return self._store.summary(self.run_id)
 
     @property
+    def damaged(self) -> bool:
+        """Whether nothing but the row of the run can be read."""
+        return self.summary is not None and self.summary.state == "damaged"
+
+    @property
     def origin(self) -> RunState | None:
         """Of a branch: the run it has grown out of; None where the engine does not know it."""
         parent = self.summary.parent if self.summary else None

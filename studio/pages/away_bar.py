@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from engine.protocol.hosts import HostView
 from engine.protocol.records import LIVING, RunSummary
 from studio.hosts import UNDER_WAY
+from studio.plain_tip import set_tip
 from studio.session import Session
 from studio.store.hosts import BEHIND, behind_words, words_of
 from studio.store.run_state import RunState
@@ -54,7 +55,7 @@ class AwayBar(QWidget):
         if spans and "".join(span.words for span in spans) != self.words():
             self._words.set_spans(spans)
             self.setAccessibleName(self.words())
-            self.setToolTip(self.words())
+            set_tip(self, self.words())
 
     def _spans(self, run: RunSummary, state: RunState) -> list[Span]:
         view = self._hosts.view(run.host)

@@ -4,6 +4,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from studio import figures
+from studio.plain_tip import set_tip
 from studio.store.environments import Offer, Row
 from studio.theme import theme
 from studio.widgets import paint
@@ -90,7 +91,7 @@ class EnvironmentRow(QWidget):
         for offer in row.offers:
             kind = "quiet" if offer.quiet else "outlined"
             button = Button(offer.words, kind, icon=offer.icon, price=offer.price, height=28)
-            button.setToolTip(offer.refused or offer.tip)
+            set_tip(button, offer.refused or offer.tip)
             button.setEnabled(not offer.refused)
             button.setAccessibleDescription(f"{row.title}: {offer.refused or offer.tip}")
             button.clicked.connect(lambda _=False, verb=offer.verb: self.pressed.emit(verb))

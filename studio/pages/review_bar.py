@@ -9,8 +9,9 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from engine.protocol.events import ReviewOpened
 from engine.protocol.problems import Problem
 from studio import figures
-from studio.session import Session, command_job
+from studio.session import Session
 from studio.store.run_state import RunState
+from studio.tasks import command_job
 from studio.widgets import paint
 from studio.widgets.buttons import Button
 from studio.widgets.phrase import Phrase, Span

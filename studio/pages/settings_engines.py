@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from engine.protocol.environments import EnvironmentAction, EnvironmentList
 from engine.protocol.problems import Problem
 from studio.pages.environment_row import EnvironmentRow
+from studio.plain_tip import set_tip
 from studio.session import Session
 from studio.store.environments import Row, built_in_row, row_of
 from studio.tasks import TaskScope
@@ -91,7 +92,7 @@ class EnginesCards(QWidget):
         if previous is not None:
             names = {one.name: one.title for one in found.environments}
             title = names.get(previous.name, "Built-in engine")
-            self._back.setToolTip(f"Use the engine of before again: {title}")
+            set_tip(self._back, f"Use the engine of before again: {title}")
 
     def _row(self, row: Row, card: Card) -> None:
         shown = self._rows.get(row.name)

@@ -1,7 +1,9 @@
 """The small values inside a run's state."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from engine.protocol import events as e
 from engine.protocol.records import GroupSummary, Interval
 
 
@@ -57,3 +59,28 @@ class FlightGroup:
     @property
     def scored(self) -> list[float]:
         return [reward for reward in self.rewards.values() if reward is not None]
+
+
+CHANGES_LIFE = (
+    e.RunQueued,
+    e.RunStarted,
+    e.RunPaused,
+    e.RunContinued,
+    e.ReviewOpened,
+    e.ReviewClosed,
+    e.RunStopped,
+    e.RunFailed,
+    e.RunFinished,
+)
+"""Events that set `RunState.life`."""
+
+
+def restart_words(event: e.WorkerRestarted) -> str:
+    """Why a worker was started again, and how often in a row."""
+    again = f" (time {event.attempt} in a row)" if event.attempt > 1 else ""
+    return f"{event.problem.message} It is started again{again}."
+
+
+def planned_groups(groups: Iterable[e.PlannedGroup]) -> dict[int, FlightGroup]:
+    """The groups of a step before any of their trajectories is there, by number."""
+    return {g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in groups}

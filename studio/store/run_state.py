@@ -24,11 +24,20 @@ from engine.protocol.records import (
     GroupSummary,
     Phase,
     RunSpec,
+    RunSummary,
     TrajectorySummary,
 )
 from engine.protocol.records import RunState as Life
 from engine.protocol.supervised_events import LossMeasured, WarmupFinished
-from studio.store.parts import FlightGroup, LogLine, StepRecord, ValidationRecord
+from studio.store.parts import (
+    CHANGES_LIFE,
+    FlightGroup,
+    LogLine,
+    StepRecord,
+    ValidationRecord,
+    planned_groups,
+    restart_words,
+)
 from studio.store.series import Series
 
 Told = Event | UnknownEvent | History
@@ -56,6 +65,12 @@ class RunState:
     dtype: str = ""
     sampler: str = ""
     """What samples and in which precision, where it is not the trainer's own process."""
+    life_seq: int = 0
+    """Sequence number of the event that set `life`."""
+    engine_life: Life | None = None
+    """State of the run as the engine lists it, once it has."""
+    engine_seq: int = 0
+    """Sequence number of the last event that the engine's list accounts for."""
     phase: Phase | None = None
     phase_at: float = 0.0
     step: int = 0
@@ -117,6 +132,19 @@ class RunState:
         """Not so of one that waits in the queue."""
         return not self.living and self.life != "queued"
 
+    def obey(self, summary: RunSummary) -> None:
+        """Take the state that the engine lists; only it knows that a killed run has stopped."""
+        self.engine_life, self.engine_seq = summary.state, summary.seq
+        self._settle()
+
+    def _settle(self) -> None:
+        """The engine's state holds until an event that is newer than its list changes it."""
+        if self.engine_life is None or self.life_seq > self.engine_seq:
+            return
+        self.life = self.engine_life
+        if not self.living:
+            self.phase = self.progress = self.review = None
+
     def fold(self, events: Iterable[Told]) -> "RunState":
         for event in events:
             self.apply(event)
@@ -137,6 +165,7 @@ class RunState:
             self._catch_up(event)
         elif not isinstance(event, UnknownEvent):
             self._take(event)
+        self._settle()
         return True
 
     def _catch_up(self, history: History) -> None:
@@ -165,6 +194,8 @@ class RunState:
         return fits
 
     def _take(self, event: Event) -> None:
+        if isinstance(event, CHANGES_LIFE):
+            self.life_seq = event.seq or self.life_seq
         match event:
             case e.TrajectoryRecorded():
                 self._record(event.trajectory)
@@ -200,7 +231,7 @@ class RunState:
             case e.StepStarted():
                 self._start_step(event)
             case e.StepExtended():
-                self.flight |= _planned(event.groups)
+                self.flight |= planned_groups(event.groups)
             case e.StepFinished():
                 self._finish_step(event)
             case e.MetricsLogged():
@@ -292,7 +323,7 @@ class RunState:
         if event.step <= self.done:
             self._rewind(event.step)
             self.step = event.step
-        self.flight = _planned(event.groups)
+        self.flight = planned_groups(event.groups)
 
     def _record(self, trajectory: TrajectorySummary) -> None:
         self.trajectories += 1
@@ -367,13 +398,3 @@ class RunState:
         self.life, self.reason, self.review = life, reason, None
         self.phase = None
         self.progress = None
-
-
-def restart_words(event: e.WorkerRestarted) -> str:
-    """Why, and the how manieth time in a row."""
-    again = f" (time {event.attempt} in a row)" if event.attempt > 1 else ""
-    return f"{event.problem.message} It is started again{again}."
-
-
-def _planned(groups: Iterable[e.PlannedGroup]) -> dict[int, FlightGroup]:
-    return {g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in groups}

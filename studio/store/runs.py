@@ -19,6 +19,8 @@ class RunStore:
         """The engine's list of runs, as just asked."""
         self._summaries = {summary.id: summary for summary in summaries}
         self._overlaid.clear()
+        for summary in self._summaries.values():
+            self.state(summary.id).obey(summary)
 
     def put(self, summary: RunSummary) -> None:
         """One run, as a command's answer tells it."""
@@ -26,6 +28,7 @@ class RunStore:
             self._summaries[summary.id] = summary
         else:
             self._summaries = {summary.id: summary, **self._summaries}
+        self.state(summary.id).obey(summary)
 
     def fold(self, run_id: str, events: Iterable[Told]) -> RunState:
         """Take events of one run in; raises SequenceGap where some are missing."""
@@ -33,7 +36,11 @@ class RunStore:
 
     def state(self, run_id: str) -> RunState:
         """The folded state; empty for a run that nobody has followed yet."""
-        return self._states.setdefault(run_id, RunState(run_id))
+        if run_id not in self._states:
+            state = self._states[run_id] = RunState(run_id)
+            if summary := self._summaries.get(run_id):
+                state.obey(summary)
+        return self._states[run_id]
 
     def known(self, run_id: str) -> bool:
         return run_id in self._summaries
@@ -71,17 +78,20 @@ class RunStore:
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
-    """The summary with what the stream has said since; the stream may still be replaying."""
-    if state.at < summary.changed_at and not state.living:
+    """The summary with what the stream has brought since the engine read it.
+
+    The engine's row holds while the stream replays what the row accounts for already; its state
+    holds until an event that is newer than it.
+    """
+    if state.seq <= summary.seq:
         return summary
-    if state.done < summary.step and state.at < summary.changed_at:
-        return summary
+    wins = summary.seq >= state.life_seq
+    stopping = summary.state == "stopping" and state.living
     rewards = [record.metrics.get("reward/mean") for record in state.steps]
     validation = state.validations[-1].reward if state.validations else None
-    stopping = summary.state == "stopping" and state.living
     return summary.model_copy(
         update={
-            "state": "stopping" if stopping else state.life,
+            "state": summary.state if wins or stopping else state.life,
             "step": state.done,
             "steps": state.planned or summary.steps,
             "rewards": [] if summary.kind == "sft" else rewards,
@@ -90,6 +100,6 @@ def overlay(summary: RunSummary, state: RunState) -> RunSummary:
             "trajectories": max(summary.trajectories, state.trajectories),
             "unscored": max(summary.unscored, state.unscored),
             "changed_at": max(summary.changed_at, state.at),
-            "problem": state.problem,
+            "problem": summary.problem if wins else state.problem,
         }
     )

@@ -11,6 +11,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.focus import KeyboardFocus
@@ -87,7 +88,7 @@ class Button(KeyboardFocus, QAbstractButton):
     def set_icon_only(self, icon_only: bool) -> None:
         """In a narrow window the words go and the icon stays; the words become the tip."""
         self._icon_only = icon_only and bool(self._icon)
-        self.setToolTip(self.words() if self._icon_only else "")
+        set_tip(self, self.words() if self._icon_only else "")
         self.updateGeometry()
         self.update()
 
@@ -283,7 +284,7 @@ class IconButton(Button):
         )
         self._square = size
         self.set_icon_only(True)
-        self.setToolTip(f"{words}  {key}".strip())
+        set_tip(self, f"{words}  {key}".strip())
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
     def sizeHint(self) -> QSize:

@@ -7,6 +7,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
+from studio.plain_tip import set_tip
 from studio.widgets import paint
 from studio.widgets.dot import SAID, paint_dot
 from studio.widgets.focus import KeyboardFocus
@@ -35,7 +36,7 @@ class EnginePill(KeyboardFocus, QAbstractButton):
         self._state = state
         self.setText(words)
         self.setAccessibleName(f"Engine {words}, {SAID[state]}")
-        self.setToolTip(SAID[state])
+        set_tip(self, SAID[state])
         self.updateGeometry()
         self.update()
 

@@ -5,10 +5,11 @@ from typing import Any
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from studio.plain_tip import set_tip
 from studio.widgets.entry import Entry
 from studio.widgets.form_fields import Field
 from studio.widgets.phrase import Phrase, Span
-from studio.widgets.text import Text, plain_tip
+from studio.widgets.text import Text
 
 
 class FormRow(QWidget):
@@ -61,7 +62,7 @@ class FormRow(QWidget):
 
     def set_help(self, help: str) -> None:
         """The tip, for pointer and F1; plain text."""
-        self.setToolTip(plain_tip(help))
+        set_tip(self, help)
         self.field.editor.setAccessibleDescription(help)
 
     def show_stored(self, value: Any, note: str = "", tone: str = "info") -> None:

@@ -6,10 +6,10 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
+from studio.plain_tip import set_tip
 from studio.widgets import paint
 from studio.widgets.focus import KeyboardFocus
 from studio.widgets.group_dots import paint_group_dots
-from studio.widgets.text import plain_tip
 
 _DOTS_PX, _TAIL_PX = 66, 78
 
@@ -34,7 +34,7 @@ class GroupRow(KeyboardFocus, QAbstractButton):
         self.setText(name)
         self._rewards, self._tail, self._tail_tone = tuple(rewards), tail, tone
         self.setAccessibleName(f"Group {name}, {tail}")
-        self.setToolTip(plain_tip(name) if paint.text_width(name) > self._name_px() else "")
+        set_tip(self, name if paint.text_width(name) > self._name_px() else "")
         self.update()
 
     def _name_px(self) -> float:

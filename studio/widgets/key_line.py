@@ -6,8 +6,8 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from studio.plain_tip import set_tip
 from studio.widgets.keycap import KeyCap
-from studio.widgets.text import plain_tip
 
 _GAP = 14
 
@@ -20,7 +20,7 @@ class _Key(KeyCap):
     def __init__(self, key: str, words: str, tip: str, parent: QWidget) -> None:
         super().__init__(key, words, parent)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setToolTip(plain_tip(tip))
+        set_tip(self, tip)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self.rect().contains(event.pos()):

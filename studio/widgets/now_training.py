@@ -6,12 +6,12 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.buttons import IconButton
 from studio.widgets.focus import KeyboardFocus
 from studio.widgets.sparkline import paint_sparkline
-from studio.widgets.text import plain_tip
 
 
 class NowTraining(KeyboardFocus, QWidget):
@@ -51,7 +51,7 @@ class NowTraining(KeyboardFocus, QWidget):
         self._pause.set_icon("play" if paused else "pause")
         self._pause.set_words("Resume this run" if paused else "Pause this run")
         self.setAccessibleName(f"Now training {name}, {step}, {left}")
-        self.setToolTip(plain_tip(f"{name}, {step}, {left}") if self._folded else "")
+        set_tip(self, f"{name}, {step}, {left}" if self._folded else "")
         self.show()
         self.update()
 

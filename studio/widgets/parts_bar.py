@@ -8,9 +8,9 @@ from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from studio import figures
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets import paint
-from studio.widgets.text import plain_tip
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class PartsBar(QWidget):
         self._parts, self._whole = tuple(parts), whole
         told = ", ".join(f"{part.name} {figures.number(part.value)}" for part in parts)
         self.setAccessibleName(f"Reward parts: {told or 'none'}")
-        self.setToolTip(plain_tip(told))
+        set_tip(self, told)
         self.update()
 
     def sizeHint(self) -> QSize:

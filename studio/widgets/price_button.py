@@ -8,8 +8,8 @@ from studio.widgets.text import Text
 
 
 class PriceButton(QWidget):
-    """States: priced, measuring, free, over budget (with a link to the budget), running (a
-    meter).
+    """States: priced, measuring, free, unavailable, over budget (with a link to the budget),
+    running (a meter).
     """
 
     pressed = Signal()
@@ -53,6 +53,11 @@ class PriceButton(QWidget):
         self._note.set_words(left)
         self._note.show()
         self._raise.show()
+
+    def set_unavailable(self, words: str) -> None:
+        """Disable the action where it has no price. The container stays enabled: whoever disabled
+        it would keep the button disabled, whatever state is shown next."""
+        self._show(words, "", enabled=False)
 
     def set_running(self, words: str, share: float | None) -> None:
         """A meter in the button and a cancel beside it."""

@@ -10,6 +10,7 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.keycap import KeyCap
@@ -132,7 +133,7 @@ class _Brand(QWidget):
         self._folded = False
         self._cap = KeyCap("Ctrl K")
         self._cap.setParent(self)
-        self._cap.setToolTip("All commands")
+        set_tip(self._cap, "All commands")
 
     def set_folded(self, folded: bool) -> None:
         self._folded = folded

@@ -4,6 +4,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
+from studio.plain_tip import set_tip
 from studio.widgets import paint
 from studio.widgets.focus import KeyboardFocus
 
@@ -33,7 +34,7 @@ class SidebarRow(KeyboardFocus, QAbstractButton):
     def set_folded(self, folded: bool) -> None:
         """Icon only, the rest in the tip."""
         self._folded = folded
-        self.setToolTip(f"{self.text()}  {self._fact}".strip() if folded else "")
+        set_tip(self, f"{self.text()}  {self._fact}".strip() if folded else "")
         self.update()
 
     def nextCheckState(self) -> None:

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.focus import KeyboardFocus
@@ -73,7 +74,7 @@ class SlopeChart(KeyboardFocus, QWidget):
         super().__init__(parent)
         self._slopes = slopes
         self.setAccessibleName(f"{slopes.title}: {slopes.words}. {slopes.obeyed}")
-        self.setToolTip("")
+        set_tip(self, "")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)

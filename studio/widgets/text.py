@@ -1,11 +1,10 @@
 """Text: a label in one style and one tone. Always plain text; it can elide and says so in a tip."""
 
-import html
-
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
+from studio.plain_tip import set_tip
 from studio.theme import theme
 
 
@@ -67,7 +66,7 @@ class Text(QLabel):
         metrics = QFontMetrics(self.font())
         shown = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, self.width())
         self.setText(shown)
-        self.setToolTip(plain_tip(self._words) if shown != self._words else "")
+        set_tip(self, self._words if shown != self._words else "")
 
     def minimumSizeHint(self) -> QSize:
         hint = super().minimumSizeHint()
@@ -83,8 +82,3 @@ class Text(QLabel):
         super().resizeEvent(event)
         if self._elide:
             self._show()
-
-
-def plain_tip(words: str) -> str:
-    """The words as a tool tip that shows them as they are: Qt guesses rich text in tips."""
-    return f"<qt>{html.escape(words)}</qt>" if "<" in words or "&" in words else words

@@ -6,6 +6,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QMenu, QWidget
 
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.buttons import Button
@@ -66,7 +67,7 @@ class TrainButton(Button):
         }[state]
         self._state, self._done, self._planned = state, done, planned
         self.setEnabled(state != "none")
-        self.setToolTip(words if state == "none" else "")
+        set_tip(self, words if state == "none" else "")
         self.setAccessibleDescription(self.toolTip())
         self.set_words(said)
         self.set_icon("" if state in ("queued", "starting") else "play")

@@ -28,9 +28,12 @@ def test_importing_loads_nothing_heavy(module: str, forbidden: list[str]) -> Non
 
 
 def test_host_runs_on_the_standard_library_alone() -> None:
-    """-I -S: no site-packages at all."""
+    """-I -S: no site-packages at all; its own folder is on the path, as of every script."""
     host = ROOT / "engine" / "rollout" / "host.py"
-    code = f"import runpy; runpy.run_path({str(host)!r}, run_name='host')"
+    code = (
+        f"import runpy, sys; sys.path.insert(0, {str(host.parent)!r}); "
+        f"runpy.run_path({str(host)!r}, run_name='host')"
+    )
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, cwd=ROOT)
 
 

@@ -32,6 +32,7 @@ def test_every_module_says_what_it_is() -> None:
         (r"\.exec\(", set()),
         (r"#[0-9a-fA-F]{6}\b", set()),
         (r"\.setStyleSheet\(", {"studio/theme.py"}),
+        (r"\.setToolTip\(|QToolTip|QMessageBox", {"studio/plain_tip.py"}),
         (r"\.setHtml\(|\.setMarkdown\(", {"studio/help.py"}),  # our own texts
         (r"@asyncSlot|asyncClose", set()),
     ],

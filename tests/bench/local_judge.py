@@ -115,8 +115,6 @@ async def started(log: Path) -> TorchPolicy:
         model_path=str(find_model(STARTER)),
         model=ModelConfig(),
         seed=0,
-        lr=1e-5,
-        max_grad_norm=1.0,
         batch_tokens=2048,
     )
     await policy.load(spec)

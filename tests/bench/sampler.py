@@ -49,9 +49,7 @@ def main() -> None:
 
 def ours_of(folder: Path, dtype: str) -> LoraModel:
     model = ModelConfig(name=STARTER, dtype=dtype)  # type: ignore[arg-type]
-    spec = PolicySpec(
-        model_path=str(folder), model=model, seed=0, lr=1e-5, max_grad_norm=1.0, batch_tokens=2048
-    )
+    spec = PolicySpec(model_path=str(folder), model=model, seed=0, batch_tokens=2048)
     return LoraModel(spec)
 
 

@@ -1,6 +1,8 @@
 """Findings say a figure, its cause and one thing to try; they go away with their cause."""
 
-from engine.diagnosis import findings
+from engine.diagnosis import findings, unscored_causes
+from engine.protocol.problems import Problem
+from engine.protocol.records import Finding, Trajectory
 
 FINE = {
     "unscored": 0.0, "trajectories": 64.0, "groups/no_signal": 0.1, "truncated": 0.0,
@@ -18,7 +20,6 @@ def test_a_healthy_run_has_none() -> None:
 
 
 def test_each_cause_is_found() -> None:
-    assert codes({"unscored": 9}) == ["unscored"]
     assert codes({"groups/no_signal": 0.5}) == ["no_signal"]
     assert codes({"truncated": 0.41}) == ["truncated"]
     assert codes({"logprob_gap/mean": 0.3}) == ["apart"]
@@ -61,12 +62,62 @@ def test_each_shows_its_figures_and_what_to_try() -> None:
         assert finding.where.startswith("chart:")
 
 
+def failed(code: str, count: int, message: str = "It broke.", hint: str = "") -> list[Trajectory]:
+    problem = Problem(code=code, message=message, hint=hint)
+    return [
+        Trajectory(
+            id=f"{code}-{n}", split="train", step=1, group=0, index=n, scenario_id="s", title="",
+            reward=None, problem=problem,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def blamed(*trajectories: Trajectory) -> list[Finding]:
+    return findings([FINE], 8, 6, unscored_causes(trajectories))
+
+
+def test_unscored_rollouts_are_explained_by_their_own_reasons() -> None:
+    budget = failed("judge.budget", 40, "The judge's budget is used up.", "Raise budget_usd.")
+    found = blamed(*failed("agent.crashed", 9, "The agent raised KeyError."), *budget)
+    assert [one.code for one in found] == ["unscored", "unscored_too"]
+    assert found[0].title == "40 of 64 rollouts are unscored."
+    assert "agent is not to blame. The judge's budget is used up." in found[0].words
+    assert found[0].suggestion == "Raise budget_usd."
+    assert "The agent failed. The agent raised KeyError." in found[1].words
+    assert found[1].suggestion
+    for code, words in (
+        ("judge.unreachable", "not to blame"),
+        ("gateway.bad_message", "request of the agent was refused"),
+        ("reward.missing", "gave no reward"),
+        ("policy.died", "rollout itself failed"),
+    ):
+        assert words in blamed(*failed(code, 20))[0].words
+
+
+def test_a_few_unscored_rollouts_and_those_a_person_took_out_are_no_finding() -> None:
+    assert blamed(*failed("agent.crashed", 6)) == []
+    assert blamed(*failed("label.excluded", 64)) == []
+
+
+def test_truncated_rollouts_are_explained_by_the_limit_that_cut_them() -> None:
+    def words(limit: int, **shares: float) -> str:
+        return findings([FINE | {"truncated": 0.5} | shares], 8, limit)[0].words
+
+    assert "64 tokens (train.max_tokens)" in words(64, **{"truncated/max_tokens": 0.5})
+    assert "agent's own requests" in words(
+        64, **{"truncated/agent": 0.4, "truncated/max_tokens": 0.1}
+    )
+    assert "model.max_context" in words(64, **{"truncated/context": 0.5})
+    assert "agent's own requests" in words(0)
+
+
 def test_it_goes_away_with_its_cause() -> None:
-    assert codes({"unscored": 9}, {"unscored": 0}) == []
+    assert codes({"truncated": 0.9}, {"truncated": 0.0}) == []
 
 
 def test_at_most_three() -> None:
-    everything = {"unscored": 60, "groups/no_signal": 1, "truncated": 1, "logprob_gap/mean": 1}
+    everything = {"masked": 0.9, "groups/no_signal": 1, "truncated": 1, "logprob_gap/mean": 1}
     assert len(codes(everything)) == 3
 
 

@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import apsw
 import psutil
@@ -23,6 +23,7 @@ from engine.protocol.events import FINAL, Event, UnknownEvent
 from engine.protocol.records import LIVING, RunSummary
 from engine.protocol.requests import Command, Handshake, StartRun
 from engine.run import is_locked
+from engine.trust.projects import trust_project
 
 ROOT = Path(__file__).parents[2]
 JUDGE_WORKER = "engine.judge.worker"
@@ -138,10 +139,14 @@ class Engine:
         self.process.wait()
 
 
-def start_engine(workspace: Path) -> Engine:
+def start_engine(
+    workspace: Path, before: Sequence[str] = (), stderr: IO[bytes] | None = None
+) -> Engine:
+    """`before` is a command that runs the engine's."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)],
+        [*before, sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)],
         stdout=subprocess.PIPE,
+        stderr=stderr,
         cwd=ROOT,
     )
     assert process.stdout is not None
@@ -235,12 +240,14 @@ def project(workspace: Path, tiny_model: Path) -> Path:
 
 
 def make_project(folder: Path, model: Path, agent: str = AGENT, toml: str = "") -> Path:
+    """A small project that the person trusts."""
     (folder / "scenarios").mkdir(parents=True)
     (folder / "agent.py").write_text(agent)
     (folder / "project.toml").write_text(TOML.format(model=model) + toml)
     lines = [json.dumps({"id": f"s{n}", "q": f"Say {n}"}) for n in range(6)]
     (folder / "scenarios" / "train.jsonl").write_text("\n".join(lines[:4]) + "\n")
     (folder / "scenarios" / "validation.jsonl").write_text("\n".join(lines[4:]) + "\n")
+    trust_project(folder)
     return folder
 
 

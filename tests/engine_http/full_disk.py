@@ -35,8 +35,10 @@ def happen(engine: Engine, folder: Path, model: Path) -> dict[str, object]:
     filler = folder / "filler"
     fill(filler)
     failed = ended(engine, run)
+    fill(more := folder / "more")  # the run has written its WAL into its database, and freed it
     refused = label(engine, run)
     filler.unlink()
+    more.unlink()
     there = stored(engine, run.id)
     accepted = label(engine, run)
     done = max(e.step for e in read(engine, run) if isinstance(e, StepFinished))

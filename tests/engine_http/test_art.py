@@ -7,19 +7,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from engine.art.knobs import Knobs
 from engine.environments import python_of
 from engine.imports.source import open_source
 from engine.launch.local import Endpoint, find
+from engine.outside.folders import ALPHA, RANK
+from engine.protocol.algorithm import Algorithm
 from engine.protocol.records import Trajectory
 from engine.server.library import Library
 from engine.store.reader import RunReader
+from tests.engine.art.test_knobs import KEYS
 from tests.engine_http.conftest import ROOT, until
 
 SCRIPT = Path(__file__).with_name("art_2048.py")
@@ -160,6 +164,32 @@ def _facts(one: Trajectory) -> str:
 
 def _alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("real_cache")
+@pytest.mark.timeout(600)
+def test_the_tables_are_those_of_the_package(tmp_path: Path) -> None:
+    """Preset, knobs and config keys, against the package itself."""
+    script = ROOT / "tests" / "engine_http" / "art_defaults.py"
+    names = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    said = subprocess.run(
+        [str(python_of("art")), str(script)], cwd=tmp_path, env=os.environ | names,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr[-4000:]
+    theirs = json.loads(said.stdout.splitlines()[-1])
+    ours = Algorithm(preset="art")
+    assert theirs["trainer"]["max_grad_norm"] == ours.max_grad_norm
+    assert theirs["decays"] == [ours.weight_decay]
+    assert (theirs["trainer"]["adam_beta1"], theirs["trainer"]["adam_beta2"]) == (0.9, 0.99)
+    assert theirs["trainer"]["gradient_accumulation_steps"] == 1
+    assert (theirs["peft"]["r"], theirs["peft"]["lora_alpha"]) == (RANK, ALPHA)
+    sections = {"init_args", "engine_args", "peft_args", "trainer_args"}
+    assert set(theirs["keys"][""]) - sections == set(KEYS[""])
+    for section in ("init_args", "peft_args"):
+        assert theirs["keys"][section] == sorted(KEYS[section])
+    assert theirs["train"] == {field.name: field.default for field in fields(Knobs)}
 
 
 def test_the_backend_needs_nothing_of_an_engine() -> None:

@@ -29,6 +29,8 @@ from engine.protocol.records import RunSummary, TrajectorySummary
 from engine.protocol.requests import Command, StartEvaluation, TrajectoryQuery
 from engine.run import is_locked
 from engine.store.reader import RunReader
+from engine.trust.addresses import confirm_address
+from engine.trust.projects import trust_project
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.chat_provider import ChatScript, chat_provider
 from tests.engine_http.conftest import (
@@ -98,6 +100,7 @@ def letters(trained: Path, workspace: Path) -> Path:
         for n in range(8)
     ]
     (project / "scenarios" / "validation.jsonl").write_text("\n".join(lines) + "\n")
+    trust_project(project)
     return project
 
 
@@ -218,6 +221,7 @@ def test_a_model_of_a_provider_uses_tools_and_is_paid(
     engine: Engine, letters: Path, chat: ChatScript
 ) -> None:
     with_provider(letters, chat)
+    confirm_address("openai", chat.url)
     engine.call(lambda client: client.lend_keys({"openai": SECRET}))
     chat.moods = ["500"]
     systems = [SystemPrompt(name="curt", text="One word."), SystemPrompt(name="long", text="Tell.")]

@@ -76,12 +76,12 @@ def serving(folder: Path) -> Iterator[str]:
     """`engine serve-model` of a folder, until the loop goes on."""
     process = subprocess.Popen(
         [sys.executable, "-m", "engine", "serve-model", str(folder), "--port", "0",
-         "--api-key", "sk-mine", "--dtype", "float32"],
+         "--api-key", "sk-mine"],
         stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None
     with process.stdout as lines:
-        assert "Loading" in lines.readline()
+        assert "in float32 precision, as it was proven" in lines.readline()
         ready = lines.readline()
         yield ready.split(" at ")[1].split(";")[0]
         process.send_signal(signal.SIGINT)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
 import psutil
 import pytest
 
@@ -22,6 +21,7 @@ from engine.protocol.labels import Label, Word
 from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import (
     JUDGE_WORKER,
@@ -33,7 +33,7 @@ from tests.engine_http.conftest import (
 )
 from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
 from tests.engine_http.test_tracking import agents, stored
-from tests.far_engine import NAME, lay_engine, let_in, spec_of
+from tests.far_engine import NAME, lay_engine, let_in, link_environments, spec_of
 from tests.otlp_collector import collecting
 from tests.ssh_server import FarSide
 
@@ -105,10 +105,7 @@ def pair(
     """A home engine that is connected to a server with an engine of ours."""
     base = ssh_server.home / ".atelier-engine"
     lay_engine(base)
-    (base / "cache" / "atelier").mkdir(parents=True)
-    kept = Path(platformdirs.user_cache_dir("atelier")) / "environments"
-    kept.mkdir(parents=True, exist_ok=True)
-    (base / "cache" / "atelier" / "environments").symlink_to(kept)
+    kept = link_environments(base)
     person = tmp_path_factory.mktemp("person")
     let_in(person, ssh_server)
     with pytest.MonkeyPatch.context() as patch:
@@ -153,6 +150,7 @@ def judged_project(
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     project = make_project(home / name, tiny_model, AGENT, JUDGE.format(url=script.url))
     (project / "rubric.md").write_text("More letters are better.\n")
+    confirm_address("openai", script.url)
     return project
 
 

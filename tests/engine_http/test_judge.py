@@ -12,9 +12,10 @@ import apsw
 import psutil
 import pytest
 
-from engine.protocol.events import GroupJudged, RunFinished, StepFinished
+from engine.protocol.events import GroupJudged, RunFailed, RunFinished, StepFinished
 from engine.protocol.judging import PART
 from engine.protocol.requests import Command, TrajectoryQuery
+from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine
 
@@ -57,6 +58,7 @@ def judged_project(workspace: Path, tiny_model: Path, script: Script) -> Path:
     toml = JUDGE.format(url=script.url)
     project = make_project(workspace / "judged", tiny_model, AGENT, toml)
     (project / "rubric.md").write_text("More letters are better.\n")
+    confirm_address("openai", script.url)
     return project
 
 
@@ -176,7 +178,9 @@ def test_a_local_judge_without_anything_to_learn_from_scores_nothing(
     (judged_project / "project.toml").write_text(toml)
     run = engine.train(judged_project, **{"train.steps": 1, "train.validate_every": 0})
     events = engine.wait(run)
-    assert isinstance(events[-1], RunFinished), events[-1]
+    last = events[-1]
+    assert isinstance(last, RunFailed), last
+    assert last.problem.code == "run.nothing_scored"
     page = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
     assert {one.problem.code for one in page.items if one.problem} == {"judge.local_unfitted"}
     assert script.asked == []

@@ -17,6 +17,7 @@ from engine.protocol.problems import Refused
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, TrajectoryQuery
 from engine.run import is_locked
+from engine.trust.projects import trust_project
 from tests.engine_http.conftest import (
     ROOT,
     Engine,
@@ -80,6 +81,7 @@ def test_a_label_changes_the_advantages_exactly_as_previewed_and_undo_brings_byt
 ) -> None:
     engine = own_engine
     project = shutil.copytree(finished[1], engine.workspace / "preview")
+    trust_project(project)
     (run,) = engine.call(lambda client: client.runs(str(project)))
     before = rows(run, "trajectories", "groups")
     siblings = engine.call(lambda client: client.siblings(run.id, "train", 1, 0))

@@ -1,7 +1,10 @@
 """A run from start to end over real HTTP: train, pause, stop, resume, extend."""
 
 import json
+import shutil
+import time
 from pathlib import Path
+from typing import Any, Literal
 
 import psutil
 import pytest
@@ -10,6 +13,7 @@ from engine.checkpoint import verify
 from engine.protocol.events import (
     Event,
     GroupScored,
+    RunFailed,
     RunFinished,
     RunStopped,
     StepFinished,
@@ -17,6 +21,7 @@ from engine.protocol.events import (
     TrajectoryRecorded,
     UnknownEvent,
     ValidationFinished,
+    WorkerRestarted,
 )
 from engine.protocol.metrics import METRICS, metric
 from engine.protocol.records import RunSummary
@@ -146,6 +151,25 @@ def test_a_group_of_equal_rewards_changes_no_weight(
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.parametrize(("kind", "steps"), [("train", 9), ("train", 1), ("baseline", 9)])
+def test_a_run_that_cannot_be_scored_fails_with_the_cause(
+    engine: Engine, project: Path, kind: Literal["train", "baseline"], steps: int
+) -> None:
+    (project / "agent.py").write_text(
+        "def rollout(scenario, model):\n    raise KeyError('dates')\n"
+    )
+    request = StartRun(project=str(project), kind=kind, overrides={"train.steps": steps})
+    run = engine.call(lambda c: c.start_run(request))
+    events = engine.wait(run)
+    last = events[-1]
+    assert isinstance(last, RunFailed)
+    assert last.problem.code == "run.nothing_scored"
+    assert "KeyError: 'dates'" in last.problem.message
+    done = [e for e in events if isinstance(e, StepFinished)]
+    assert len(done) == (0 if kind == "baseline" else min(3, steps))
+    assert all(e.reason == "No rollout could be scored: nothing to learn." for e in done)
+
+
 def test_baseline_measures_and_trains_nothing(engine: Engine, project: Path) -> None:
     request = StartRun(project=str(project), kind="baseline")
     run = engine.call(lambda c: c.start_run(request))
@@ -187,3 +211,30 @@ def test_replaying_stored_trajectories_gives_the_same_bytes_and_training_goes_on
     events = engine.wait(run)
     assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4], events[-1]
     assert engine.call(lambda c: c.run(run.id)).steps == 4
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hidden_size": 96, "head_dim": 48},
+        {"num_attention_heads": 3},
+        {"model_type": "no_such_model", "architectures": ["NoSuchModel"]},
+        {"rope_parameters": {"rope_type": "no_such_type"}},
+        {"hidden_act": "no_such_activation"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_broken_model_is_one_sentence_without_restarts(
+    engine: Engine, workspace: Path, tiny_model: Path, changed: dict[str, Any]
+) -> None:
+    model = Path(shutil.copytree(tiny_model, workspace / "broken"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | changed))
+    begun = time.monotonic()
+    run = engine.train(make_project(workspace / "letters", model))
+    events = engine.wait(run)
+    last = events[-1]
+    assert isinstance(last, RunFailed)
+    assert last.problem.code.startswith("model.")
+    assert not [e for e in events if isinstance(e, WorkerRestarted)]
+    print(f"{next(iter(changed))}: said after {time.monotonic() - begun:.1f} s")

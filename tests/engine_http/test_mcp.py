@@ -259,10 +259,19 @@ def test_the_terminal_adds_chooses_and_removes(begun: Path) -> None:
     project = str(begun)
     assert typed("mcp", "add", project, "more", "--", "python", SERVER).returncode == 0
     assert typed("mcp", "choose", project, "more", "find_book").returncode == 0
+    done = typed("mcp", "choose", project, "more", "find_book", "find_bok")
+    assert done.returncode == 1
+    assert "more has no tool find_bok. Did you mean find_book?" in done.stderr
     done = typed("mcp", "tools", project)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("x find_book") == 2
     assert done.stdout.count("x lend_book") == 1
+    listed = json.loads((begun / "mcp.json").read_text())
+    listed["mcpServers"]["more"]["tools"] = ["find_bok"]
+    (begun / "mcp.json").write_text(json.dumps(listed))
+    done = typed("mcp", "tools", project)
+    assert done.returncode == 1
+    assert "more has no tool find_bok" in done.stderr
     assert typed("mcp", "remove", project, "library").returncode == 0
     assert list(json.loads(typed("mcp", "list", project, "--json").stdout)) == ["more"]
     assert typed("mcp", "add", project, "bad name", "--", "python").returncode == 2

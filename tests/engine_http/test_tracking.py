@@ -18,6 +18,7 @@ from engine.protocol.records import RunSummary, Trajectory
 from engine.protocol.tracking import TrackerList, TrackerName, TrackerState, sentence_of
 from engine.run import DATABASE
 from engine.store.reader import RunReader
+from engine.trust.addresses import confirm_address
 from tests.engine_http.conftest import AGENT, Engine, until
 from tests.otlp_collector import Collector, collecting
 
@@ -140,6 +141,7 @@ def test_words_go_out_where_they_are_asked_for(
     """And Langfuse gets the same at its own door, with its own names."""
     host = f'[track.langfuse]\non = true\ncontent = true\nhost = "{collector.url}"'
     write(project, host)
+    confirm_address("langfuse", collector.url)
     engine.call(lambda c: c.lend_tracker_keys({"langfuse": f"pk-lf-1:{SECRET}"}))
     run = engine.train(project, **{"train.steps": 1})
     engine.wait(run)

@@ -54,6 +54,12 @@ def stored(engine: Engine, lab: Path) -> RunSummary:
 
 
 def bring_two_groups(engine: Engine, project: Path) -> RunSummary:
+    asked = ImportRun(source=str(attempts_file(project)))
+    return engine.call(lambda client: client.import_run(str(project), asked))
+
+
+def attempts_file(project: Path) -> Path:
+    """Two groups of four attempts as JSONL, each with the reward of a rule."""
     file = project / "attempts.jsonl"
     with file.open("w") as lines:
         for question, said in itertools.product("12", ("abcd", "1234", "ab12", "a123")):
@@ -63,8 +69,7 @@ def bring_two_groups(engine: Engine, project: Path) -> RunSummary:
             ]
             entry = {"messages": messages, "reward": letters(0, said)}
             lines.write(json.dumps(entry) + "\n")
-    asked = ImportRun(source=str(file))
-    return engine.call(lambda client: client.import_run(str(project), asked))
+    return file
 
 
 @pytest.fixture

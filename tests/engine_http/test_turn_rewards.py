@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.events import RunFinished, StepFinished
+from engine.protocol.events import RunFailed, RunFinished, StepFinished
 from engine.protocol.records import Trajectory
 from engine.protocol.requests import TrajectoryQuery
 from tests.engine_http.conftest import Engine, make_project
@@ -33,10 +33,12 @@ ANCHORS = {
 }
 
 
-def attempts(engine: Engine, project: Path) -> tuple[list[Trajectory], StepFinished]:
+def attempts(
+    engine: Engine, project: Path, ends: type[RunFinished] | type[RunFailed] = RunFinished
+) -> tuple[list[Trajectory], StepFinished]:
     run = engine.train(project, **ANCHORS)
     events = engine.wait(run)
-    assert isinstance(events[-1], RunFinished), events[-1]
+    assert isinstance(events[-1], ends), events[-1]
     rows = engine.call(lambda c: c.trajectories(run.id, TrajectoryQuery(split="train"))).items
     (step,) = [e for e in events if isinstance(e, StepFinished)]
     return [engine.call(lambda c, t=row.id: c.trajectory(run.id, t)) for row in rows], step
@@ -72,7 +74,7 @@ def test_what_does_not_fit_is_said_and_is_no_zero(
 ) -> None:
     agent = AGENT.replace("RETURNED", returned)
     project = make_project(workspace / "turns", tiny_model, agent)
-    known, step = attempts(engine, project)
+    known, step = attempts(engine, project, RunFailed)
     assert {one.reward for one in known} == {None}
     assert all(one.problem and words in one.problem.message for one in known)
     assert step.skipped

@@ -192,13 +192,15 @@ def test_what_an_agent_asks_for_is_resolved_once(checkout: Checkout, tmp_path: P
     project = make_agent(tmp_path / "plain", "# what it imports\npyarrow\nthrift>=0.5\n")
     *ticks, status = map(
         json.loads,
-        checkout.run("environments", "install", str(project), "--json").stdout.splitlines(),
+        checkout.run(
+            "environments", "install", str(project), "--trust", "--json"
+        ).stdout.splitlines(),
     )
     assert [t["share"] for t in ticks] == sorted(t["share"] for t in ticks)
     assert (status["state"], status["packages"]) == ("ready", 2)
     subprocess.run([status["python"], "-I", "-c", "import pyarrow, thrift"], check=True)
     assert checkout.index.fetched == {"pyarrow": 1, "thrift": 1}
-    checkout.run("environments", "install", str(project))
+    checkout.run("environments", "install", str(project), "--trust")
     assert checkout.index.fetched.total() == 2
     said = checkout.run("environments", "verify", str(project))
     assert said.returncode == 0, said.stderr
@@ -212,17 +214,17 @@ def test_an_agent_s_lock_is_kept_to(checkout: Checkout, tmp_path: Path) -> None:
     lock = (checkout.folder / "packaging" / "locks" / "parquet.txt").read_text()
     project = make_agent(tmp_path / "locked", lock)
     checkout.index.tampered = "thrift"
-    said = checkout.run("environments", "install", str(project))
+    said = checkout.run("environments", "install", str(project), "--trust")
     assert said.returncode == 1
     assert "hash differs" in said.stderr
     checkout.index.tampered = ""
-    assert checkout.run("environments", "install", str(project)).returncode == 0
+    assert checkout.run("environments", "install", str(project), "--trust").returncode == 0
     checkout.run("environments", "remove", str(project))
 
 
 def test_what_no_index_has_is_said(checkout: Checkout, tmp_path: Path) -> None:
     project = make_agent(tmp_path / "unknown", "no-such-package\n")
-    said = checkout.run("environments", "install", str(project))
+    said = checkout.run("environments", "install", str(project), "--trust")
     assert said.returncode == 1
     assert "no-such-package" in said.stderr
 
@@ -237,7 +239,7 @@ def test_a_lock_with_extras_is_installed(checkout: Checkout, tmp_path: Path) -> 
     lock = (checkout.folder / "packaging" / "locks" / "parquet.txt").read_text()
     assert "\nthrift==" in lock
     project = make_agent(tmp_path / "extras", lock.replace("\nthrift==", "\nthrift[all, fast]=="))
-    done = checkout.run("environments", "install", str(project), "--json")
+    done = checkout.run("environments", "install", str(project), "--trust", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     status = json.loads(done.stdout.splitlines()[-1])
     assert (status["state"], status["packages"]) == ("ready", 2)
@@ -268,7 +270,7 @@ def test_agents_do_not_stand_in_each_other_s_way(checkout: Checkout, tmp_path: P
     one = make_agent(tmp_path / "one", "thrift\n")
     other = make_agent(tmp_path / "other", "pyarrow\n")
     for project in (one, other):
-        assert checkout.run("environments", "install", str(project)).returncode == 0
+        assert checkout.run("environments", "install", str(project), "--trust").returncode == 0
     known = {Path(each["asked"]).parent.name: each for each in kept(checkout).values()}
     assert [known[name]["wanted"] for name in ("one", "other")] == [True, True]
     name = known["other"]["name"]

@@ -38,6 +38,6 @@ def test_defaults_are_those_of_the_design() -> None:
     assert train.algorithm.advantage.kind == "group_mean"
     assert train.algorithm.loss == Clipped(low=0.2, high=0.28)
     assert train.algorithm.correction == TokenCap(cap=2)
-    assert (train.lr, train.max_grad_norm, train.group_size) == (1e-5, 1.0, 8)
+    assert (train.lr, train.algorithm.max_grad_norm, train.group_size) == (1e-5, 1.0, 8)
     model = ProjectConfig().model
     assert (model.rank, model.alpha) == (16, 32)

@@ -152,6 +152,7 @@ class FakeEngine:
             trajectories=state.trajectories,
             unscored=state.unscored,
             problem=state.problem,
+            seq=state.seq,
         )
 
     def _device(self, run_id: str) -> str:

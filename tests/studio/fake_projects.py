@@ -11,19 +11,13 @@ from starlette.responses import JSONResponse
 from engine.machine.plan import vram_plan
 from engine.project import config_problems
 from engine.protocol.backends import BackendFacts, Provision
+from engine.protocol.choices import ModelInfo, Sample
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import Demonstrations, SelectDemonstrations, Selection
 from engine.protocol.machine import Card, Check
 from engine.protocol.problems import Problem
-from engine.protocol.records import (
-    Forecast,
-    ModelInfo,
-    ProjectView,
-    RunSummary,
-    Sample,
-    Scenario,
-    SplitInfo,
-)
+from engine.protocol.records import Forecast, ProjectView, RunSummary, Scenario, SplitInfo
+from engine.protocol.requests import ProjectFiles
 
 SAMPLES = [
     Sample(
@@ -121,6 +115,7 @@ class FakeProjects:
             ("/samples", self._samples),
             ("/projects", self._projects, "GET", "POST"),
             ("/project", self._project, "GET", "PUT"),
+            ("/project/files", self._files),
             ("/scenarios", self._scenarios, "GET", "PUT"),
             ("/forecast", self._forecast),
             ("/demonstrations", self._demonstrations),
@@ -229,6 +224,10 @@ class FakeProjects:
                 view = view.model_copy(update={"config": config, "name": config.name or view.name})
             self.projects[path] = view
         return self._with_runs(view)
+
+    async def _files(self, request: Request) -> ProjectFiles:
+        view = self.projects[request.query_params["path"]]
+        return ProjectFiles(files=view.files)
 
     async def _scenarios(self, request: Request) -> Any:
         path, split = request.query_params["path"], request.query_params["split"]

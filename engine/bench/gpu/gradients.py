@@ -17,7 +17,7 @@ from engine.bench.compare import difference, named
 from engine.bench.gpu.figures import NONE, gib, tiny
 from engine.bench.gpu.report import Job, Outcome, Table
 from engine.bench.suite import plain_tokens
-from engine.machine.hardware import model_shape
+from engine.model_files import shape_counts
 from engine.policy.base import PolicySpec, TrainBatch, TrainItem
 from engine.policy.torch.model import LoraModel, free_bytes, pick_device, pick_dtype
 from engine.policy.torch.trainer import forward_backward
@@ -43,7 +43,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Fails where a difference is above its tolerance."""
     model, device = Path(job.model), pick_device()
     batch = work(plain_tokens(model))
-    needed = 4 * 1.5 * model_shape(model)["parameters"]
+    needed = 4 * 1.5 * shape_counts(model)["parameters"]
     wanted = ["float32"] if needed < free_bytes(device) else []
     wanted += ["bfloat16"] if pick_dtype("auto", device) == torch.bfloat16 else []
     if not wanted:
@@ -120,11 +120,7 @@ def work(words: list[int]) -> TrainBatch:
 def by_trees(model: str, dtype: str, batch: TrainBatch) -> tuple[Gradients, Gradients]:
     """As a run computes it; also the adapter that it was computed for."""
     config = ModelConfig(name=model, dtype=dtype)  # type: ignore[arg-type]
-    loaded = LoraModel(
-        PolicySpec(
-            model_path=model, model=config, seed=0, lr=1e-5, max_grad_norm=1.0, batch_tokens=4096
-        )
-    )
+    loaded = LoraModel(PolicySpec(model_path=model, model=config, seed=0, batch_tokens=4096))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in loaded.adapter.values():

@@ -51,6 +51,26 @@ def money(parser: argparse._ActionsContainer, budget: float | None = None) -> No
     )
 
 
+def trust(parser: argparse.ArgumentParser) -> None:
+    """Of commands that run a project's code, or send something of it."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="trust the project: it may run code and send from now on",
+    )
+    confirm_address(parser)
+
+
+def confirm_address(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--confirm-address",
+        action="append",
+        default=[],
+        metavar="PROVIDER=URL",
+        help="this address may get the provider's key from now on; repeatable",
+    )
+
+
 def positive(text: str) -> int:
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")

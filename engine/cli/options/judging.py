@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import Parser, as_json, money, positive, workspace
+from engine.cli.options.general import Parser, as_json, money, positive, trust, workspace
 
 
 def _judge(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +20,7 @@ def _judge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--passes", type=positive, help="most looks at a group (default 3)")
     parser.add_argument("--step", type=int, help="only this step")
     parser.add_argument("--split", choices=["train", "validation"], help="only this split")
+    trust(parser)
     as_json(parser)
 
 

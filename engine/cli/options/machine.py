@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import Parser, as_json, positive, workspace
+from engine.cli.options.general import Parser, as_json, positive, trust, workspace
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +31,8 @@ def _environments(parser: argparse.ArgumentParser) -> None:
             )
         if action == "install":
             one.add_argument("--use", action="store_true", help="then start this engine")
+        if action in ("install", "repair"):
+            trust(one)
         as_json(one)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import Parser, as_json, positive, workspace
+from engine.cli.options.general import Parser, as_json, positive, trust, workspace
 
 
 def _chat(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,7 @@ def _chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--max-tokens", type=positive, default=256)
     workspace(parser)
+    trust(parser)
     as_json(parser)
 
 
@@ -70,7 +71,11 @@ def _serve_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8000, help="on loopback (default 8000)")
     parser.add_argument("--base", help="folder of the adapter's base model, where it has no name")
     parser.add_argument("--api-key", help="what callers must send as bearer token")
-    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
+    parser.add_argument(
+        "--dtype",
+        choices=["auto", "float32", "bfloat16"],
+        help="precision of the computation (default: the one in which the export was proven)",
+    )
     parser.add_argument(
         "--context", type=positive, help="longest prompt plus completion, in tokens"
     )

@@ -2,7 +2,17 @@
 
 import argparse
 
-from engine.cli.options.general import Parser, as_json, money, positive, queue, settings, workspace
+from engine.cli.options.general import (
+    Parser,
+    as_json,
+    confirm_address,
+    money,
+    positive,
+    queue,
+    settings,
+    trust,
+    workspace,
+)
 from engine.cli.options.hosts import train_there
 
 
@@ -32,6 +42,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
     )
     written.add_argument("--judge", help="who judges by the rubric (the model that writes)")
     written.add_argument("--learner", default="", help="the model that learns (the starter)")
+    trust(parser)
     as_json(parser)
 
 
@@ -64,6 +75,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     )
     train_there(parser)
     workspace(parser)
+    trust(parser)
     as_json(parser)
 
 
@@ -103,6 +115,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", metavar="RUN", help="go on with this evaluation (id or name)")
     train_there(parser)
     workspace(parser)
+    trust(parser)
     parser.add_argument(
         "--json", action="store_true", help="the result as one JSON object on stdout"
     )
@@ -127,12 +140,27 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--url", help="of a server that is reached over streamable HTTP")
         if action in ("add", "choose"):
             one.add_argument("words", nargs=argparse.REMAINDER, metavar="…")
+        if action in ("tools", "choose"):
+            trust(one)
         as_json(one)
+
+
+def _trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", nargs="?", default="", help="project folder")
+    confirm_address(parser)
+    parser.add_argument(
+        "--confirm-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the project may read this file outside of it; repeatable, trusts nothing else",
+    )
 
 
 COMMANDS = {
     "new": ("make a project, from a sample or empty", _new),
     "mcp": ("the MCP servers of a project: add one, see and choose its tools", _mcp),
+    "trust": ("let a project from elsewhere run and send from now on", _trust),
     "train": ("train a project, and watch it here", _train),
     "eval": (
         "compare models on the scenarios of a project: base, checkpoints, providers' models",

@@ -2,12 +2,21 @@
 
 import argparse
 
-from engine.cli.options.general import as_json, positive, workspace
+from engine.cli.options.general import as_json, positive, trust, workspace
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     as_json(parser)
+
+
+def _repair(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+
+
+def _remove(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument("--yes", action="store_true", help="without asking")
 
 
 def _checkpoints(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +71,7 @@ def _track(parser: argparse.ArgumentParser) -> None:
         "project has it off; repeatable (default: those on)",
     )
     workspace(parser)
+    trust(parser)
     as_json(parser)
 
 
@@ -76,6 +86,8 @@ def _import(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS = {
     "runs": ("list the runs of a project", _runs),
+    "repair": ("recover a damaged run up to the damage; the old files are kept", _repair),
+    "remove": ("delete a run with its checkpoints", _remove),
     "checkpoints": ("what a run keeps and why; pin, unpin, delete", _checkpoints),
     "trajectories": ("list the trajectories of a run", _trajectories),
     "scenarios": ("what came of each scenario: solve rates, gain, curve", _scenarios),

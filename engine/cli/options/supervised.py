@@ -2,7 +2,7 @@
 
 import argparse
 
-from engine.cli.options.general import as_json, money, positive, queue, settings, workspace
+from engine.cli.options.general import as_json, money, positive, queue, settings, trust, workspace
 from engine.cli.options.hosts import train_there
 
 
@@ -27,6 +27,7 @@ def _sft(parser: argparse.ArgumentParser) -> None:
     )
     train_there(parser)
     workspace(parser)
+    trust(parser)
     as_json(parser)
 
 
@@ -77,6 +78,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     )
     settings(parser, "evaluate.concurrency=2")
     workspace(parser)
+    trust(parser)
     as_json(parser)
 
 

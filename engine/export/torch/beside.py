@@ -10,7 +10,7 @@ from gguf import GGUFReader
 from tokenizers import Tokenizer
 
 from engine.export.torch.gguf_file import FILE
-from engine.models import chat_template, read_json
+from engine.model_files import chat_template, read_json
 from engine.protocol.exports import Sameness
 from engine.protocol.problems import RolloutError
 from engine.rollout.chat import ChatFormat
@@ -86,14 +86,14 @@ def write_modelfile(base: Path, folder: Path, weights: str) -> None:
 def _ollama_template(base: Path) -> list[str]:
     """Only where the model's own template renders as ChatML does; else Ollama goes by the template
     inside the file, as far as it knows it."""
-    chat = ChatFormat(base)
     wanted = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in ASKED)
-    try:
-        if chat.render(ASKED, []) != wanted + "<|im_start|>assistant\n":
+    with ChatFormat(base) as chat:
+        try:
+            if chat.render(ASKED, []) != wanted + "<|im_start|>assistant\n":
+                return []
+            alone = chat.render(ASKED[1:2], [])
+        except RolloutError:
             return []
-        alone = chat.render(ASKED[1:2], [])
-    except RolloutError:
-        return []
     lines = [f'TEMPLATE """{CHATML}"""']
     if found := re.match(r"<\|im_start\|>system\n(.*?)<\|im_end\|>\n", alone, re.DOTALL):
         lines.append(f'SYSTEM """{found[1]}"""')

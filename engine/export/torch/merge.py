@@ -3,7 +3,6 @@
 One tensor is in memory at a time; names and shapes are those of the base model's files.
 """
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from engine.model_files import read_json
 from engine.protocol.problems import ModelError
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -64,7 +64,7 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
 
     Raises ModelError for kinds of adapters other than plain LoRA.
     """
-    config = json.loads((folder / CONFIG).read_text())
+    config = read_json(folder / CONFIG)
     _refuse_unusual(config, folder)
     scale = config["lora_alpha"] / config["r"]
     tensors = load_file(folder / WEIGHTS)
@@ -72,7 +72,8 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
     for name, down in tensors.items():
         if name.endswith(".lora_A.weight"):
             layer = name.removesuffix(".lora_A.weight")
-            up = tensors[f"{layer}.lora_B.weight"]
+            if (up := tensors.get(f"{layer}.lora_B.weight")) is None:
+                raise _unusual(f"{layer} has A and no B", folder)
             found[f"{layer.removeprefix(PREFIX)}.weight"] = Factors(down, up, scale)
     if 2 * len(found) != len(tensors):
         raise _unusual("it holds weights besides A and B", folder)
@@ -104,6 +105,9 @@ def _refuse_unusual(config: dict[str, object], folder: Path) -> None:
     for key in ("use_dora", "use_rslora", "fan_in_fan_out", "alpha_pattern", "rank_pattern"):
         if config.get(key):
             raise _unusual(f"it uses {key}", folder)
+    for key in ("r", "lora_alpha"):
+        if type(config.get(key)) not in (int, float) or not 0 < float(str(config[key])) < 1e6:
+            raise _unusual(f"its {key} is {str(config.get(key))[:40]}", folder)
     if config.get("bias", "none") != "none" or config.get("modules_to_save"):
         raise _unusual("it changes more than linear layers", folder)
 

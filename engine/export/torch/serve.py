@@ -32,6 +32,7 @@ from engine.export.torch.speak import (
 from engine.export.torch.weights import check_adapter, check_gguf, check_merged
 from engine.life import exit_with_engine
 from engine.machine.hardware import threads
+from engine.model_files import read_json
 from engine.protocol.exports import ExportPhase, WeightsCheck
 from engine.protocol.problems import AtelierError, ModelError, PolicyError, Problem
 
@@ -171,7 +172,7 @@ class ExportServer:
 
 
 def _build_adapter(base: Path, adapter: Path, out: Path, base_name: str) -> None:
-    config = json.loads((adapter / CONFIG).read_text())
+    config = read_json(adapter / CONFIG)
     config["base_model_name_or_path"] = base_name
     (out / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     shutil.copyfile(adapter / WEIGHTS, out / WEIGHTS)

@@ -120,6 +120,7 @@ def _load(folder: Path, computing: Computing, **options: Any) -> PreTrainedModel
             dtype=getattr(torch, computing.dtype),
             trust_remote_code=False,
             local_files_only=True,
+            **({} if "gguf_file" in options else {"use_safetensors": True}),
             **options,
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:

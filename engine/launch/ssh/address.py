@@ -5,10 +5,14 @@ from dataclasses import dataclass
 
 from engine.launch.ssh.problems import bad_address
 
+_SHELL = "'\"`$;&<>|(){}!*?#\\\\"
+"""What a shell reads something into: host and user become words of a ProxyCommand or of `Match
+exec`, which a shell runs. OpenSSH refuses them as well, since 9.6."""
+_CONTROL = "\\x00-\\x20\\x7f-\\xa0\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff"
 _PATTERN = re.compile(
-    r"(?:ssh://)?(?:(?P<user>[^\s]*)@)?"
+    rf"(?:ssh://)?(?:(?P<user>(?!-)[^\s{_CONTROL}{_SHELL}]*)@)?"
     r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<bare>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%\w]*)"
-    r"|(?P<name>[^\s:@/\[\]-][^\s:@/\[\]]*))"
+    rf"|(?P<name>(?!-)[^\s:@/\[\]%,={_CONTROL}{_SHELL}]+))"
     r"(?::(?P<port>\d{1,5}))?/?"
 )
 

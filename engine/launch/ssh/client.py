@@ -14,6 +14,8 @@ from engine.launch.ssh.trust import Trust
 
 Stage = Literal["reach", "greet", "authenticate", "open"]
 
+MOST_BANNER_CHARS = 20_000
+
 
 class Client(asyncssh.SSHClient):
     """Of one attempt."""
@@ -50,7 +52,7 @@ class Client(asyncssh.SSHClient):
             self.lost.set_result(exc)
 
     def auth_banner_received(self, msg: str, lang: str) -> None:
-        self.banner += msg
+        self.banner = (self.banner + msg)[:MOST_BANNER_CHARS]
 
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey

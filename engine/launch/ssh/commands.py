@@ -11,11 +11,15 @@ from collections.abc import AsyncIterable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from engine.protocol.problems import LaunchError
+
 CHUNK_BYTES = 1 << 16
 ANNOUNCING_S = 5.0
 ENDING_S = 5.0
 KEPT_BYTES = 1 << 20
 """Of stderr; the end of it."""
+MOST_OUT_BYTES = 1 << 24
+"""Of stdout where nobody takes it as it comes: no command of ours says more."""
 PROCESS = re.compile(rb"\x1eprocess (\d+)\x1e\n")
 """What a command that was asked for its number says first, on stderr."""
 _ANNOUNCE = "printf '\\036process %s\\036\\n' $$ >&2\n"
@@ -133,6 +137,12 @@ async def _hear(stdout: Reader, heard: Callable[[bytes], None] | None) -> bytes:
             heard(chunk)
         else:
             said += chunk
+            if len(said) > MOST_OUT_BYTES:
+                raise LaunchError.of(
+                    "ssh.too_much_said",
+                    f"A command on the server printed more than {MOST_OUT_BYTES >> 20} MiB.",
+                    "Look at what its login shell starts.",
+                )
     return bytes(said)
 
 

@@ -1,5 +1,7 @@
 """The aliases of a configuration that a person could mean."""
 
+import glob
+import os
 import re
 import shlex
 from pathlib import Path
@@ -46,7 +48,11 @@ def _collect(file: Path, home: Path, found: dict[str, None], depth: int) -> None
 
 
 def _include(pattern: str, home: Path, found: dict[str, None], depth: int) -> None:
-    path = home / Path(pattern).expanduser()  # an absolute one stays what it is
-    root = Path(path.anchor)
-    for file in sorted(root.glob(str(path.relative_to(root)))):
-        _collect(file, home, found, depth + 1)
+    """As glob(3) reads it, where two stars are one. Raises LaunchError `ssh.config_broken`."""
+    try:
+        path = home / os.path.expanduser(pattern)  # an absolute one stays what it is
+        files = sorted(glob.glob(str(path), include_hidden=False))
+    except ValueError as error:  # no name of a file at all
+        raise config_broken(ascii(pattern[:200]), str(error)) from error
+    for file in files:
+        _collect(Path(file), home, found, depth + 1)

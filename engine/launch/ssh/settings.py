@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asyncssh import Error
 from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
 
 from engine.launch.ssh.address import Address, server_name
@@ -97,15 +98,15 @@ def read_settings(
         if read.has_match_final():
             read = _read(address, files, final=True)
         found = read.get_options(False)
+        settings = _settings(address, files, found, known_hosts)
     except ConfigParseError as error:
         found_at = re.fullmatch(r"(.*) line (\d+): (.*)", str(error), re.DOTALL)
         where = f"{found_at[1]}:{found_at[2]}" if found_at else ""
         raise config_broken(where, found_at[3] if found_at else str(error)) from error
     except OSError as error:
         raise config_broken(str(error.filename), error.strerror or str(error)) from error
-    except ValueError as error:  # not text, or a value that cannot be
+    except (Error, ValueError, RuntimeError, LookupError) as error:  # no text, value or home
         raise config_broken(", ".join(map(str, files)), str(error)) from error
-    settings = _settings(address, files, found, known_hosts)
     for name in SECURITY:
         if found.get(name) not in (None, [], ["none"]):
             raise needs_system(Place(settings.server), name)

@@ -54,7 +54,8 @@ def attend(
     **others: Any,
 ) -> tuple[Tensor, None]:
     """What a layer of the model calls; query [B, Q, S, D] → [B, S, Q, D]."""
-    if unknown := [name for name in ("softcap", "s_aux", "position_bias") if others.get(name)]:
+    changes = {name: others.get(name) for name in ("softcap", "s_aux", "position_bias")}
+    if unknown := [n for n, value in changes.items() if isinstance(value, Tensor) or value]:
         raise ModelError.of(
             "model.unusual_attention",
             f"This model changes its attention ({', '.join(unknown)}), which is not computed here.",

@@ -1,9 +1,10 @@
 """Log-probs of chosen tokens without keeping the logits.
 
 The gradient of log p[target] by the hidden state is (weight[target] − Σ_v p_v weight_v) / T, which
-does not depend on what the loss makes of the log-prob. So one pass over the vocabulary, in blocks
-that stay in the processor's cache and with a running maximum (online softmax, 1805.02867), yields
-values and slopes together: 4·V·H operations a token instead of the 6·V·H of a recomputed backward.
+does not depend on what the loss makes of the log-prob (a bias of the head changes p alone). So one
+pass over the vocabulary, in blocks that stay in the processor's cache and with a running maximum
+(online softmax, 1805.02867), yields values and slopes together: 4·V·H operations a token instead of
+the 6·V·H of a recomputed backward.
 
 M tokens, V vocabulary, H hidden, T temperature.
 """
@@ -29,9 +30,10 @@ class Scores(NamedTuple):
 
 
 class SelectedLogProb(torch.autograd.Function):
-    """log softmax(hidden · weightᵀ / T)[target] and the entropy.
+    """log softmax((hidden · weightᵀ + bias) / T)[target] and the entropy.
 
-    hidden [M, H], weight [V, H] (frozen), targets [M] → log-probs [M] and entropies [M], float32.
+    hidden [M, H], weight [V, H] and bias [V] or None (frozen), targets [M] → log-probs [M] and
+    entropies [M], float32.
     `entropy_slope`: whether the entropy has a gradient too; without, it is a number to look at.
     """
 
@@ -40,6 +42,7 @@ class SelectedLogProb(torch.autograd.Function):
         ctx: Any,
         hidden_MH: Tensor,
         weight_VH: Tensor,
+        bias_V: Tensor | None,
         targets_M: Tensor,
         temperature: float,
         entropy_slope: bool = False,
@@ -47,7 +50,7 @@ class SelectedLogProb(torch.autograd.Function):
         learns = ctx.needs_input_grad[0]
         rows = zip(hidden_MH.split(ROWS), targets_M.split(ROWS), strict=True)
         parts = [
-            score(hidden, weight_VH, targets, temperature, learns, learns and entropy_slope)
+            score(hidden, weight_VH, bias_V, targets, temperature, learns, learns and entropy_slope)
             for hidden, targets in rows
         ]
         logprobs_M, entropies_M, slopes, entropy_slopes = (
@@ -61,12 +64,12 @@ class SelectedLogProb(torch.autograd.Function):
         return logprobs_M, entropies_M
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         slopes_MH, entropy_slopes_MH = ctx.saved_tensors
         slope_MH = gradients[0][:, None] * slopes_MH
         if entropy_slopes_MH is not None:
             slope_MH += gradients[1][:, None] * entropy_slopes_MH
-        return slope_MH.to(ctx.dtype), None, None, None, None
+        return slope_MH.to(ctx.dtype), None, None, None, None, None
 
 
 class Room:
@@ -89,6 +92,7 @@ class Room:
 def score(
     hidden_MH: Tensor,
     weight_VH: Tensor,
+    bias_V: Tensor | None,
     targets_M: Tensor,
     temperature: float,
     slopes: bool,
@@ -106,8 +110,9 @@ def score(
     room = Room(hidden_MH, width)
     for start in range(0, len(weight_VH), BLOCK):
         weight = weight_VH[start : start + BLOCK]
+        bias = None if bias_V is None else bias_V[start : start + BLOCK]
         logits, x, e = room.of(len(weight))
-        x.copy_(times(hidden_MH, weight))
+        x.copy_(times(hidden_MH, weight, bias))
         if temperature != 1.0:
             x /= temperature
         inside = (targets_M >= start) & (targets_M < start + len(weight))

@@ -84,7 +84,7 @@ def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
         hidden=head.shape[1],
         vocabulary=head.shape[0],
         query_heads=heads,
-        key_heads=config.num_key_value_heads or heads,
+        key_heads=getattr(config, "num_key_value_heads", None) or heads,
         head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
         windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
         width_bytes=dtype.itemsize,

@@ -28,7 +28,10 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
         )
     base = _load_base(spec.model_path, dtype).to(device)
     torch.manual_seed(spec.seed)
-    return get_peft_model(base, _lora_config(spec.model))  # type: ignore[no-any-return]
+    try:
+        return get_peft_model(base, _lora_config(spec.model))  # type: ignore[no-any-return]
+    except (ValueError, RuntimeError) as error:
+        raise not_loadable(spec.model_path, error) from error
 
 
 def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
@@ -41,14 +44,23 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
             local_files_only=True,
             attn_implementation=attention.NAME,
         ).eval()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except KeyError as error:
+        if error.args != (attention.NAME,):
+            raise not_loadable(path, error) from error
+        raise ModelError.of(
+            "model.own_attention",
+            "This model computes attention in code of its own, where prefixes cannot be shared.",
+            "Take a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
+            where=path,
+        ) from error
+    except (OSError, ValueError, RuntimeError) as error:
         raise not_loadable(path, error) from error
 
 
 def not_loadable(path: str, error: Exception) -> ModelError:
     return ModelError.of(
         "model.not_loadable",
-        f"The model cannot be loaded: {str(error).splitlines()[0][:300]}",
+        f"The model cannot be loaded: {(str(error).strip() or repr(error)).splitlines()[0][:300]}",
         "Take a causal language model that transformers knows.",
         where=path,
         detail=str(error)[:4000],

@@ -24,12 +24,12 @@ from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.limits import Limits, limits, shape_of
 from engine.policy.torch.linear import Packed, pack, times_packed
 from engine.policy.torch.loading import Loader, load
+from engine.policy.torch.proof import PROBE_TOKENS, prove
 from engine.policy.torch.tree import TreePlan, grow, shares_prefixes
 from engine.policy.torch.value import ValueHead
 from engine.protocol.problems import ModelError, PolicyError
 
 ADAPTER_FILE = "adapter_model.safetensors"
-PROBE_TOKENS = 48
 
 
 def pick_device() -> torch.device:
@@ -70,11 +70,12 @@ class LoraModel:
         _refuse_unusual_head(base)
         self._recomputed = _checkpointed_layers(base) if spec.recompute else []
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
+        prove(self, spec.model.max_context)
         self.eos_tokens = _eos_tokens(base)
         self.value_head: ValueHead | None = None
         if spec.value_lr is not None:
             hidden = base.config.get_text_config().hidden_size
-            self.value_head = ValueHead(hidden, spec.value_lr, spec.max_grad_norm, self.device)
+            self.value_head = ValueHead(hidden, spec.value_lr, self.device)
 
     @property
     def adapter(self) -> dict[str, nn.Parameter]:
@@ -90,7 +91,8 @@ class LoraModel:
     @cached_property
     def shares_prefixes(self) -> bool:
         """Whether trees are computed exactly; else every sequence goes by itself."""
-        return shares_prefixes(self.hidden, self.device)
+        layers = self.trained.config.get_text_config().num_hidden_layers
+        return shares_prefixes(self.hidden, layers, self.device)
 
     @property
     def limits(self) -> Limits:
@@ -108,6 +110,11 @@ class LoraModel:
     @property
     def _head(self) -> Tensor:
         return self.trained.get_base_model().get_output_embeddings().weight
+
+    @property
+    def _head_bias(self) -> Tensor | None:
+        """[V] of the language-model head (Phi-1 and 2, GPT-J, CodeGen); None for most models."""
+        return getattr(self.trained.get_base_model().get_output_embeddings(), "bias", None)
 
     def sampled_hidden(self, plan: Plan) -> Tensor:
         """The same as `hidden` in the sampler's way: fewer and packed products, no gradients."""
@@ -150,13 +157,16 @@ class LoraModel:
 
     def logits(self, hidden_BH: Tensor) -> Tensor:
         """[B, vocabulary], in the sampler's way."""
-        return times_packed(hidden_BH, self._copies[1] if self._copies else self._head)
+        head = self._copies[1] if self._copies else self._head
+        return times_packed(hidden_BH, head, self._head_bias)
 
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Log-probs and entropies [M] of the targets; the latter's gradient where asked."""
-        return SelectedLogProb.apply(hidden_MH, self._head, targets_M, temperature, entropy_slope)  # type: ignore[no-any-return]
+        return SelectedLogProb.apply(  # type: ignore[no-any-return]
+            hidden_MH, self._head, self._head_bias, targets_M, temperature, entropy_slope
+        )
 
     @torch.inference_mode()
     def publish_gap(self) -> float:

@@ -6,26 +6,24 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from engine.policy.base import AdamStep
 from engine.policy.torch.ranks import Ranks
 
 
 class Optimizer:
-    """AdamW (0.9, 0.99), no weight decay, on float32 parameters by name."""
+    """AdamW (0.9, 0.99) on float32 parameters by name."""
 
-    def __init__(self, parameters: dict[str, nn.Parameter], lr: float, max_norm: float) -> None:
+    def __init__(self, parameters: dict[str, nn.Parameter]) -> None:
         self._parameters = parameters
-        self._max_norm = max_norm
-        self._adam = torch.optim.AdamW(
-            parameters.values(), lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0
-        )
+        self._adam = torch.optim.AdamW(parameters.values(), betas=(0.9, 0.99), eps=1e-8)
 
-    def step(self, lr: float, ranks: Ranks | None = None) -> float:
+    def step(self, step: AdamStep, ranks: Ranks | None = None) -> float:
         """Sum over the ranks, clip to the norm, update, clear; returns the norm before clipping."""
         if ranks:
             ranks.sum_gradients(self._parameters.values())
-        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self._max_norm)
+        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), step.max_grad_norm)
         for group in self._adam.param_groups:
-            group["lr"] = lr
+            group |= {"lr": step.lr, "weight_decay": step.weight_decay}
         self._adam.step()
         self.clear()
         return norm.item()

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from engine.life import exit_with_engine
 from engine.machine.hardware import threads
 from engine.policy.base import (
+    AdamStep,
     Pair,
     PolicyInfo,
     PolicySpec,
@@ -33,7 +34,7 @@ from engine.policy.canary import TOLERANCE
 from engine.policy.rows import pack_rows, unpack_rows
 from engine.policy.torch.alone import AloneSampler
 from engine.policy.torch.features import features
-from engine.policy.torch.loading import Loader, load
+from engine.policy.torch.loading import Loader, load, not_loadable
 from engine.policy.torch.model import LoraModel, free_bytes
 from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.preferences import fit
@@ -120,8 +121,8 @@ class PolicyServer:
         spec = PolicySpec.model_validate(message["spec"])
         begun = time.monotonic()
         self._spec = spec
-        self._model = model = LoraModel(spec, self._load_model)
-        self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
+        self._model = model = self._built(spec)
+        self._optimizer = Optimizer(model.adapter)
         budget = int(CACHE_SHARE * free_bytes(model.device) / model.shape.cached_token_bytes)
         kind = Sampler if model.shares_prefixes else AloneSampler
         self._sampler = kind(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
@@ -139,6 +140,16 @@ class PolicyServer:
             device=_device_words(model.device),
             seconds=time.monotonic() - begun,
         ).model_dump()
+
+    def _built(self, spec: PolicySpec) -> LoraModel:
+        """Raises ModelError for a model whose code or files raise whatever they like: starting this
+        process again would end the same way."""
+        try:
+            return LoraModel(spec, self._load_model)
+        except (AtelierError, torch.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:
+            raise not_loadable(spec.model_path, error) from error
 
     def _op_sample(self, number: int, message: dict[str, Any]) -> None:
         self._loaded()
@@ -181,12 +192,15 @@ class PolicyServer:
 
     def _op_optim_step(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         head = self._loaded().value_head
-        metrics = {"grad_norm": self._optimizer.step(message["lr"], self._ranks)}
-        return metrics | ({"value/grad_norm": head.step(self._ranks)} if head else {})
+        step = AdamStep.model_validate(message["step"])
+        metrics = {"grad_norm": self._optimizer.step(step, self._ranks)}
+        if head:
+            metrics["value/grad_norm"] = head.step(step.max_grad_norm, self._ranks)
+        return metrics
 
     def _op_optim_reset(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
-        model, spec = self._loaded(), self._spec
-        self._optimizer = Optimizer(model.adapter, spec.lr, spec.max_grad_norm)
+        model = self._loaded()
+        self._optimizer = Optimizer(model.adapter)
         if model.value_head:
             model.value_head.forget()
         return {}

@@ -129,6 +129,8 @@ class TreePlan:
         self._lengths = [len(segment.tokens) for segment in forest.segments]
         self._batches = [list(batch) for batch in _batches(forest.segments)]
         self._masks: dict[tuple[int, int, int, int | None], Tensor | None] = {}
+        self.layers: set[int] = set()
+        """Layers that have attended by this plan."""
         tokens = [token for segment in forest.segments for token in segment.tokens]
         places = [p for segment in forest.segments for p in range(segment.start, segment.end)]
         self.tokens_1S = torch.tensor([tokens], device=device)
@@ -143,6 +145,7 @@ class TreePlan:
         scale: float,
         window: int | None,
     ) -> Tensor:
+        self.layers.add(layer)
         queries = query_QSD.split(self._lengths, 1)
         keys, values = key_KSD.split(self._lengths, 1), value_KSD.split(self._lengths, 1)
         attended: list[Tensor | None] = [None] * len(queries)
@@ -226,12 +229,18 @@ def _stack(pieces: list[Tensor], longest: int) -> Tensor:
 
 
 @torch.inference_mode()
-def shares_prefixes(hidden: Callable[[TreePlan], Tensor], device: torch.device) -> bool:
+def shares_prefixes(
+    hidden: Callable[[TreePlan], Tensor], layers: int, device: torch.device
+) -> bool:
     """Whether a tree of two branches gives what the two sequences give: seen, not read from a list
-    of names. Layers that keep a state (linear attention, state spaces) cannot branch."""
+    of names. Each of the `layers` must attend by the plan: layers that keep a state (linear
+    attention, state spaces) cannot branch, and attention in a model's own code ignores plans."""
     sequences = [STEM + branch for branch in BRANCHES]
     forest = grow(sequences)
-    together_SH = hidden(TreePlan(forest, device))
+    plan = TreePlan(forest, device)
+    together_SH = hidden(plan)
+    if len(plan.layers) != layers:
+        return False
     tolerance = TOLERANCE.get(together_SH.dtype, COARSE_TOLERANCE)
     for tokens, places in zip(sequences, forest.places, strict=True):
         alone_SH = hidden(TreePlan(grow([tokens]), device))

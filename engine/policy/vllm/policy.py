@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from engine.policy.base import (
+    AdamStep,
     OnRestart,
     Pair,
     Policy,
@@ -112,8 +113,8 @@ class VllmPolicy:
         await self._rest()
         return await self._trainer.forward_backward(batch)
 
-    async def optim_step(self, lr: float) -> dict[str, float]:
-        return await self._trainer.optim_step(lr)
+    async def optim_step(self, step: AdamStep) -> dict[str, float]:
+        return await self._trainer.optim_step(step)
 
     async def optim_reset(self) -> None:
         await self._trainer.optim_reset()

@@ -18,11 +18,12 @@ from typing import Literal
 
 import psutil
 
-from engine.child import allowed_environment, end_processes
+from engine.child import end_processes
 from engine.environments import python_of
 from engine.launch.local import runtime_dir
 from engine.policy.base import Value
 from engine.protocol.problems import PolicyError, Problem
+from engine.variables import allowed_environment
 
 BESIDE = Path(__file__).parent / "beside"
 MODULE = "vllm.entrypoints.openai.api_server"

@@ -94,6 +94,8 @@ class CompareCard(Card):
         told = [_verdict(one) for one in result.standings[1:]]
         if result.done < result.total:
             told.insert(0, (f"{result.done} of {result.total} attempts so far", "muted"))
+        if result.precision:
+            told.append((f"Computed in {result.precision}", "muted"))
         self._say(told)
         self._model.set_rows(result.standings)
         self._fit_table(result.standings)

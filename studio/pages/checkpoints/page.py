@@ -86,8 +86,16 @@ class CheckpointsPage(Page):
         if not self.isVisible():
             return
         state = self._run.state
-        seen = (self._run.run_id, len(state.checkpoints), state.spoken, len(state.validations))
-        if seen != self._seen and self._run.run_id:
+        if self._run.damaged:
+            self._kept = []
+        seen = (
+            self._run.run_id,
+            self._run.damaged,
+            len(state.checkpoints),
+            state.spoken,
+            len(state.validations),
+        )
+        if seen != self._seen and self._run.run_id and not self._run.damaged:
             self._seen = seen
             run_id = self._run.run_id
             ask = self.session.client.checkpoints(run_id)

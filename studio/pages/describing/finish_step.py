@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.protocol.authoring import Draft, Writer
+from engine.protocol.choices import ModelInfo
 from engine.protocol.judging import JudgeOption
 from engine.protocol.problems import Problem
-from engine.protocol.records import ModelInfo
 from studio import figures
 from studio.pages.describing.writer_fields import LABEL_PX, WriterFields
 from studio.store.drafting import ATTEMPTS

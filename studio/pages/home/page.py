@@ -7,7 +7,8 @@ from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QVBoxLayout, QWidget
 
-from engine.protocol.records import RunSummary, Sample
+from engine.protocol.choices import Sample
+from engine.protocol.records import RunSummary
 from studio import figures
 from studio.actions import Actions
 from studio.models.projects import COLUMNS, ProjectListModel, ProjectRow, project_rows

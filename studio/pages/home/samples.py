@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from engine.protocol.records import Sample
+from engine.protocol.choices import Sample
 from studio.widgets.buttons import Button
 from studio.widgets.sample_card import SampleCard
 from studio.widgets.text import Text

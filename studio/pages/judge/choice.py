@@ -126,8 +126,7 @@ class JudgeChoice(Card):
 
     def show_nothing(self, why: str) -> None:
         """No price can be worked out."""
-        self.price.set_priced("Re-judge", "")
-        self.price.setEnabled(False)
+        self.price.set_unavailable("Re-judge")
         self._time.set_words(why)
 
     def _say(self) -> None:

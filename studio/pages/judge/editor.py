@@ -41,6 +41,7 @@ class RubricEditor(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._view: RubricView | None = None
+        self._read_mark = ""
         self._path = ""
         self._drafts: dict[str, str] = {}
         """What is not saved, by project."""
@@ -138,6 +139,7 @@ class RubricEditor(QWidget):
         if self.dirty:
             self._drafts[self._path] = self.source
         self._path, self._view, self._against = path, None, None
+        self._read_mark = ""
         self._turn("text", keep=True)
         self.text.setPlainText("")  # an undo would bring the other one back
         self.setEnabled(False)
@@ -145,6 +147,8 @@ class RubricEditor(QWidget):
     def show_view(self, view: RubricView, name: str) -> None:
         """The file as it is; what a person is typing is not taken away."""
         first, untouched = self._view is None, not self.dirty
+        if first or untouched or view.source == self.source:
+            self._read_mark = view.fingerprint
         self._view = view
         self._name.set_words(name)
         self._against = view.versions[-1] if view.versions else None
@@ -170,6 +174,11 @@ class RubricEditor(QWidget):
         self._use.setVisible(bool(words) and not self.dirty)
         if words:
             self._use.set_words(words)
+
+    @property
+    def read(self) -> str:
+        """Fingerprint of the file that the draft was begun from."""
+        return self._read_mark
 
     def save(self) -> None:
         if self.dirty:

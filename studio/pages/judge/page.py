@@ -18,12 +18,13 @@ from engine.protocol.judging import (
 )
 from engine.protocol.labels import Agreement, Label
 from engine.protocol.problems import Problem
-from engine.protocol.requests import EditProject, SaveRubric, TrajectoryQuery, TryJudge
+from engine.protocol.requests import EditProject, TrajectoryQuery, TryJudge
 from studio.actions import Actions
 from studio.pages.judge.agreement import AgreementCard
 from studio.pages.judge.choice import JudgeChoice
 from studio.pages.judge.editor import RubricEditor
 from studio.pages.judge.grading import GradingCard
+from studio.pages.judge.saving import RubricSaving
 from studio.pages.judge.sheets import ComparisonSheet, DisagreementSheet, SuggestionSheet
 from studio.pages.judge.trial import TrialCard
 from studio.pages.page import Page, scrolled
@@ -50,6 +51,8 @@ class JudgePage(Page):
         self._actions = actions
         self._project = ""
         self._run = ""
+        self._counted = ("", -1)
+        """Run and step whose groups and labels were counted last."""
         self._view: RubricView | None = None
         self._options: list[JudgeOption] = []
         self._rows: list[Agreement] = []
@@ -59,6 +62,7 @@ class JudgePage(Page):
         self._placed = False
         self.editor, self.choice = RubricEditor(), JudgeChoice()
         self.trial, self.agreement, self.grading = TrialCard(), AgreementCard(), GradingCard()
+        self._saving = RubricSaving(session, self.tasks, self.editor)
         self._sheet = DisagreementSheet(self)
         self._comparison, self._suggestion = ComparisonSheet(self), SuggestionSheet(self)
         self._soon = QTimer(self)
@@ -113,8 +117,10 @@ class JudgePage(Page):
         session.run.selected.connect(self._run_selected)
         session.run.selected.connect(self._forget_wishes)
         session.run.changed.connect(self._show_spent)
+        session.run.changed.connect(self._step_finished)
         self.editor.edited.connect(lambda _: self._price_soon())
-        self.editor.save_wanted.connect(self._save)
+        self._saving.saved.connect(self._saved)
+        self._saving.refused.connect(self._refused)
         self.editor.edited.connect(lambda _: self._offer())
         self.editor.use_wanted.connect(self._use)
         self.choice.models_chosen.connect(self._choose)
@@ -164,11 +170,20 @@ class JudgePage(Page):
         if not self.isVisible() or self._run == self.session.run.run_id:
             return
         self._run = self.session.run.run_id
+        self._counted = (self._run, self.session.run.state.done)
         self._soon.stop()
         for job in ("trial", "price"):
             self.tasks.cancel(job)
         self.trial.show_tried([], "", "")
         self.choice.show_nothing("The groups of this run are being counted.")
+        self.tasks.run("labels", self._look(), self._show_trust)
+
+    def _step_finished(self) -> None:
+        """Groups and labels of one more step: count them again."""
+        place = (self.session.run.run_id, self.session.run.state.done)
+        if not self.isVisible() or place == self._counted or place[0] != self._run:
+            return
+        self._counted = place
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _forget_wishes(self) -> None:
@@ -217,7 +232,7 @@ class JudgePage(Page):
 
     async def _look(self) -> tuple[int, list[Agreement], list[Label], list[Disagreement]]:
         """Everything about trust that the engine knows of this run."""
-        if not self._run:
+        if not self._run or self.session.run.damaged:
             return 0, [], [], []
         client = self.session.client
         page = await client.groups(self._run, TrajectoryQuery(split="train", limit=GROUPS))
@@ -241,11 +256,6 @@ class JudgePage(Page):
         self._price_soon()
 
     # What a person wants
-
-    def _save(self, source: str) -> None:
-        path = self.session.project.path
-        job = self.session.client.save_rubric(path, SaveRubric(source=source))
-        self.tasks.run("save", job, lambda view: self._saved(path, view), self._refused)
 
     def _saved(self, path: str, view: RubricView) -> None:
         self._show_rubric(path, view)

@@ -129,7 +129,7 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 def norm_limit(run: RunModel) -> Limit | None:
     spec = run.state.spec
-    return Limit(spec.config.train.max_grad_norm, "cut above") if spec else None
+    return Limit(spec.config.train.algorithm.max_grad_norm, "cut above") if spec else None
 
 
 def _gap_limit(run: RunModel) -> Limit | None:

@@ -15,6 +15,7 @@ from studio.pages.run.branch import BranchSheet
 from studio.pages.run.branching import Branching
 from studio.pages.run.chart_spec import BoundChart, is_judged
 from studio.pages.run.charts import CHARTS
+from studio.pages.run.damaged import DamagedRun
 from studio.pages.run.diagnostics import SECTIONS
 from studio.pages.run.failure import failure_card, onwards, ways
 from studio.pages.run.filling import Filling
@@ -24,6 +25,7 @@ from studio.pages.run.sft_charts import SFT_CHARTS
 from studio.pages.run.side import SideColumn
 from studio.pages.run.strip import StripBlock
 from studio.pages.run.trackers import TrackersCard
+from studio.plain_tip import set_tip
 from studio.session import Session
 from studio.store.run_state import HELD_OUT
 from studio.widgets.buttons import Button
@@ -90,11 +92,13 @@ class RunPage(Page):
         self._log.hide()
         self._stack.addWidget(self._empty)
         self._stack.addWidget(live)
+        self._damaged = DamagedRun(self.session, self.tasks, self._actions)
+        self._stack.addWidget(self._damaged)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(self._stack)
         self._add = Button("Add chart", "quiet", icon="plus", height=24)
-        self._add.setToolTip("Put one of the charts below among the main ones")
+        set_tip(self._add, "Put one of the charts below among the main ones")
         self._strip.add_tool(self._add)
 
     def _wire(self) -> None:
@@ -133,6 +137,10 @@ class RunPage(Page):
             return
         run, state = self._run, self._run.state
         summary = run.summary
+        if summary is not None and summary.state == "damaged":
+            self._damaged.show_run(summary)
+            self._stack.setCurrentWidget(self._damaged)
+            return
         empty = summary is None or summary.kind in ("baseline", "evaluation", "arena", "writing")
         self._stack.setCurrentIndex(0 if empty else 1)
         if empty:

@@ -11,6 +11,7 @@ from studio import figures
 from studio.notify import Choice, ask
 from studio.pages.servers.report import ReportView
 from studio.pages.servers.rows import OfferLine
+from studio.plain_tip import set_tip
 from studio.session import Session
 from studio.store.cards import card_words
 from studio.store.host_rows import Offer, Row, all_offers, engine_lines, removal_words, row_of
@@ -50,7 +51,7 @@ class HostSheet(Sheet):
         self._actions = OfferLine(), OfferLine()
         self._ending = OfferLine()
         self._edit = Button("Change", "quiet", icon="pencil", height=28)
-        self._edit.setToolTip("Change its address, connection, folder or engine")
+        set_tip(self._edit, "Change its address, connection, folder or engine")
         self._build()
         self._hosts.changed.connect(self._heard)
         session.runs_changed.connect(self._heard)
@@ -118,7 +119,7 @@ class HostSheet(Sheet):
             button = Button(words, "quiet", icon="activity", height=28)
             button.clicked.connect(partial(self._open_run, run_id))
             button.setEnabled(here)
-            button.setToolTip("" if here else "It is of a project that is not on this machine")
+            set_tip(button, "" if here else "It is of a project that is not on this machine")
             self._runs.add_left(button)
         more = len(view.runs) - len(runs)
         self._runs.set_note(f"and {figures.plural(more, 'more run')}" if more else "")

@@ -4,6 +4,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from studio import figures
+from studio.plain_tip import set_tip
 from studio.store.host_rows import Offer, Row
 from studio.theme import theme
 from studio.widgets import paint
@@ -35,7 +36,7 @@ class OfferLine(QHBoxLayout):
     def _make(self, offer: Offer, about: str) -> Button:
         kind = "quiet" if offer.quiet else "outlined"
         button = Button(offer.words, kind, icon=offer.icon, price=offer.price, height=28)
-        button.setToolTip(offer.tip)
+        set_tip(button, offer.tip)
         button.setAccessibleDescription(f"{about}: {offer.tip}")
         button.setProperty("verb", offer.verb)
         self.addWidget(button)

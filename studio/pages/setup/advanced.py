@@ -17,6 +17,7 @@ from studio.pages.setup.fields import (
     usual_values,
     value_at,
 )
+from studio.plain_tip import set_tip
 from studio.widgets.buttons import Button
 from studio.widgets.chip import FilterChip
 from studio.widgets.chip_line import ChipLine
@@ -94,7 +95,7 @@ class AdvancedFold(QWidget):
         chip = FilterChip(
             words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…", active=True
         )
-        chip.setToolTip(f"{key}; × puts the default back")
+        set_tip(chip, f"{key}; × puts the default back")
         chip.removed.connect(lambda: self.edited.emit(key, None))
         chip.toggled.connect(lambda _: self.edited.emit(key, None))
         return chip

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from engine.protocol.machine import CardPlan, MemoryFix, MemoryPart, VramPlan
 from studio import figures
 from studio.pages.setup.marks import Drawn
+from studio.plain_tip import set_tip
 from studio.widgets import paint
 from studio.widgets.buttons import Button
 from studio.widgets.phrase import Phrase, Span
@@ -122,7 +123,7 @@ class CardMemory(QWidget):
     def _button(self, fix: MemoryFix) -> Button:
         icon = "check" if fix.fits else "minus"
         button = Button(fix.words, "outlined", icon=icon, price=_saved(fix), height=28)
-        button.setToolTip("\n".join(f"{key} = {value}" for key, value in fix.values.items()))
+        set_tip(button, "\n".join(f"{key} = {value}" for key, value in fix.values.items()))
         button.setAccessibleName(f"{fix.words}, {_saved(fix)}, {_verdict(fix)}")
         button.clicked.connect(lambda: self.fix_chosen.emit(fix))
         return button
@@ -179,7 +180,7 @@ class _CardBlock(QWidget):
         self._rows[0].set_words("Both" if overlaps else PHASES[0][0])
         for row, (_, phase) in zip(self._rows, PHASES, strict=True):
             self._fill(row, card, phase, overlaps)
-        self.setToolTip(card.name)
+        set_tip(self, card.name)
 
     def _fill(self, row: StackRow, card: CardPlan, phase: str, overlaps: bool) -> None:
         shares = grouped(card.parts, phase)

@@ -7,9 +7,10 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
 from engine.protocol.backends import BackendFacts
+from engine.protocol.choices import ModelInfo
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import Problem
-from engine.protocol.records import ModelInfo, ProjectView
+from engine.protocol.records import ProjectView
 from studio import figures
 from studio.pages.setup.advanced import AdvancedFold
 from studio.pages.setup.backend import BackendCard

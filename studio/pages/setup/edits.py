@@ -10,9 +10,12 @@ from typing import Any, Protocol
 from engine.protocol.problems import Problem
 from engine.protocol.records import ProjectView
 from engine.protocol.requests import EditProject
+from studio.pages.conflict import CHANGED, choose
 from studio.pages.setup.toml_tab import TomlTab
 from studio.session import Session
 from studio.tasks import TaskScope
+
+FILE = "project.toml"
 
 
 class Part(Protocol):
@@ -71,22 +74,34 @@ class Edits:
         name = f"edit {path} {type(part).__name__} {key}"
         self._session.write_first(self._tasks.run(name, edit, written, refused))
 
-    def save(self, tab: TomlTab, path: str, text: str) -> None:
-        """The whole file."""
+    def save(self, tab: TomlTab, path: str, text: str, force: bool = False) -> None:
+        """Write the whole file. Where it has changed since it was read, ask; `force` overwrites."""
+        read = "" if force else tab.read
 
         def saved(view: ProjectView) -> None:
-            tab.saved(path, text)
+            tab.saved(path, text, view.files.get(FILE, ""))
             self._show(view)
             self._session.said.emit("project.toml saved.")
 
         def refused(problem: Problem) -> None:
-            if path == self.path:
+            if path == self.path and problem.code == CHANGED:
+                self._tasks.run("conflict", self._resolve(tab, path, text))
+            elif path == self.path:
                 tab.refuse(text, problem)
             else:
                 self._session.problem_raised.emit(problem)
 
-        edit = self._session.client.edit_project(path, EditProject(toml=text))
+        edit = self._session.client.edit_project(path, EditProject(toml=text, read=read))
         self._session.write_first(self._tasks.run(f"save {path}", edit, saved, refused))
+
+    async def _resolve(self, tab: TomlTab, path: str, text: str) -> None:
+        """Show the file as it is by now, and ask whose text stays."""
+        self._show(await self._session.client.project(path))
+        answer = await choose(tab.window(), FILE, text, tab.file_text)
+        if answer == "mine":
+            self.save(tab, path, text, force=True)
+        elif answer == "file" and path == self.path:
+            tab.discard()
 
     def _show(self, view: ProjectView) -> None:
         if view.path == self._session.project.path:

@@ -1,7 +1,7 @@
 """What the form says of a project's configuration."""
 
+from engine.protocol.choices import ModelInfo
 from engine.protocol.config import ProjectConfig
-from engine.protocol.records import ModelInfo
 from studio import figures
 from studio.pages.setup.effort import stop_of
 from studio.pages.setup.fields import shown

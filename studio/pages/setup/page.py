@@ -20,7 +20,7 @@ from studio.pages.page import Page, scrolled
 from studio.pages.setup.checks import disk_checks, project_checks
 from studio.pages.setup.choices import AGENT, ChoicesForm
 from studio.pages.setup.demonstrations_tab import DemonstrationsTab
-from studio.pages.setup.edits import Edits
+from studio.pages.setup.edits import FILE, Edits
 from studio.pages.setup.fields import value_at
 from studio.pages.setup.method import KEY
 from studio.pages.setup.preflight import WIDTH, Preflight
@@ -174,7 +174,9 @@ class SetupPage(Page):
             self._demonstrations.show_config(project.view.config)
             if self._tabs.index() == DEMONSTRATIONS:
                 self._demonstrations.load()
-        self._toml.show_text(project.path, project.view.toml, list(project.view.problems))
+        problems, mark = list(project.view.problems), project.view.files.get(FILE, "")
+        self._toml.show_text(project.path, project.view.toml, problems, mark)
+        self._scenarios.show_files(project.view.files)
         if project.view.config is None:
             self._choose(1)
         self._show_readiness()

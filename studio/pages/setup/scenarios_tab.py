@@ -1,7 +1,8 @@
 """The scenarios as an editable table: add, delete, import, undo, save."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QHBoxLayout, QVBox
 from engine.protocol.curves import CurveQuery, ScenarioCurve
 from engine.protocol.problems import Problem
 from engine.protocol.records import ProjectView, RunSummary, Split
-from engine.protocol.requests import WriteScenarios
+from engine.protocol.requests import ScenarioPage, WriteScenarios
 from studio import figures
 from studio.models.scenarios import Row, ScenarioTableModel, read_jsonl
+from studio.pages.conflict import CHANGED, choose
+from studio.plain_tip import set_tip
 from studio.session import Session
 from studio.tasks import TaskScope
 from studio.widgets.buttons import Button
@@ -61,8 +64,10 @@ class ScenariosTab(QWidget):
             )
         ]
         self._silent = Button("Select those without signal", "quiet", icon="list-checks", height=24)
-        self._silent.setToolTip(SILENT)
+        set_tip(self._silent, SILENT)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
+        self._marks: dict[File, str] = {}
+        """Fingerprint of each file as its rows were read."""
         self._measured = ("", "", 0.0)
         """Of which project which measurement of the untrained model is shown, and as of when."""
         self._build()
@@ -160,42 +165,85 @@ class ScenariosTab(QWidget):
         model.rejected.connect(self._reject)
         return model
 
-    async def _read(self, path: str, split: Split) -> tuple[File, list[Row]]:
-        client = self._session.client
-        found = await _all_pages(lambda offset: client.scenarios(path, split, offset, PAGE))
-        return (path, split), [scenario.data for scenario in found]
+    def show_files(self, files: Mapping[str, str]) -> None:
+        """Read the file in view again where its fingerprint is another; unsaved rows stay."""
+        mark = files.get(self._name(), "")
+        if not self.isVisible() or mark == self._marks.get(self._file, mark):
+            return
+        self.load()
+        if self.model.dirty:
+            self._words.set_words(f"{self._name()} was changed; saving asks which rows stay.")
 
-    def _show(self, answer: tuple[File, list[Row]]) -> None:
+    def _name(self) -> str:
+        """Path of the file in view, in its project."""
+        info = self._session.project.split(self.split)
+        return info.path if info else ""
+
+    async def _read(self, path: str, split: Split) -> tuple[File, list[Row], str]:
+        """Rows and fingerprint; read again where the file changes meanwhile."""
+        client, marks = self._session.client, list[str]()
+
+        async def page(offset: int) -> ScenarioPage:
+            found = await client.scenarios(path, split, offset, PAGE)
+            marks.append(found.fingerprint)
+            return found
+
+        found = await _all_pages(page)
+        while len(set(marks)) > 1:
+            marks.clear()
+            found = await _all_pages(page)
+        return (path, split), [scenario.data for scenario in found], marks[0]
+
+    def _show(self, answer: tuple[File, list[Row], str]) -> None:
         """What was changed since it was asked for stays, and so does what could be undone."""
-        file, rows = answer
+        file, rows, mark = answer
         model = self._models[file]
+        if not model.loaded or not model.dirty:
+            self._marks[file] = mark
         if not model.loaded or (not model.dirty and model.rows != rows):
             model.load(rows)
             self._fit()
         self._show_state()
 
     def save(self) -> None:
-        file, model = self._file, self.model
-        if not model.dirty or not model.loaded:
-            return
-        rows = list(model.rows)
+        """Write the file in view; where another program has changed it, ask."""
+        if self.model.dirty and self.model.loaded:
+            self._write(self._file, list(self.model.rows), self._marks.get(self._file, ""))
+
+    def _write(self, file: File, rows: list[Row], read: str) -> None:
         self._tasks.cancel("scenarios")  # what it reads is older
-        job = self._session.client.write_scenarios(*file, WriteScenarios(items=rows))
+        job = self._session.client.write_scenarios(*file, WriteScenarios(items=rows, read=read))
         self._tasks.run(
             f"save scenarios {file}",
             job,
             lambda view: self._saved(file, rows, view),
-            lambda problem: self._not_saved(file, problem),
+            lambda problem: self._not_saved(file, rows, problem),
         )
 
     def _saved(self, file: File, rows: list[Row], view: ProjectView) -> None:
         self._models[file].set_written(rows)
+        info = next((one for one in view.splits if one.split == file[1]), None)
+        self._marks[file] = view.files.get(info.path, "") if info else ""
         self._session.said.emit(f"{figures.plural(len(rows), 'scenario')} saved.")
         if view.path == self._session.project.path:
             self.changed.emit(view)
 
-    def _not_saved(self, file: File, problem: Problem) -> None:
-        if file == self._file:
+    async def _resolve(self, file: File, rows: list[Row]) -> None:
+        """Another program has changed the file under unsaved rows: ask whose rows stay."""
+        _, theirs, mark = await self._read(*file)
+        name = self._name() or file[1]
+        answer = await choose(self.window(), name, _lines(rows), _lines(theirs))
+        if answer == "mine":
+            self._write(file, rows, mark)
+        elif answer == "file":
+            self._models[file].load(theirs)
+            self._marks[file] = mark
+            self._show_state()
+
+    def _not_saved(self, file: File, rows: list[Row], problem: Problem) -> None:
+        if problem.code == CHANGED:
+            self._tasks.run("conflict", self._resolve(file, rows))
+        elif file == self._file:
             self._reject(problem)
         else:
             self._session.problem_raised.emit(problem)
@@ -305,6 +353,10 @@ async def _all_pages(ask: Callable[[int], Awaitable[Any]]) -> list[Any]:
         items += page.items
         if len(items) >= page.total or not page.items:
             return items
+
+
+def _lines(rows: list[Row]) -> str:
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 def _read_file(path: Path) -> tuple[list[Row], list[Problem]]:

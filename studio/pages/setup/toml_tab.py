@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets.buttons import Button
 from studio.widgets.card import Card
@@ -13,9 +14,7 @@ from studio.widgets.text import Text
 
 KEPT = "Comments are kept when the form changes a value."
 NOT_SAVED = "Not saved yet."
-OUTDATED = (
-    "Not saved, and the file is another one since you began: saving puts your text in its place."
-)
+OUTDATED = "Not saved, and the file was changed since you began: saving asks which text stays."
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,8 @@ class _Draft:
 
     text: str
     base: str
+    read: str = ""
+    """Fingerprint of that file."""
 
 
 class TomlTab(QWidget):
@@ -35,6 +36,8 @@ class TomlTab(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._path = self._saved = self._base = ""
+        self._saved_mark = self._base_mark = ""
+        """Fingerprints of the files with these two texts."""
         self._drafts: dict[str, _Draft] = {}
         self._problems: list[Problem] = []
         self._refused: tuple[str, Problem] | None = None
@@ -46,7 +49,7 @@ class TomlTab(QWidget):
         self.editor.setTabChangesFocus(True)
         self._words = Text("", "label", 400, "muted", wrap=True)
         self._discard = Button("Discard", "quiet")
-        self._discard.setToolTip("Show the file as it is; what you wrote goes.")
+        set_tip(self._discard, "Show the file as it is; what you wrote goes.")
         self._discard.clicked.connect(self.discard)
         self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
         self._save.clicked.connect(self.save)
@@ -68,29 +71,40 @@ class TomlTab(QWidget):
     def dirty(self) -> bool:
         return self._text != self._saved
 
-    def show_text(self, path: str, text: str, problems: list[Problem]) -> None:
-        """A project's file as it is; what a person is typing is not taken away."""
+    def show_text(self, path: str, text: str, problems: list[Problem], mark: str = "") -> None:
+        """Show a project's file as it is, with its fingerprint; unsaved edits stay."""
         self._problems = problems
         if path != self._path:
-            self._turn(path, text)
+            self._turn(path, text, mark)
         elif self.dirty and self._text != text:
-            self._saved = text
+            self._saved, self._saved_mark = text, mark
         else:
             self._saved = self._base = text
+            self._saved_mark = self._base_mark = mark
             self._set(text)
         self._changed()
 
-    def saved(self, path: str, text: str) -> None:
-        """The file of a project has this text by now."""
+    @property
+    def read(self) -> str:
+        """Fingerprint of the file that the unsaved text was begun from."""
+        return self._base_mark
+
+    @property
+    def file_text(self) -> str:
+        """The file as it is, without the unsaved edits."""
+        return self._saved
+
+    def saved(self, path: str, text: str, mark: str = "") -> None:
+        """The file of a project has this text and fingerprint by now."""
         if path == self._path:
-            self._base = text
+            self._base, self._base_mark = text, mark
             if self._text == text:
-                self._saved = text
+                self._saved, self._saved_mark = text, mark
         elif (draft := self._drafts.get(path)) is not None:
             if draft.text == text:
                 del self._drafts[path]
             else:
-                self._drafts[path] = _Draft(draft.text, text)
+                self._drafts[path] = _Draft(draft.text, text, mark)
 
     def refuse(self, text: str, problem: Problem) -> None:
         """Why a text was not saved: it stands there as long as the text does."""
@@ -103,18 +117,19 @@ class TomlTab(QWidget):
 
     def discard(self) -> None:
         """The file as it is."""
-        self._base = self._saved
+        self._base, self._base_mark = self._saved, self._saved_mark
         self._set(self._saved)
 
     @property
     def _text(self) -> str:
         return self.editor.toPlainText()
 
-    def _turn(self, path: str, text: str) -> None:
+    def _turn(self, path: str, text: str, mark: str) -> None:
         """Another project's: what is not saved of this one waits for its return."""
         if self.dirty:
-            self._drafts[self._path] = _Draft(self._text, self._base)
-        draft = self._drafts.pop(path, _Draft(text, text))
+            self._drafts[self._path] = _Draft(self._text, self._base, self._base_mark)
+        draft = self._drafts.pop(path, _Draft(text, text, mark))
+        self._saved_mark, self._base_mark = mark, draft.read
         self._path, self._saved, self._base, self._refused = path, text, draft.base, None
         self._set(draft.text)
 
@@ -124,7 +139,7 @@ class TomlTab(QWidget):
 
     def _changed(self) -> None:
         if not self.dirty:
-            self._base = self._saved
+            self._base, self._base_mark = self._saved, self._saved_mark
         for button in (self._save, self._discard):
             button.setEnabled(self.dirty)
         refused = self._refused is not None and self._refused[0] == self._text

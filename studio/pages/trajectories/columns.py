@@ -131,6 +131,12 @@ class ColumnsView(QWidget):
         self._shown_group = _Shown(siblings.group, ordered, parting, siblings)
         self._fill()
 
+    def clear(self) -> None:
+        """Show no group."""
+        self._shown_group, self._draft = None, Draft()
+        self._first = self._focus = 0
+        self._fill()
+
     def show_draft(self, draft: Draft) -> None:
         """Chips of what waits for Enter."""
         self._draft = draft

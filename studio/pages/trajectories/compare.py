@@ -5,6 +5,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from engine.protocol.records import Trajectory
 from studio import figures
 from studio.pages.trajectories.column_head import ColumnHead, HeadFacts
+from studio.pages.trajectories.columns import ColumnsView
 from studio.pages.trajectories.comparing import differences, rows_of
 from studio.widgets.side_by_side import SideBySide
 
@@ -29,6 +30,25 @@ class CompareView(QWidget):
         column.setSpacing(6)
         column.addLayout(heads)
         column.addWidget(self.rows, 1)
+
+    def clear(self) -> None:
+        """Show no pair: trajectories of another run have the same ids."""
+        self._shown = ("", "")
+        self.rows.set_rows([])
+
+    def show_focused(self, columns: ColumnsView, base: str, before: str) -> str:
+        """Show the focused attempt beside its base, and give the base's id: an attempt that is
+        the base itself gets another."""
+        focused = columns.record()
+        if focused is None:
+            return base
+        if base in ("", focused.id) or columns.facts_of(base) is None:
+            found = base_of(columns.order(), focused, before)
+            base = found.id if found else ""
+        base_facts, facts = columns.facts_of(base), columns.facts_of(focused.id)
+        if base_facts and facts:
+            self.show_pair(base_facts, facts)
+        return base
 
     def show_pair(self, base: HeadFacts, other: HeadFacts) -> None:
         """The same pair again keeps its place."""

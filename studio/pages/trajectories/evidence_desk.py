@@ -32,15 +32,18 @@ class EvidenceDesk(QObject):
         self._session, self._tasks = session, tasks
         self._columns, self._reader = columns, reader
         self._siblings: Siblings | None = None
-        self._weights = EVEN
+        self._weights, self._run_id = EVEN, ""
         self.sheet, self.panel = Sheet("Evidence", host), EvidencePanel()
         self.sheet.body.addWidget(self.panel, 1)
         for panel in (reader.evidence, self.panel):
             panel.call_wanted.connect(partial(self._ask, panel))
         self.panel.passage_wanted.connect(self._show_passage)
 
-    def show_group(self, siblings: Siblings | None, weights: Weights) -> None:
-        self._siblings, self._weights = siblings, weights
+    def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
+        """Show the evidence of a group; without one the sheet closes."""
+        self._siblings, self._weights, self._run_id = siblings, weights, run_id
+        if siblings is None:
+            self.close()
 
     def evidence(self) -> Evidence | None:
         """Of the focused attempt."""
@@ -86,5 +89,5 @@ class EvidenceDesk(QObject):
         self._reader.show_passage(quote)
 
     def _ask(self, panel: EvidencePanel, key: str) -> None:
-        ask = self._session.client.call(self._session.run.run_id, key)
+        ask = self._session.client.call(self._run_id, key)
         self._tasks.run("call", ask, panel.show_call)

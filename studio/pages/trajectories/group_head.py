@@ -82,6 +82,18 @@ class GroupHead(QWidget):
         self._dots.setVisible(not blind)
         self._dots.set_rewards(group.rewards)
         self._start.show_start(records)
+        self.set_view(self._mode)
+
+    def clear(self) -> None:
+        """Show no group."""
+        for text in (self._title, self._words):
+            text.set_words("")
+        for phrase in (self._legend, self._figures):
+            phrase.set_spans([])
+        for part in (self._step, self._place, self._blind):
+            part.hide()
+        self._dots.set_rewards([])
+        self._start.show_start([])
 
     def show_paging(self, words: str) -> None:
         self._shown.set_words(words)

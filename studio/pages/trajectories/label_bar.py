@@ -13,6 +13,7 @@ from studio import figures
 from studio.keymap import key_of
 from studio.pages.trajectories.draft import score_of
 from studio.pages.trajectories.wording import EFFECTS
+from studio.plain_tip import set_tip
 from studio.theme import theme
 from studio.widgets.advantage_bars import AdvantageBar, AdvantageBars
 from studio.widgets.buttons import Button
@@ -202,8 +203,8 @@ class LabelBar(QWidget):
             self._keys.add(key_id, key, words, key_of(f"label.{key_id}").text, rank)
         for part in (self._apply, self._effect, self._teach):
             part.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they are
-        self._effect.setToolTip("What the label does  M")
-        self._teach.setToolTip("It becomes an example in the judge's prompt  L")
+        set_tip(self._effect, "What the label does  M")
+        set_tip(self._teach, "It becomes an example in the judge's prompt  L")
         ask = QWidget()
         asking = QHBoxLayout(ask)
         asking.setContentsMargins(0, 0, 0, 0)

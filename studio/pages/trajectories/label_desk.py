@@ -51,14 +51,14 @@ class LabelDesk(QObject):
         self._given: Label | None = None
         self._wire()
 
-    def show_group(self, siblings: Siblings | None, blind: bool = False) -> None:
+    def show_group(self, siblings: Siblings | None, run_id: str = "", blind: bool = False) -> None:
         """Another group is shown, or the same as it is now; after a blind label how far the judge
         goes along with it."""
         given, self._given = self._given, None
         self._after = BLIND if blind else ""
         if given is not None and siblings is not None and _is_of(given, siblings):
             self._after = told(given, siblings)
-        self.labelling.show_group(siblings)
+        self.labelling.show_group(siblings, run_id)
         self.labelling.set_blind(blind)
         if not self.labelling.draft:
             self._bar.show_words(self._after, "text" if self._after else "muted")

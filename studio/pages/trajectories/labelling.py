@@ -19,6 +19,7 @@ from studio.pages.trajectories import wording
 from studio.pages.trajectories.draft import MARKS, Draft, Mark
 from studio.pages.trajectories.outbox import Letter, Outbox, Place, Said
 from studio.session import Session
+from studio.store.run_state import RunState
 from studio.tasks import TaskScope
 
 PREVIEW_MS = 40
@@ -39,6 +40,8 @@ class Labelling(QObject):
         self._session, self._tasks = session, tasks
         self._outbox = Outbox(tasks, self)
         self._siblings: Siblings | None = None
+        self._run_id = ""
+        """Run of the group that is shown: labels name it, whatever run is selected meanwhile."""
         self._past: list[Draft] = []
         self._future: list[Draft] = []
         self.draft = Draft()
@@ -59,10 +62,12 @@ class Labelling(QObject):
             self.blind = blind
             self._begin(Draft())
 
-    def show_group(self, siblings: Siblings | None) -> None:
-        """Another group, or the same as it is now: another one begins with nothing said."""
+    def show_group(self, siblings: Siblings | None, run_id: str = "") -> None:
+        """Show another group, or the same as it is now: another one begins with an empty draft."""
         before, self._siblings = self._siblings, siblings
-        if before is None or siblings is None or _place(before) != _place(siblings):
+        other_run, self._run_id = run_id != self._run_id, run_id
+        other = before is None or siblings is None or _place(before) != _place(siblings)
+        if other or other_run:
             self._begin(Draft())
         elif self.draft and not self._outbox.holds(self._said()):
             self._changed()  # what it would do is asked of the group as it is now
@@ -80,12 +85,12 @@ class Labelling(QObject):
 
     def may_teach(self) -> bool:
         """Without a judge there is nobody to teach."""
-        spec = self._session.run.state.spec
+        spec = self._state.spec
         return spec is not None and spec.config.judge.enabled
 
     def is_done(self) -> bool:
         """Whether the update of this group's step has been settled without the draft."""
-        closed = self._session.run.state.closed
+        closed = self._state.closed
         return self._siblings is not None and self._siblings.group.step <= closed
 
     def sentence(self) -> str:
@@ -95,7 +100,7 @@ class Labelling(QObject):
             return f"{wording.gist(label, self.numbers())}. What it changes shows after Enter."
         if label is None or self.preview is None:
             return ""
-        return wording.sentence(label, self.preview, self._session.run.state.closed)
+        return wording.sentence(label, self.preview, self._state.closed)
 
     # Keys
 
@@ -226,11 +231,15 @@ class Labelling(QObject):
         self.draft_changed.emit()
         self._tell_busy()
 
+    @property
+    def _state(self) -> RunState:
+        return self._session.runs.state(self._run_id) if self._run_id else self._session.run.state
+
     def _said(self) -> Said:
         """What stands here now."""
         place = _place(self._siblings) if self._siblings else None
         teaches = self.teaches and self.may_teach()
-        return Said(self._session.run.run_id, place, self.draft, self.effect, teaches)
+        return Said(self._run_id, place, self.draft, self.effect, teaches)
 
     def _tell_busy(self) -> None:
         self.busy_changed.emit(self._outbox.holds(self._said()))
@@ -251,6 +260,7 @@ class Labelling(QObject):
         return Label.model_validate(
             {
                 "id": label_id,
+                "run_id": self._run_id,
                 "split": group.split,
                 "step": group.step,
                 "group": group.group,
@@ -265,7 +275,7 @@ class Labelling(QObject):
         return self.draft.words(self.attempts)
 
     def _ask_preview(self) -> None:
-        label, run_id = self._label("preview"), self._session.run.run_id
+        label, run_id = self._label("preview"), self._run_id
         if label is not None and run_id:
             ask = self._preview(run_id, label)
             self._tasks.run("preview", ask, self._show_preview, self._refuse)
@@ -279,7 +289,7 @@ class Labelling(QObject):
         self.previewed.emit()
 
     def _call(self, ask: Callable[[str], Awaitable[Labelled]], begin: str) -> None:
-        run_id = self._session.run.run_id
+        run_id = self._run_id or self._session.run.run_id
         if not run_id:
             return
 

@@ -1,7 +1,5 @@
 """The Trajectories page: groups; siblings in columns, one in the reader, or the table."""
 
-from collections.abc import Iterable
-
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
@@ -16,7 +14,7 @@ from studio.pages.review_bar import ReviewBar
 from studio.pages.trajectories.attempt_table import AttemptTable
 from studio.pages.trajectories.blind import blinded
 from studio.pages.trajectories.columns import ColumnsView
-from studio.pages.trajectories.compare import CompareView, base_of
+from studio.pages.trajectories.compare import CompareView
 from studio.pages.trajectories.emptiness import Emptiness
 from studio.pages.trajectories.evidence_desk import EvidenceDesk
 from studio.pages.trajectories.group_head import GroupHead
@@ -33,7 +31,9 @@ from studio.pages.trajectories.views import (
     READER,
     SCENARIOS,
     TABLE,
+    key_of,
     muted_in,
+    total_of,
 )
 from studio.session import Session
 from studio.theme import theme
@@ -60,7 +60,10 @@ class TrajectoriesPage(Page):
         self._wanted_index: int | None = None
         self._source = ""
         self._blind = False
-        self._seen: tuple[int, object] = (-1, None)
+        self._seen: tuple[int, int, object] = (-1, -1, None)
+        """Trajectories, finished steps and labels when the lists were asked for."""
+        self._group_run = ""
+        """Run of the group that is shown or was asked for last."""
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
         self._table = AttemptTable(self._rows)
@@ -155,6 +158,7 @@ class TrajectoriesPage(Page):
     def _wire(self) -> None:
         run = self.session.run
         run.selected.connect(self._follow_run)
+        self.session.runs_changed.connect(self._follow_run)  # one that was repaired can be read
         self._refresh_timer.timeout.connect(self._refresh)
         self._panel.query_changed.connect(self._ask)
         self._panel.group_chosen.connect(self._open_group)
@@ -217,18 +221,6 @@ class TrajectoriesPage(Page):
     def _toggle_mode(self, mode: int) -> None:
         self.set_mode(COLUMNS if self._view == mode else mode)
 
-    def _show_pair(self) -> None:
-        """The focused attempt beside its base; who becomes the base itself gets another."""
-        focused, columns = self._columns.record(), self._columns
-        if focused is None:
-            return
-        if self._base in ("", focused.id) or columns.facts_of(self._base) is None:
-            base = base_of(columns.order(), focused, self._focus_trail[0])
-            self._base = base.id if base else ""
-        base_facts, facts = columns.facts_of(self._base), columns.facts_of(focused.id)
-        if base_facts and facts:
-            self._compare.show_pair(base_facts, facts)
-
     def _next_divergence(self) -> None:
         if self._view == COMPARE:
             self._compare.rows.next_difference(1)
@@ -239,7 +231,7 @@ class TrajectoriesPage(Page):
 
     def _changed_group(self, group: GroupSummary) -> None:
         """A label was given, undone or redone, maybe in another group than this."""
-        if self._place == _key(group):
+        if self._place == key_of(group):
             self._blind = False
             self._fetch(group.split, group.step, group.group)
         self._refresh_lists()
@@ -250,14 +242,14 @@ class TrajectoriesPage(Page):
     def _follow_run(self) -> None:
         """Another run was selected, or the page came into view."""
         run_id = self.session.run.run_id
+        if run_id != self._group_run:
+            self._forget_group(run_id)
         if not self.isVisible():
             return
+        if self.session.run.damaged:
+            run_id = ""  # nothing of it can be read
         if run_id != self._source:
-            self._source, self._siblings, self._place = run_id, None, None
-            self._seen = (-1, None)
-            self.tasks.cancel("siblings")  # of the run before
-            self._desk.show_group(None)
-            self._proof.show_group(None, {})
+            self._source, self._seen = run_id, (-1, -1, None)
             session = self.session  # its client is another one after the engine was restarted
             self._panel.set_query(TrajectoryQuery())
             for model in (self._groups, self._rows):
@@ -270,6 +262,21 @@ class TrajectoriesPage(Page):
         self._refresh()
         self._show_emptiness()
 
+    def _forget_group(self, run_id: str) -> None:
+        """Show no group until one of this run was opened, in or out of view: ids of trajectories
+        are the same in every run."""
+        self._group_run, self._siblings, self._place = run_id, None, None
+        self._wanted_index, self._blind = None, False
+        self._focus_trail, self._base = ("", ""), ""
+        self.tasks.cancel("siblings")
+        for part in (self._columns, self._reader, self._compare, self._head):
+            part.clear()
+        self._desk.show_group(None)
+        self._proof.show_group(None, {})
+        if self._view in (READER, COMPARE):
+            self.set_mode(COLUMNS)
+        self._fold()
+
     @Slot()
     def _refresh(self) -> None:
         """A living run grows: ask again, but only when something was added."""
@@ -278,11 +285,12 @@ class TrajectoriesPage(Page):
         self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
-        said = (len(state.labelled), len(state.relabelled), _total(state.relabelled.values()))
-        if (count, said) == self._seen:
+        said = (len(state.labelled), len(state.relabelled), total_of(state.relabelled.values()))
+        seen = (count, state.done, said)
+        if seen == self._seen:
             return
-        spoken = self._seen[1] not in (said, None)
-        self._seen = (count, said)
+        spoken = self._seen[-1] not in (said, None)
+        self._seen = seen
         self._refresh_lists()
         if spoken and self._place is not None:  # maybe by somebody else, in a terminal
             self._fetch(*self._place)
@@ -303,14 +311,8 @@ class TrajectoriesPage(Page):
 
     @Slot()
     def _show_emptiness(self) -> None:
-        nothing = self._groups.asked_once and not self._groups.total
-        filtered = self._groups.query != TrajectoryQuery()
-        none_yet = not self.session.run.run_id
-        self._right.setCurrentIndex(1 if nothing or none_yet else 0)
-        if nothing and filtered:
-            self._empty.say_hidden(self.session.run.state.trajectories)
-        elif nothing or none_yet:
-            self._empty.say_none()
+        empty = self._empty.show_state(self.session.run, self._groups, bool(self._source))
+        self._right.setCurrentIndex(1 if empty else 0)
 
     def _resolve_emptiness(self) -> None:
         if self._groups.query != TrajectoryQuery():
@@ -339,17 +341,21 @@ class TrajectoriesPage(Page):
         async def ask() -> Siblings:
             return await self.session.client.siblings(run_id, split, step, group)
 
-        self.tasks.run("siblings", ask(), self._show_siblings)
+        def show(siblings: Siblings) -> None:
+            if run_id == self.session.run.run_id:
+                self._show_siblings(run_id, siblings)
 
-    def _show_siblings(self, siblings: Siblings) -> None:
+        self.tasks.run("siblings", ask(), show)
+
+    def _show_siblings(self, run_id: str, siblings: Siblings) -> None:
         self._siblings = siblings
         spec = self.session.run.state.spec
         weights, blind = spec.config.reward.weights if spec else {}, self._blind
         shown = blinded(siblings) if blind else siblings
-        self._proof.show_group(shown, weights)
+        self._proof.show_group(shown, weights, run_id)
         self._head.show_group(shown.group, shown.trajectories, weights, blind)
         self._columns.show_group(shown, weights, blind)
-        self._desk.show_group(siblings, blind)
+        self._desk.show_group(siblings, run_id, blind)
         self._fold()
         if self._wanted_index is not None:
             self._columns.focus_index(self._wanted_index)
@@ -359,11 +365,12 @@ class TrajectoriesPage(Page):
     def _read(self) -> None:
         """The reader shows the focused sibling, when it is in view."""
         self._proof.refresh(reading=self._view == READER)
-        record = self._columns.record()
+        columns = self._columns
+        record = columns.record()
         if record is not None and record.id != self._focus_trail[1]:
             self._focus_trail = (self._focus_trail[1], record.id)
         if self._view == COMPARE:
-            self._show_pair()
+            self._base = self._compare.show_focused(columns, self._base, self._focus_trail[0])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -389,11 +396,3 @@ class TrajectoriesPage(Page):
         with painting(self) as painter:
             if self._panel.isVisible():
                 painter.fillRect(WIDTH, 0, 1, self.height(), theme().color("border"))
-
-
-def _key(group: GroupSummary) -> tuple[Split, int, int]:
-    return group.split, group.step, group.group
-
-
-def _total(rewards: Iterable[float | None]) -> float:
-    return sum(reward for reward in rewards if reward is not None)

@@ -48,6 +48,11 @@ class Reader(QWidget):
         self._outline.show_outline(record, outline_of(self._items))
         self.evidence.show_evidence(evidence)
 
+    def clear(self) -> None:
+        """Show no trajectory: those of another run have the same ids."""
+        self._shown, self._items = None, []
+        self.transcript.set_items([])
+
     def show_passage(self, quote: str) -> bool:
         """Scroll to a cited passage; False where the transcript does not have it."""
         if self.transcript.show_passage(quote):

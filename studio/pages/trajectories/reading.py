@@ -93,12 +93,19 @@ def items_of(
             items += [head, *row[1:]]
         elif message.role != "tool" and not (shared and turn == 0):
             items.append(Message(message.role, message.content, _role_title(message.role)))
-    for place in range(1, len(trajectory.branches)):
-        items.append(Note(f"Branch {place + 1}", "the template rewrote what came before", "split"))
+    for place, branch in enumerate(trajectory.branches[1:], 2):
+        items.append(Note(f"Branch {place}", branch_words(branch), "split"))
     if blind:
         return items
     end = outcome(trajectory, weights)
     return [*items, replace(end, facts="") if shared else end]
+
+
+def branch_words(branch: Branch) -> str:
+    """Why a branch is one of its own."""
+    if branch.choice:
+        return f"choice {branch.choice + 1} of one request; every choice is trained"
+    return "the template rewrote what came before"
 
 
 def worth_words(reward: float) -> str:

@@ -1,7 +1,7 @@
 """The table of scenarios: what came of each; the hardest first until another order is asked for."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.curves import ScenarioCurve
@@ -36,7 +36,7 @@ class ScenarioTable(Table):
 
     def __init__(self, session: Session, tasks: TaskScope, parent: QWidget | None = None) -> None:
         super().__init__("Scenarios", row_px=44, parent=parent)
-        self._session = session
+        self._session, self._stale = session, False
         self.rows = CurveTableModel(tasks, self)
         self.rows.failed.connect(session.problem_raised)
         self.setModel(self.rows)
@@ -48,14 +48,21 @@ class ScenarioTable(Table):
 
     def follow(self, run_id: str) -> None:
         """Another run, or none."""
+        self._stale = False
         session = self._session  # its client is another one after the engine was restarted
         source = (lambda query: session.client.curves(run_id, query)) if run_id else None
         self.rows.set_source(source)
 
     def refresh(self) -> None:
-        """Ask anew, when it is looked at."""
-        if self.isVisible():
+        """Ask anew, now or as soon as it comes into view."""
+        self._stale = not self.isVisible()
+        if not self._stale:
             self.rows.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._stale:
+            self.refresh()
 
     def _open(self, row: int) -> None:
         record = self.rows.record(row)

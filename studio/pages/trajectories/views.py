@@ -1,5 +1,8 @@
 """The views of the Trajectories page, and which keys mean nothing in each."""
 
+from collections.abc import Iterable
+
+from engine.protocol.records import GroupSummary, Split
 from studio.keymap import TRAJECTORIES
 
 MODES = ("Columns", "Reader", "Table", "Compare", "Scenarios")
@@ -16,3 +19,13 @@ def muted_in(mode: int) -> set[str]:
     labels = {row.id for row in TRAJECTORIES if row.id.startswith("label.")} - {"label.discard"}
     labels -= {"label.undo", "label.redo"}
     return labels | moves | {"view.before", "view.after"}
+
+
+def key_of(group: GroupSummary) -> tuple[Split, int, int]:
+    """Split, step and number of a group."""
+    return group.split, group.step, group.group
+
+
+def total_of(rewards: Iterable[float | None]) -> float:
+    """Sum of those that there are."""
+    return sum(reward for reward in rewards if reward is not None)

@@ -7,10 +7,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from studio.plain_tip import plain_tip, set_tip
 from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.charts.marks import diamond
-from studio.widgets.text import plain_tip
 
 _MARK, _GAP, _LEAST_GAP = 12, 13, 5.0
 
@@ -64,7 +64,7 @@ class Legend(QWidget):
         hidden = len(shown) < len(self._entries)
         told = ", ".join(entry.words for entry in self._entries) if hidden else ""
         if plain_tip(told) != self.toolTip():
-            self.setToolTip(plain_tip(told))
+            set_tip(self, told)
         with paint.painting(self) as painter:
             for entry in shown:
                 self._paint_mark(painter, entry, x)

@@ -1,13 +1,16 @@
 """What ART's train() can be told, and what becomes of it."""
 
+import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from engine.art.ahead import train_arguments
 from engine.art.figures import trained_figures
 from engine.art.knobs import INSTEAD, Knobs, algorithm_of
-from engine.art.settings import settings_of
+from engine.art.settings import LINEAR, NO_EFFECT, REFUSED, TAKEN, settings_of
 from engine.protocol.algorithm import (
     Algorithm,
     Cispo,
@@ -19,6 +22,28 @@ from engine.protocol.algorithm import (
 )
 from engine.protocol.art_names import NAMES
 from engine.protocol.problems import ConfigError
+
+KEYS = {
+    "": (
+        "tinker_args", "tinker_native_args", "trainer_gpu_ids", "inference_gpu_ids",
+        "rollout_weights_mode", "chat_template_kwargs", "chat_template", "chat_template_path",
+        "chat_template_content_format", "chat_template_tool_schema_format",
+        "allow_unvalidated_arch",
+    ),
+    "init_args": (
+        "model_name", "max_seq_length", "dtype", "load_in_4bit", "load_in_8bit", "load_in_16bit",
+        "full_finetuning", "token", "device_map", "rope_scaling", "fix_tokenizer",
+        "trust_remote_code", "use_gradient_checkpointing", "resize_model_vocab", "revision",
+        "use_exact_model_name", "fast_inference", "gpu_memory_utilization", "float8_kv_cache",
+        "random_state", "max_lora_rank", "disable_log_stats", "enable_prefix_caching", "use_async",
+    ),
+    "peft_args": (
+        "r", "target_modules", "lora_alpha", "lora_dropout", "bias", "layers_to_transform",
+        "layers_pattern", "use_gradient_checkpointing", "random_state", "max_seq_length",
+        "use_rslora", "modules_to_save", "init_lora_weights", "loftq_config", "temporary_location",
+    ),
+}  # fmt: skip
+"""The typed dictionaries of `art.dev.model` 0.5.18; test_art.py compares them with the package."""
 
 
 def asked(**knobs: Any) -> Algorithm:
@@ -76,19 +101,109 @@ def test_what_only_says_how_is_answered() -> None:
         algorithm_of(Knobs(loss_fn="dpo"))  # type: ignore[arg-type]
 
 
-def test_of_its_model_config_what_we_have_and_the_rest_is_said() -> None:
-    said = {
-        "init_args": {"max_seq_length": 4096, "load_in_4bit": True},
-        "peft_args": {"r": 16, "lora_alpha": 32},
-        "chat_template": "x",
+def configured(**config: Any) -> tuple[dict[str, Any], list[str]]:
+    model = SimpleNamespace(_internal_config=config, base_model="m")
+    return settings_of(model, {"server_args": {}})
+
+
+def test_of_its_model_config_what_we_have_is_taken_and_what_has_no_effect_is_said() -> None:
+    settings, told = configured(
+        init_args={"max_seq_length": 4096, "load_in_4bit": True, "model_name": "m"},
+        peft_args={"r": 16, "lora_alpha": 32, "target_modules": list(LINEAR), "bias": "none"},
+        trainer_args={"max_grad_norm": 0.5, "weight_decay": 0.1, "logging_steps": 3},
+        trainer_gpu_ids=[0],
+    )
+    assert settings == {
+        "model.max_context": 4096,
+        "model.rank": 16,
+        "model.alpha": 32,
+        "train.algorithm.max_grad_norm": 0.5,
     }
-    settings, told = settings_of(SimpleNamespace(_internal_config=said), {"server_args": {}})
-    assert settings == {"model.max_context": 4096, "model.rank": 16, "model.alpha": 32}
-    assert [sentence.partition(" has")[0] for sentence in told[:2]] == [
+    assert [sentence.partition(" has")[0] for sentence in told[:3]] == [
         "_internal_config['init_args']['load_in_4bit']",
-        "_internal_config['chat_template']",
+        "_internal_config['trainer_args']['logging_steps']",
+        "_internal_config['trainer_gpu_ids']",
     ]
-    assert told[2] == "The client's server_args have no effect here."
+    assert told[3] == "The client's server_args have no effect here."
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"peft_args": {"target_modules": ["q_proj"]}},
+        {"peft_args": {"lora_dropout": 0.1}},
+        {"peft_args": {"never_heard_of": 1}},
+        {"trainer_args": {"weight_decay": 0.0}},
+        {"trainer_args": {"adam_beta2": 0.95}},
+        {"trainer_args": {"optim": "lion_8bit"}},
+        {"init_args": {"model_name": "another"}},
+        {"init_args": {"load_in_8bit": True}},
+        {"engine_args": {"quantization": "fp8"}},
+        {"chat_template": "x"},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"never_heard_of": 1},
+        {"peft_args": 7},
+    ],
+    ids=str,
+)
+def test_of_its_model_config_what_would_change_the_result_is_refused(
+    config: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigError, match="would change what is learned") as refused:
+        configured(**config)
+    assert refused.value.problem.hint
+
+
+def test_every_key_of_its_model_config_is_known() -> None:
+    """Beside those of vLLM and of transformers' trainer, whose other keys have no effect."""
+    for section, keys in KEYS.items():
+        for key in keys:
+            place = (section, key)
+            known = place in TAKEN or place in REFUSED or key in NO_EFFECT.get(section, ())
+            assert known or key in ("target_modules", "model_name"), place
+
+
+SCRIPT = """
+import art
+from engine.art import AtelierBackend
+
+async def main(rate):
+    backend = AtelierBackend()
+    other.train(model, groups, kimi_k2_tau=1.0)
+    await backend.train(model, groups, learning_rate=rate, {knob})
+"""
+
+
+@pytest.mark.parametrize(
+    ("knob", "refused"),
+    [
+        ("kimi_k2_tau=1.0", True),
+        ("loss_fn='dpo'", True),
+        ("never_heard_of=1", True),
+        ("kimi_k2_tau=rate", False),
+        ("epsilon=0.3", False),
+    ],
+)
+def test_what_a_script_will_ask_for_is_refused_when_its_model_is_registered(
+    tmp_path: Path, knob: str, refused: bool
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(knob=knob))
+    names: dict[str, Any] = {"__file__": str(script)}
+    exec("from engine.art import AtelierBackend; backend = AtelierBackend()", names)
+    model = SimpleNamespace(trainable=True, log=None, _internal_config=None)
+    if refused:
+        with pytest.raises(ConfigError):
+            asyncio.run(names["backend"].register(model))
+    else:
+        asyncio.run(names["backend"].register(model))
+
+
+def test_without_a_file_nothing_is_looked_for(tmp_path: Path) -> None:
+    assert train_arguments(None) == []
+    assert train_arguments(str(tmp_path / "none.py")) == []
+    (tmp_path / "broken.py").write_text("def (")
+    assert train_arguments(str(tmp_path / "broken.py")) == []
 
 
 def test_figures_have_its_names_where_it_has_some() -> None:

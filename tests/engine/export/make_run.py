@@ -39,7 +39,8 @@ def make_run(
         ),
     )
     write_spec(run, spec)
-    asyncio.run(_fill(run, ChatFormat(model), _Trained(model, scale), count, step))
+    with ChatFormat(model) as chat:
+        asyncio.run(_fill(run, chat, _Trained(model, scale), count, step))
     return run
 
 

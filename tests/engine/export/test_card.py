@@ -6,15 +6,18 @@ import shutil
 import socket
 from pathlib import Path
 
+import pytest
+
 from engine.export.card import model_card
 from engine.export.parity import LIMITS
+from engine.export.serving import commands_for
 from engine.export.source import read_source
 from engine.protocol.comparison import Comparison, EvaluationResult, Standing
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import SupervisedPlan, Tally
 from engine.protocol.evaluation import Contestant, EvaluationPlan
 from engine.protocol.events import EvaluationFinished
-from engine.protocol.exports import FilesCheck, ParityReport
+from engine.protocol.exports import ExportFormat, FilesCheck, ParityReport
 from engine.protocol.records import Interval, RunSpec
 from engine.run import DATABASE, read_spec, write_spec
 from engine.store.writer import RunWriter
@@ -114,3 +117,19 @@ def standing(name: str, mean: float, versus: Comparison | None = None) -> Standi
 
 def around(mean: float) -> Interval:
     return Interval(mean=mean, low=mean - 0.1, high=mean + 0.1, count=12)
+
+
+@pytest.mark.parametrize("proven_in", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["adapter", "merged", "gguf"])
+def test_commands_serve_in_the_precision_that_was_proven(
+    run: Path, kind: ExportFormat, proven_in: str
+) -> None:
+    commands = commands_for(Path("/x"), kind, proven_in, "base", "name", 16)
+    (vllm,) = (one for one in commands if one.tool == "vLLM")
+    assert f"--dtype {proven_in}" in vllm.command
+    parity = known_parity().model_copy(update={"format": kind, "computed_in": proven_in})
+    card = model_card(read_source(run, 3, 4), parity)
+    assert f"It was proven in {proven_in}" in card
+    if kind != "gguf":
+        assert f"--dtype {proven_in}" in card
+        assert f'dtype="{proven_in}"' in card

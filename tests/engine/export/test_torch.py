@@ -60,11 +60,12 @@ def check(
 
 
 def passages(base: Path) -> list[Passage]:
-    chat = ChatFormat(base)
     found = []
-    for words in ("Say the thing", "And another one, a bit longer than the other"):
-        prompt = chat.encode(chat.render([{"role": "user", "content": words}], []))
-        found.append(Passage(tokens=prompt + chat.encode("That is the answer"), prompt=len(prompt)))
+    with ChatFormat(base) as chat:
+        for words in ("Say the thing", "And another one, a bit longer than the other"):
+            prompt = chat.encode(chat.render([{"role": "user", "content": words}], []))
+            tokens = prompt + chat.encode("That is the answer")
+            found.append(Passage(tokens=tokens, prompt=len(prompt)))
     return found
 
 

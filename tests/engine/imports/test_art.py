@@ -73,3 +73,13 @@ def test_the_model_is_found_from_above(art: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="no attempts of ART"):
         find_art_model(tmp_path / "empty")
+
+
+def test_links_out_of_the_folder_are_left_out(art: Path) -> None:
+    home = find_art_model(art)
+    elsewhere = art.parent / "elsewhere.jsonl"
+    elsewhere.write_text('{"secret": true}\n')
+    (home / "trajectories" / "train" / "0099.jsonl").symlink_to(elsewhere)
+    source = open_art(art)
+    assert ("train", 99) not in {(lot.split, lot.step) for lot in source.lots()}
+    assert any("a link out of the folder" in note for note in source.notes)

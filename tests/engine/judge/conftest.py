@@ -55,10 +55,8 @@ class Court:
 
     def config(self, **settings: Any) -> JudgeConfig:
         wanted = {"models": ("openai/scripted",), "passes": 1, "retries": 2, "timeout_s": 3}
-        prices = {"price_prompt": 10.0, "price_completion": 10.0}
-        return JudgeConfig(
-            enabled=True, base_url=self.script.url, **{**wanted, **prices, **settings}
-        )
+        server = {"price_prompt": 10.0, "price_completion": 10.0, "base_url": self.script.url}
+        return JudgeConfig(enabled=True, **{**wanted, **server, **settings})
 
     def run(self, work: Callable[[Ruler, Run], Awaitable[T]], **settings: Any) -> T:
         """Do something with a ruler over the run of this folder."""

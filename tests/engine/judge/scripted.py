@@ -96,24 +96,35 @@ class Handler(BaseHTTPRequestHandler):
                 entries = entries[::-1]
             case "out of range":
                 entries[0]["score"] = 7
+            case "scale of ten":
+                for entry in entries:
+                    entry["score"] = round(10 * entry["score"])
             case "nan":
                 entries[0]["score"] = float("nan")
             case "twice":
-                entries.append(entries[0])
+                entries.append({**entries[0], "score": 1.0})
             case "stranger":
                 entries.append({**entries[0], "id": "??"})
         text = json.dumps({"attempts": entries})
+        if mood == "draft":
+            return f"<think>At first sight: {text} But the second one"
+        if mood == "two answers":
+            other = [{**entry, "score": 0.5} for entry in entries]
+            return f"{text}\nOr rather:\n{json.dumps({'attempts': other})}"
         if mood == "prose":
             return f"Let me think {{about it}}.\n```json\n{text}\n```\nI hope this helps!"
         return text[: len(text) // 2] if mood == "truncated" else text
 
     def _answer(self, text: str, mood: str) -> None:
         slowly = mood == "drip"
+        finish = {"cut": "length", "draft": "length", "filtered": "content_filter"}
         usage = {
             "prompt_tokens": PROMPT_TOKENS,
             "completion_tokens": COMPLETION_TOKENS,
             "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
         }
+        if mood == "negative usage":
+            usage = {name: -count for name, count in usage.items()}
         message = {"role": "assistant", "content": text}
         body = json.dumps(
             {
@@ -121,7 +132,9 @@ class Handler(BaseHTTPRequestHandler):
                 "object": "chat.completion",
                 "created": 0,
                 "model": "m",
-                "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+                "choices": [
+                    {"index": 0, "finish_reason": finish.get(mood, "stop"), "message": message}
+                ],
                 **({} if mood == "no usage" else {"usage": usage}),
             }
         ).encode()

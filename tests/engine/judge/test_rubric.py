@@ -57,3 +57,19 @@ def test_what_is_wrong_is_said(source: str, words: str) -> None:
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_rubric(tmp_path / "rubric.md")
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "a: &a [x]\ncriteria: [*a]",
+        "criteria: " + "[" * 5000,
+        "criteria: [{name: !!int '', weight: 1, words: x}]",
+        "criteria: [{name: !!bool z, weight: 1, words: x}]",
+        "criteria: []\n" + "#" * 2**16,
+        "!!python/object/apply:os.system [id]",
+    ],
+)
+def test_front_matter_that_attacks_its_reader_is_refused(front: str) -> None:
+    with pytest.raises(ConfigError, match="front matter"):
+        parse_rubric(f"---\n{front}\n---\ntext")

@@ -17,6 +17,7 @@ from engine.protocol.config import JudgeConfig
 from engine.protocol.judging import PART, Verdict
 from engine.protocol.problems import ConfigError, Problem
 from engine.run import Run
+from engine.trust.addresses import confirm_address
 from tests.engine.judge.conftest import Court, group, worth
 
 VALUES = [0.1, 0.9, 0.4, 0.6, 0.3, 0.8, 0.2, 0.7]
@@ -34,18 +35,32 @@ def test_a_group_is_scored_and_quotes_are_checked(court: Court) -> None:
     assert len(court.script.asked) == 1
 
 
-@pytest.mark.parametrize("mood", ["one missing", "out of range", "nan", "twice", "stranger"])
+FAULTS = {
+    "one missing": "is missing",
+    "stranger": "not asked for",
+    "out of range": "is 7",
+    "scale of ten": "scores are numbers from 0 to 1",
+    "nan": "not a JSON object",
+    "twice": "twice, with different scores",
+    "two answers": "2 different answers",
+    "draft": "cut at the token limit",
+    "cut": "cut at the token limit",
+    "filtered": "content filter",
+}
+"""What the judge is told about a reply of that kind."""
+
+
+@pytest.mark.parametrize("mood", FAULTS)
 def test_an_answer_with_a_fault_is_asked_for_once_more(court: Court, mood: str) -> None:
     court.script.moods = [mood]
     verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
     assert scores(verdicts) == VALUES
     assert len(court.script.asked) == 2
-    assert "not right" in court.script.asked[1]["messages"][-1]["content"]
+    assert FAULTS[mood] in court.script.asked[1]["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize("mood", ["one missing", "out of range", "nan", "twice"])
-def test_a_fault_that_stays_leaves_one_unscored_with_the_reason(court: Court, mood: str) -> None:
-    court.script.moods = [mood] * 2
+def test_a_missing_entry_that_stays_missing_leaves_one_unscored(court: Court) -> None:
+    court.script.moods = ["one missing"] * 2
     verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
     unscored = [verdict for verdict in verdicts if verdict.score is None]
     assert len(unscored) == 1
@@ -54,6 +69,39 @@ def test_a_fault_that_stays_leaves_one_unscored_with_the_reason(court: Court, mo
     assert [v.score for v in verdicts if v.score is not None] == [
         value for value, v in zip(VALUES, verdicts, strict=True) if v.score is not None
     ]
+
+
+@pytest.mark.parametrize(
+    ("mood", "code"),
+    [
+        ("out of range", "judge.no_score"),
+        ("scale of ten", "judge.no_score"),
+        ("nan", "judge.no_score"),
+        ("twice", "judge.no_score"),
+        ("two answers", "judge.no_score"),
+        ("draft", "judge.cut"),
+        ("cut", "judge.cut"),
+        ("filtered", "judge.content_filter"),
+    ],
+)
+def test_a_reply_that_cannot_be_trusted_is_rejected_whole_with_its_true_reason(
+    court: Court, mood: str, code: str
+) -> None:
+    court.script.moods = [mood] * 2
+    verdicts = court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
+    assert scores(verdicts) == [None] * len(VALUES)
+    assert {verdict.problem.code for verdict in verdicts if verdict.problem} == {code}
+    assert len(court.script.asked) == 2
+
+
+def test_negative_usage_counts_at_its_highest(court: Court) -> None:
+    court.script.moods = ["negative usage"]
+
+    async def cost(ruler: Ruler, run: Run) -> float:
+        await ruler.judge(worth(*VALUES))
+        return run.reader.judge_cost()
+
+    assert court.run(cost) > 0
 
 
 @pytest.mark.parametrize("mood", ["permuted", "prose", "429", "429 after", "500", "reset"])
@@ -270,6 +318,7 @@ def test_an_order_biased_judge_is_exposed_and_passes_help(court: Court) -> None:
 
 def test_the_key_is_in_no_file(court: Court) -> None:
     court.own_process = True
+    confirm_address("openai", court.script.url)
     court.script.moods = ["500"]
     court.run(lambda ruler, run: ruler.judge(worth(*VALUES)))
     assert court.script.headers[0]["authorization"] == "Bearer sk-secret-123"

@@ -1,6 +1,8 @@
 """Shapes of known models, and folders of them that hold headers and no weights."""
 
 import json
+import math
+import os
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -69,7 +71,7 @@ LLAMA_8B = Known(4096, 14_336, 32, 128_256, 32, 8, 8_030_261_248)
 
 
 def write_headers(folder: Path, model: Known = LLAMA_8B) -> Path:
-    """A model folder as the plan reads it: config.json, and safetensors with a header alone."""
+    """A model folder as the plan reads it: config.json, a safetensors header, and a hole."""
     folder.mkdir(parents=True)
     config = {
         "hidden_size": model.hidden,
@@ -89,7 +91,11 @@ def write_headers(folder: Path, model: Known = LLAMA_8B) -> Path:
     shapes["model.embed_tokens.weight"] = [model.vocabulary, model.hidden]
     shapes["lm_head.weight"] = [model.vocabulary, model.hidden]
     shapes["norms"] = [model.rest - 2 * model.vocabulary * model.hidden]
-    entries = {k: {"dtype": "BF16", "shape": s, "data_offsets": [0, 0]} for k, s in shapes.items()}
+    entries, end = {}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 2 * math.prod(shape)
+        entries[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
     header = json.dumps(entries).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    os.truncate(folder / "model.safetensors", 8 + len(header) + end)  # a hole takes no room
     return folder

@@ -1,11 +1,13 @@
 """What is sampled for a script is recorded so that it stays whole, whatever is forgotten."""
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.models import check_folder
+from engine.model_files import check_folder
 from engine.outside.completions import KEPT_UPDATES, Completions
 from engine.outside.door import SharedConversation
 from engine.policy.base import SampledToken
@@ -16,8 +18,9 @@ USER = {"role": "user", "content": "Where is Ada?"}
 
 
 @pytest.fixture
-def chat(tiny_model: Path) -> ChatFormat:
-    return ChatFormat(check_folder(tiny_model, "tiny"))
+def chat(tiny_model: Path) -> Iterator[ChatFormat]:
+    with ChatFormat(check_folder(tiny_model, "tiny")) as chat:
+        yield chat
 
 
 def sample(chat: ChatFormat, text: str) -> list[SampledToken]:
@@ -31,13 +34,13 @@ def test_an_answer_whose_beginning_was_forgotten_meanwhile_is_whole(
     first = SharedConversation(chat, known, 0, 1.0, 1.0)
     sampled = sample(chat, "In the  garden")
     said = first.record(
-        first.prompt([USER], []), [USER], sampled, "In the  garden",
+        asyncio.run(first.prompt([USER], [], 2000)), [USER], sampled, "In the  garden",
         read_completion("In the  garden", False),
     )  # fmt: skip
 
     messages: list[dict[str, Any]] = [USER, said, {"role": "user", "content": "Sure?"}]
     second = SharedConversation(chat, known, 0, 1.0, 1.0)
-    prompt = second.prompt(messages, [])
+    prompt = asyncio.run(second.prompt(messages, [], 2000))
     assert prompt.parent is not None
     known.forget_before(KEPT_UPDATES + 1)  # steps are trained while it is sampled
     assert len(known) == 0

@@ -67,8 +67,4 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def load(folder: Path) -> LoraModel:
     config = ModelConfig(dtype="float32", rank=4, alpha=8)
-    return LoraModel(
-        PolicySpec(
-            model_path=str(folder), model=config, seed=0, lr=1e-2, max_grad_norm=1, batch_tokens=99
-        )
-    )
+    return LoraModel(PolicySpec(model_path=str(folder), model=config, seed=0, batch_tokens=99))

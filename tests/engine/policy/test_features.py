@@ -75,8 +75,6 @@ def test_the_process_says_the_same(tiny_model: Path, tmp_path: Path) -> None:
         model_path=str(tiny_model),
         model=ModelConfig(dtype="float32", rank=4, alpha=8),
         seed=0,
-        lr=1e-2,
-        max_grad_norm=1,
         batch_tokens=64,
     )
 

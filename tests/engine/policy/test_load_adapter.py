@@ -27,7 +27,7 @@ def loaded(line: "socket.socket", tiny_model: Path) -> PolicyServer:
     server = PolicyServer(line)
     spec = PolicySpec(
         model_path=str(tiny_model), model=ModelConfig(dtype="float32", rank=4, alpha=8),
-        seed=3, lr=1e-1, max_grad_norm=1, batch_tokens=64,
+        seed=3, batch_tokens=64,
     )  # fmt: skip
     server._op_load(1, {"spec": spec.model_dump()})
     return server
@@ -45,7 +45,7 @@ def test_it_computes_what_the_trained_policy_computes(
     before = logprobs(trained)
     batch = TrainBatch(items=[ITEM], normaliser=3).model_dump()
     trained._op_forward_backward(3, {"batch": batch})
-    trained._op_optim_step(4, {"lr": 1e-1})
+    trained._op_optim_step(4, {"step": {"lr": 1e-1}})
     assert logprobs(trained) != before == logprobs(fresh)
     trained._op_save(5, {"folder": str(tmp_path), "base_name": "tiny"})
     shutil.rmtree(tmp_path / "trainer")  # the optimizer's state is not needed

@@ -6,7 +6,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from engine.advantage.group import advantages
-from engine.policy.base import PolicySpec, SampledToken, SampleRequest, ScoreBatch
+from engine.policy.base import AdamStep, PolicySpec, SampledToken, SampleRequest, ScoreBatch
 from engine.policy.torch.model import LoraModel
 from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.sampler import Sampler
@@ -85,9 +85,9 @@ def learn(
     scores = score(model, wanted, 4096, quiet) if wanted else []
     for batch in deal(groups, found, train_items(found, train.algorithm, scores), train):
         forward_backward(model, batch, 4096, quiet)
-        optimizer.step(LR)
+        optimizer.step(AdamStep(lr=LR))
         if model.value_head:
-            model.value_head.step()
+            model.value_head.step(1.0)
     assert score(model, ScoreBatch(items=[]), 4096, quiet) == []
 
 
@@ -100,13 +100,11 @@ def test_it_learns(lively: Path, preset: PresetName) -> None:
             model_path=str(lively),
             model=ModelConfig(dtype="float32", rank=8, alpha=32),
             seed=0,
-            lr=LR,
-            max_grad_norm=1,
             batch_tokens=4096,
             value_lr=1e-2 if isinstance(algorithm.advantage, PlainReward) else None,
         )
     )
-    optimizer = Optimizer(model.adapter, LR, 1.0)
+    optimizer = Optimizer(model.adapter)
     means = []
     for step in range(STEPS):
         groups = attempts(model, step, algorithm)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from engine.child import ChildDied
 from engine.policy.base import (
+    AdamStep,
     Policy,
     PolicySpec,
     SampleRequest,
@@ -29,8 +30,8 @@ STEM = [1, 70, 71, 72, 73, 74]
 
 def spec(model: Path) -> PolicySpec:
     return PolicySpec(
-        model_path=str(model), model=ModelConfig(dtype="float32", rank=4, alpha=8), seed=3, lr=1e-2,
-        max_grad_norm=1e9, batch_tokens=64,
+        model_path=str(model), model=ModelConfig(dtype="float32", rank=4, alpha=8), seed=3,
+        batch_tokens=64,
     )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def batch(count: int = 7) -> TrainBatch:
 async def gradient(policy: Policy, folder: Path, taught: TrainBatch) -> dict[str, float]:
     """One step, saved: the first moment of AdamW is a tenth of the gradient."""
     metrics = await policy.forward_backward(taught)
-    metrics |= await policy.optim_step(1e-2)
+    metrics |= await policy.optim_step(AdamStep(lr=1e-2, max_grad_norm=1e9))
     folder.mkdir()
     await policy.save(folder)
     return metrics | await policy.publish(1)
@@ -133,7 +134,7 @@ def test_a_killed_rank_ends_the_step_for_all(tiny_model: Path, tmp_path: Path) -
             os.kill(pids[1], signal.SIGKILL)
             begun = time.monotonic()
             with pytest.raises(ChildDied, match="policy process ended: SIGKILL"):
-                await policy.optim_step(1e-2)
+                await policy.optim_step(AdamStep(lr=1e-2, max_grad_norm=1e9))
             assert time.monotonic() - begun < 10
         finally:
             await policy.close()

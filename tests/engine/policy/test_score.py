@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from engine.policy.base import PolicySpec, ScoreBatch, TrainBatch, TrainItem
+from engine.policy.base import AdamStep, PolicySpec, ScoreBatch, TrainBatch, TrainItem
 from engine.policy.torch.model import LoraModel
 from engine.policy.torch.optimizer import Optimizer
 from engine.policy.torch.trainer import forward_backward, score
@@ -23,8 +23,6 @@ def load(folder: Path, value_lr: float | None = 1e-2) -> LoraModel:
             model_path=str(folder),
             model=ModelConfig(dtype="float32", rank=4, alpha=8),
             seed=0,
-            lr=1e-2,
-            max_grad_norm=1,
             batch_tokens=64,
             value_lr=value_lr,
         )
@@ -109,15 +107,15 @@ def valued(model: LoraModel, goal: float) -> TrainBatch:
 
 def update(model: LoraModel, optimizer: Optimizer, goal: float = 0.5) -> dict[str, float]:
     metrics = forward_backward(model, valued(model, goal), 64, quiet)
-    optimizer.step(1e-2)
+    optimizer.step(AdamStep(lr=1e-2))
     assert model.value_head
-    model.value_head.step()
+    model.value_head.step(1.0)
     return metrics
 
 
 def test_the_value_head_learns_what_to_expect(tiny_model: Path) -> None:
     model = load(tiny_model)
-    optimizer = Optimizer(model.adapter, 1e-2, 1.0)
+    optimizer = Optimizer(model.adapter)
     losses = [update(model, optimizer)["value/loss"] for _ in range(12)]
     assert losses[0] == pytest.approx(0.125)
     assert losses[-1] < 0.03
@@ -127,7 +125,7 @@ def test_the_value_head_and_its_moments_come_back_to_the_byte(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     model = load(tiny_model)
-    optimizer = Optimizer(model.adapter, 1e-2, 1.0)
+    optimizer = Optimizer(model.adapter)
     update(model, optimizer)
     model.save_adapter(tmp_path / "adapter", "base/name")
     optimizer.save(tmp_path / "optimizer.safetensors")
@@ -142,7 +140,7 @@ def test_the_value_head_and_its_moments_come_back_to_the_byte(
     model.value_head.save(tmp_path / "straight")
     again = load(tiny_model)
     again.load_adapter(tmp_path / "adapter")
-    optimizer = Optimizer(again.adapter, 1e-2, 1.0)
+    optimizer = Optimizer(again.adapter)
     optimizer.load(tmp_path / "optimizer.safetensors")
     assert again.value_head
     again.value_head.load(tmp_path)

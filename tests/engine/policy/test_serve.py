@@ -21,7 +21,7 @@ def test_memory_that_runs_out_while_sampling_is_said_and_survived(
         server = PolicyServer(theirs)
         spec = PolicySpec(
             model_path=str(tiny_model), model=ModelConfig(dtype="float32", rank=4), seed=3,
-            lr=1e-2, max_grad_norm=1, batch_tokens=64,
+             batch_tokens=64,
         )  # fmt: skip
         server._op_load(1, {"spec": spec.model_dump()})
         asked = SampleRequest(tokens=[5, 6, 7], max_tokens=3, ignore_eos=True, seed=1).model_dump()

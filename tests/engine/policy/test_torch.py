@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBatch, TrainItem
+from engine.policy.base import (
+    AdamStep,
+    PolicySpec,
+    SampledToken,
+    SampleRequest,
+    TrainBatch,
+    TrainItem,
+)
 from engine.policy.torch.head import SelectedLogProb
 from engine.policy.torch.model import LoraModel
 from engine.policy.torch.optimizer import Optimizer
@@ -19,9 +26,7 @@ from engine.protocol.config import ModelConfig
 @pytest.fixture
 def model(tiny_model: Path) -> LoraModel:
     config = ModelConfig(dtype="float32", rank=4, alpha=8)
-    spec = PolicySpec(
-        model_path=str(tiny_model), model=config, seed=0, lr=1e-2, max_grad_norm=1, batch_tokens=256
-    )
+    spec = PolicySpec(model_path=str(tiny_model), model=config, seed=0, batch_tokens=256)
     model = LoraModel(spec)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():  # B starts at 0: an adapter that does something tests more
@@ -160,11 +165,12 @@ def test_head_gradient_is_the_autograd_one() -> None:
     torch.manual_seed(0)
     hidden = torch.randn(700, 8, dtype=torch.float64, requires_grad=True)
     weight, targets = torch.randn(33, 8, dtype=torch.float64), torch.randint(33, (700,))
-    chosen, entropy = SelectedLogProb.apply(hidden, weight, targets, 0.7, True)
+    bias = torch.randn(33, dtype=torch.float64)
+    chosen, entropy = SelectedLogProb.apply(hidden, weight, bias, targets, 0.7, True)
     weights = torch.randn(700)
     (chosen * weights + 0.3 * entropy * weights).sum().backward()
     ours, hidden.grad = hidden.grad, None
-    full = (hidden @ weight.T / 0.7).log_softmax(-1)
+    full = ((hidden @ weight.T + bias) / 0.7).log_softmax(-1)
     plain = full.gather(-1, targets[:, None]).squeeze(-1) - 0.3 * (full.exp() * full).sum(-1)
     (plain * weights).sum().backward()
     assert torch.allclose(ours, hidden.grad, atol=1e-5)
@@ -172,12 +178,12 @@ def test_head_gradient_is_the_autograd_one() -> None:
 
 
 def test_save_and_restore_bring_back_adapter_and_moments(model: LoraModel, tmp_path: Path) -> None:
-    optimizer = Optimizer(model.adapter, 1e-2, 1.0)
+    optimizer = Optimizer(model.adapter)
     batch = TrainBatch(items=items(model), normaliser=100)
 
     def update() -> None:
         forward_backward(model, batch, 256, lambda done, total: None)
-        optimizer.step(1e-2)
+        optimizer.step(AdamStep(lr=1e-2))
 
     update()
     model.save_adapter(tmp_path / "adapter", "base/name")
@@ -185,7 +191,7 @@ def test_save_and_restore_bring_back_adapter_and_moments(model: LoraModel, tmp_p
     update()
     straight = {name: p.detach().clone() for name, p in model.adapter.items()}
     model.load_adapter(tmp_path / "adapter")
-    optimizer = Optimizer(model.adapter, 1e-2, 1.0)
+    optimizer = Optimizer(model.adapter)
     optimizer.load(tmp_path / "optimizer.safetensors")
     update()
     assert all(torch.equal(straight[name], p) for name, p in model.adapter.items())
@@ -207,7 +213,7 @@ def test_layers_that_are_computed_again_give_the_same_gradient(
     """To the byte, and without keeping what they computed."""
     spec = PolicySpec(
         model_path=str(tiny_model), model=ModelConfig(dtype="float32", rank=4, alpha=8), seed=0,
-        lr=1e-2, max_grad_norm=1, batch_tokens=256, recompute=True,
+             batch_tokens=256, recompute=True,
     )  # fmt: skip
     again = LoraModel(spec)
     again.trained.load_state_dict(model.trained.state_dict())

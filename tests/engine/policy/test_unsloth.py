@@ -29,7 +29,7 @@ def unsloth() -> Path:
 def spec(model: Path, **fields: object) -> PolicySpec:
     known = {
         "model_path": str(model), "model": ModelConfig(dtype="float32", rank=4, alpha=8), "seed": 3,
-        "lr": 1e-2, "max_grad_norm": 1e9, "batch_tokens": 64,
+        "batch_tokens": 64,
     }  # fmt: skip
     return PolicySpec.model_validate(known | fields)
 

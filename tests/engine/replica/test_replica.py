@@ -169,7 +169,7 @@ def test_a_page_with_a_hole_or_of_another_run_is_refused(far: Path, home: Path) 
         ("CREATE VIEW v AS SELECT 1", "tables"),
         ("DROP TABLE labels; CREATE VIEW labels AS SELECT 1", "tables"),
         ("ALTER TABLE calls ADD COLUMN more TEXT", "tables"),
-        ("UPDATE events SET kind = NULL", "NOT NULL"),
+        ("UPDATE events SET kind = NULL", "says that it is another"),
         ("UPDATE trajectories SET body = x'00' WHERE body NOT NULL", "damaged"),
         ("UPDATE trajectories SET id = 'a'", "UNIQUE"),
     ):

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from engine.models import check_folder
+from engine.model_files import check_folder
 from engine.policy.base import SampledToken, SampleRequest
 from engine.rollout.chat import ChatFormat
 from engine.rollout.gateway import Gateway
@@ -77,6 +77,7 @@ class Served:
 
 @pytest.fixture
 def served(tiny_model: Path) -> Iterator[Served]:
-    served = Served(ChatFormat(check_folder(tiny_model, "tiny")))
-    yield served
-    served.close()
+    with ChatFormat(check_folder(tiny_model, "tiny")) as chat:
+        served = Served(chat)
+        yield served
+        served.close()

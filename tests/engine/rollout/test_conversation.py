@@ -1,22 +1,33 @@
 """Tokens in, tokens out: what was sampled is what is trained, over turns, tools and branches."""
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.models import check_folder
+from engine.model_files import check_folder
 from engine.policy.base import SampledToken
 from engine.rollout.chat import ChatFormat, read_completion
-from engine.rollout.conversation import Conversation
+from engine.rollout.conversation import Conversation, Prompt
 
 END = 2
 USER = {"role": "user", "content": "Where is Ada?"}
 
 
 @pytest.fixture
-def chat(tiny_model: Path) -> ChatFormat:
-    return ChatFormat(check_folder(tiny_model, "tiny"))
+def chat(tiny_model: Path) -> Iterator[ChatFormat]:
+    with ChatFormat(check_folder(tiny_model, "tiny")) as chat:
+        yield chat
+
+
+def prompt_of(
+    conversation: Conversation,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None = None,
+) -> Prompt:
+    return asyncio.run(conversation.prompt(messages, tools or [], most_tokens=2000))
 
 
 def answer(
@@ -28,7 +39,7 @@ def answer(
     tools: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """One turn in which the policy samples `text`, one byte a token."""
-    prompt = conversation.prompt(messages, tools or [])
+    prompt = prompt_of(conversation, messages, tools)
     tokens = chat.encode(text) + ([END] if ended else [])
     sampled = [SampledToken(token, -0.5, []) for token in tokens]
     completion = read_completion(text, bool(tools))
@@ -56,12 +67,12 @@ def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
 def test_sampled_ids_are_never_tokenised_again(chat: ChatFormat) -> None:
     """Ids that no tokenizer would choose for their text come back as they were."""
     conversation = Conversation(chat)
-    prompt = conversation.prompt([USER], [])
+    prompt = prompt_of(conversation, [USER])
     odd = [SampledToken(token, -1.0, []) for token in [200, 201, 202, END]]
     raw = chat.decode([200, 201, 202])
     message = conversation.record(prompt, [USER], odd, raw, read_completion(raw, False))
-    conversation.prompt([USER, message, USER], [])
-    assert conversation.prompt([USER, message, USER], []).tokens[: len(prompt.tokens) + 4] == [
+    prompt_of(conversation, [USER, message, USER])
+    assert prompt_of(conversation, [USER, message, USER]).tokens[: len(prompt.tokens) + 4] == [
         *prompt.tokens,
         200,
         201,
@@ -74,7 +85,7 @@ def test_client_libraries_may_add_fields(chat: ChatFormat) -> None:
     conversation = Conversation(chat)
     first = answer(conversation, chat, [USER], "Here")
     decorated = {**first, "refusal": None, "audio": None, "tool_calls": None}
-    assert conversation.prompt([USER, decorated, USER], []).parent is not None
+    assert prompt_of(conversation, [USER, decorated, USER]).parent is not None
 
 
 def test_rewritten_history_is_a_new_branch(chat: ChatFormat) -> None:

@@ -34,6 +34,17 @@ def test_limits_cut_and_say_so(served: Served) -> None:
     assert answer.choices[0].message.content == "In t"
     assert answer.choices[0].finish_reason == "length"
     assert served.session.conversation.truncated
+    assert served.session.conversation.cut_by == "agent"
+
+
+def test_the_limit_that_cut_a_completion_is_known(served: Served) -> None:
+    served.session.max_tokens = 4
+    assert served.ask(max_completion_tokens=200).choices[0].finish_reason == "length"
+    assert served.session.conversation.cut_by == "max_tokens"
+    (branch,) = served.session.conversation.branches()
+    served.session.max_tokens, served.session.max_context = 200, branch.spans[0][0] + 3
+    assert served.ask().choices[0].finish_reason == "length"
+    assert served.session.conversation.cut_by == "context"
 
 
 def test_stop_strings_cut_the_text_and_end_the_sampling(served: Served) -> None:
@@ -47,7 +58,7 @@ def test_several_answers_are_branches_with_their_own_seeds(served: Served) -> No
     answer = served.ask(n=3)
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert len({request.seed for request in served.policy.asked}) == 3
-    assert len(served.session.conversation.branches()) == 3
+    assert [branch.choice for branch in served.session.conversation.branches()] == [0, 1, 2]
 
 
 def test_streaming_gives_the_same_text(served: Served) -> None:

@@ -1,6 +1,7 @@
 """Files of demonstrations: what is held out, what is refused, what a run keeps of them."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ from engine.supervised.data import (
 
 
 @pytest.fixture
-def chat(tiny_model: Path) -> ChatFormat:
-    return ChatFormat(tiny_model)
+def chat(tiny_model: Path) -> Iterator[ChatFormat]:
+    with ChatFormat(tiny_model) as chat:
+        yield chat
 
 
 def line(question: str, answer: str) -> str:

@@ -41,9 +41,9 @@ def model(tiny_model: Path) -> LoraModel:
 
 @pytest.fixture
 def items(tiny_model: Path) -> list[TrainItem]:
-    chat = ChatFormat(tiny_model)
     lines = [json.dumps(value).encode() for value in LINES]
-    return [item for line in lines for item in render(read_line(line), chat, 1000)]
+    with ChatFormat(tiny_model) as chat:
+        return [item for line in lines for item in render(read_line(line), chat, 1000)]
 
 
 def theirs(model: LoraModel, items: list[TrainItem]) -> torch.Tensor:

@@ -59,7 +59,8 @@ def tokenizer_of(folder: Path) -> PreTrainedTokenizerFast:
 
 
 def rendered(value: Any, folder: Path, context: int = 1000) -> list[TrainItem]:
-    return render(read_line(json.dumps(value).encode()), ChatFormat(folder), context)
+    with ChatFormat(folder) as chat:
+        return render(read_line(json.dumps(value).encode()), chat, context)
 
 
 def mask_of(item: TrainItem) -> list[int]:

@@ -105,8 +105,21 @@ def test_a_damaged_content_is_not_taken(tmp_path: Path) -> None:
     assert incoming.begun(digest) == 0
 
 
-@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../b", "a\\..\\b", ""])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../out",
+        "/etc/passwd",
+        "a/../../b",
+        "a\\..\\b",
+        "",
+        "runs/x/run.json",
+        ".atelier/lock",
+        ".git/x",
+    ],
+)
 def test_no_file_leaves_the_folder(tmp_path: Path, path: str) -> None:
+    """Neither parsed, nor laid down where somebody has got past the parser."""
     workspace = tmp_path / "workspace"
     incoming = Incoming(workspace, {"workspace": workspace})
     digest = hashlib.sha256(b"x").hexdigest()
@@ -116,11 +129,14 @@ def test_no_file_leaves_the_folder(tmp_path: Path, path: str) -> None:
 
     asyncio.run(incoming.take(digest, 0, data()))
     incoming.finish(digest, 1)
-    entry = FileEntry(path=path, bytes=1, sha256=digest)
-    with pytest.raises(Refused, match="would leave the folder"):
-        incoming.commit(SyncFolder(folder="p", manifest=Manifest(files=[entry])))
+    entry = FileEntry.model_construct(path=path, bytes=1, sha256=digest)
+    asked = SyncFolder.model_construct(
+        folder="p", run="", place="workspace", manifest=Manifest.model_construct(files=[entry])
+    )
+    with pytest.raises(Refused, match="would leave its folder or is no safe name"):
+        incoming.commit(asked)
     assert not (tmp_path / "out").exists()
-    assert not list((workspace / "p").iterdir())
+    assert not (workspace / "p").exists()
 
 
 def test_a_link_there_is_not_followed(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """Summaries follow the streams; a series rewinds; a project says what is wrong with it."""
 
+import pytest
+
+from engine.protocol import events as e
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records import ProjectView, RunSummary, SplitInfo
 from studio.store.project import ProjectStore
 from studio.store.runs import RunStore
 from studio.store.series import Series
+from tests.studio.golden import GOLDEN
 from tests.studio.simulate import SMALL, Simulation
 
 
@@ -46,7 +50,8 @@ def test_a_replay_does_not_move_the_summary_back() -> None:
     run.step(1)
     run.step(2)
     late = run.made.clock + 100
-    store.replace([summary("a", step=2, state="finished", changed_at=late)])
+    seq = run.made.events[-1].seq
+    store.replace([summary("a", step=2, state="finished", changed_at=late, seq=seq)])
     store.fold("a", run.made.events[:10])
     shown = store.summary("a")
     assert shown is not None
@@ -88,3 +93,51 @@ def test_project_problems_and_command() -> None:
     assert store.problems == [bad]
     assert not store.trainable
     assert store.command() == "python -m engine train '/my projects/p'"
+
+
+def test_the_state_that_the_engine_lists_wins_over_replayed_events() -> None:
+    """A run whose engine was killed has no last event; its stream says that it trains."""
+    run, store = Simulation(train=SMALL), RunStore()
+    run.begin()
+    run.step(1)
+    events, last = run.made.events, run.made.events[-1]
+    store.fold("a", events[:4])
+    store.replace([summary("a", step=1, state="stopped", changed_at=last.at, seq=last.seq)])
+    for replayed in (events[4:9], events[9:]):
+        state = store.fold("a", replayed)
+        shown = store.summary("a")
+        assert shown is not None
+        assert (shown.state, state.life, state.living, state.phase) == (
+            "stopped",
+            "stopped",
+            False,
+            None,
+        )
+    assert not store.living()
+    run.made.say(e.RunStarted(spec=run.made.spec, resumed_from=1))
+    store.fold("a", run.made.events[-1:])
+    shown = store.summary("a")
+    assert shown is not None
+    assert shown.state == "running", "what is newer than the list wins over it"
+
+
+@pytest.mark.parametrize("log", sorted(path.name for path in GOLDEN.glob("*.jsonl")))
+@pytest.mark.parametrize("engine_says", ["stopped", "failed", "finished", "damaged", "queued"])
+def test_no_replay_of_a_golden_log_changes_what_the_engine_lists(
+    log: str, engine_says: str
+) -> None:
+    events = [e.decode(line) for line in (GOLDEN / log).read_text().splitlines()]
+    last = events[-1]
+    row = summary("a", state=engine_says, seq=last.seq, changed_at=last.at)
+    before, after = RunStore(), RunStore()
+    before.replace([row])
+    for event in events:
+        before.fold("a", [event])
+        assert before.state("a").life == engine_says
+    after.fold("a", events)
+    after.replace([row])
+    for store in (before, after):
+        shown = store.summary("a")
+        assert shown is not None
+        assert shown.state == engine_says
+        assert store.state("a").life == engine_says

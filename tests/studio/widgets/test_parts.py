@@ -23,7 +23,7 @@ from studio.widgets.sheet import Sheet
 from studio.widgets.sidebar import Sidebar
 from studio.widgets.step_strip import StepStrip
 from studio.widgets.strip_layout import StepCell, lay_out, merged_cell
-from studio.widgets.text import Text, plain_tip
+from studio.widgets.text import Text
 from studio.widgets.tip import place_beside
 from studio.widgets.toast import Toast
 from studio.widgets.train_button import TrainButton
@@ -278,8 +278,6 @@ def test_text_is_never_markup(qtbot: QtBot) -> None:
     label = Text("<b>bold</b>")
     qtbot.addWidget(label)
     assert label.textFormat() == Qt.TextFormat.PlainText
-    assert plain_tip("<img src=x>") == "<qt>&lt;img src=x&gt;</qt>"
-    assert plain_tip("plain") == "plain"
 
 
 def test_form_fields_tell_only_what_a_person_did(qtbot: QtBot) -> None:

@@ -147,7 +147,14 @@ def test_addresses(text: str, expected: Address) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "@x", "x:0", "x:65536", "-oProxyCommand=x", "a b", "x:y", "a/b"]
+    "text",
+    [
+        *("", "@x", "x:0", "x:65536", "-oProxyCommand=x", "a b", "x:y", "a/b"),
+        *("$(touch pwned)", "$(id)", "`id`", "a;id", "a|id", "a&id", "a>b", "a'b", 'a"b', "a\\b"),
+        *("$(id)@host", "`id`@host", "a;id@host", "-l@host", "a$IFS@host", "$HOME"),
+        *("a\x1b]0;x\x07", "a\x00b", "a\u202eb", "a\x9bb", "a%hb", "a,b", "{a}", "~$(id)"),
+        *("[::1%$(id)]", "fe80::1%`id`", "me@[::1%;id]", "ssh://$(id)@host/"),
+    ],
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(LaunchError) as raised:
@@ -204,3 +211,28 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
     code += "print(*{'asyncssh', 'cryptography', 'psutil'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Include conf.d/***.conf",
+        "Include a\0b",
+        "CertificateFile ~nobody-of-this-name/x",
+        "HostName %unknown",
+        "{}\r= x",
+        "  \x1d",
+    ],
+    ids=ascii,
+)
+def test_broken_line_is_read_or_refused_in_a_sentence(tmp_path: Path, line: str) -> None:
+    """Found by `python -m tests.fuzz ssh_config`."""
+    file = tmp_path / "config"
+    file.write_text(f"Host *\n  {line}\n")
+    codes = set()
+    for read in (lambda: config_hosts(file), lambda: read_settings(Address("gpu1"), file)):
+        try:
+            read()
+        except LaunchError as error:
+            codes.add(error.problem.code)
+    assert codes <= {"ssh.config_broken"}

@@ -56,7 +56,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         info = await policy.load(
             PolicySpec(
                 model_path=str(find_model(STARTER)), model=model, seed=1,
-                lr=1e-3, max_grad_norm=1.0, batch_tokens=1024,
+             batch_tokens=1024,
             )
         )  # fmt: skip
         await policy.publish(0)

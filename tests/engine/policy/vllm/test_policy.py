@@ -13,7 +13,14 @@ import psutil
 import pytest
 
 from engine.child import ChildDied
-from engine.policy.base import SampledToken, SampleRequest, ScoreBatch, TrainBatch, TrainItem
+from engine.policy.base import (
+    AdamStep,
+    SampledToken,
+    SampleRequest,
+    ScoreBatch,
+    TrainBatch,
+    TrainItem,
+)
 from engine.policy.vllm.policy import VllmPolicy
 from engine.protocol.problems import PolicyError
 from tests.engine.policy.vllm.conftest import Served
@@ -67,7 +74,7 @@ async def update(
     items = [item_of(tokens, (-1.0) ** n) for n, tokens in enumerate(said)]
     total = sum(len(tokens) for tokens in said)
     await policy.forward_backward(TrainBatch(items=items, normaliser=total))
-    await policy.optim_step(1e-3)
+    await policy.optim_step(AdamStep(lr=1e-3))
     return await policy.publish(version)
 
 

@@ -1,0 +1,72 @@
+"""Answers read with a limit: nobody's memory is filled by whoever is asked.
+
+Compressed transfers are refused, since an engine never sends them and a small one may unpack to
+anything.
+"""
+
+from collections.abc import AsyncIterator
+
+import httpx
+
+from engine.protocol.problems import LaunchError
+
+MOST_ANSWER_BYTES = 2**27
+"""Of one answer, unless the call says otherwise."""
+MOST_LINE_BYTES = 2**25
+"""Of one line of a stream."""
+PLAIN = {"Accept-Encoding": "identity"}
+
+
+async def blocks_of(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises LaunchError where it is compressed."""
+    if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+        raise bad_answer(response, "it is compressed, which no engine does")
+    async for block in response.aiter_raw():
+        yield block
+
+
+async def read_whole(response: httpx.Response, most: int = MOST_ANSWER_BYTES) -> bytes:
+    """The whole body. Raises LaunchError where it is larger than `most` bytes."""
+    body = bytearray()
+    async for block in blocks_of(response):
+        body += block
+        if len(body) > most:
+            raise bad_answer(response, f"it is larger than {most / 2**20:.0f} MiB")
+    return bytes(body)
+
+
+async def lines_of(response: httpx.Response, most: int = MOST_LINE_BYTES) -> AsyncIterator[str]:
+    """Its lines, split at line feeds alone: JSON may hold what Unicode calls a line separator.
+    Raises LaunchError where one is longer than `most` bytes, or is no UTF-8."""
+    rest = bytearray()
+    async for block in blocks_of(response):
+        searched = len(rest)
+        rest += block
+        start = 0
+        while (end := rest.find(b"\n", max(searched, start))) >= 0:
+            yield _text(rest[start:end], response)
+            start = end + 1
+        del rest[:start]
+        if len(rest) > most:
+            raise bad_answer(response, f"a line is longer than {most / 2**20:.0f} MiB")
+    if rest:
+        yield _text(rest, response)
+
+
+def _text(line: bytearray, response: httpx.Response) -> str:
+    try:
+        return line.decode().rstrip("\r")
+    except UnicodeDecodeError as error:
+        raise bad_answer(response, "it is no UTF-8") from error
+
+
+def bad_answer(response: httpx.Response, why: str, detail: str = "") -> LaunchError:
+    """An answer that no engine of ours gives."""
+    return LaunchError.of(
+        "engine.bad_answer",
+        f"The engine sent an answer that cannot be used: {why}.",
+        "Bring both engines to the same version. If it is a server that you do not trust, "
+        "disconnect it.",
+        where=response.request.url.path,
+        detail=detail[:2000],
+    )

@@ -1,0 +1,153 @@
+"""Runs that this machine started on servers, with the settings that the person started them with.
+
+A server's word about a run decides nothing that costs money, names an address or runs code: which
+judge is asked, by which address, with which budget, what trackers are told, which agent runs. That
+is taken from here. One small file of the user's for each run, beside the list of servers.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from engine.hosts.book import book_file
+from engine.project import changed_config, load_config, write_atomically
+from engine.protocol.config import ProjectConfig
+from engine.protocol.identifiers import RunId, is_run_id
+from engine.protocol.judging import provider_of
+from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.records import RunSpec
+from engine.protocol.requests import StartEvaluation, StartRun
+from engine.references import find_run
+
+FOLDER = "remote_runs"
+GUARDED = ("agent", "judge", "evaluate", "track", "scenarios", "reward")
+"""Sections of the settings that name code, files, addresses or money."""
+
+
+class StartedRun(BaseModel):
+    """One run, as the person started it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    run_id: RunId
+    host: str
+    """The server by the name it has here."""
+    project: str
+    """Its folder here."""
+    config: ProjectConfig
+    providers: list[str] = Field(default_factory=list)
+    """Models of providers that an evaluation compares."""
+    keys_at_home: bool = True
+    """Whether it may ask judges through this machine."""
+    spent_usd: dict[str, float] = Field(default_factory=dict)
+    """By `judge` and `evaluate`: what was asked from here has cost, at most."""
+
+    @property
+    def folder(self) -> Path:
+        """Of its replica."""
+        return Path(self.project) / "runs" / self.run_id
+
+
+class StartedRuns:
+    """The files of all of them. Not safe for use from several threads at once."""
+
+    def __init__(self) -> None:
+        self._folder = book_file().parent / FOLDER
+        self._known: dict[str, StartedRun] = {}
+
+    def find(self, run_id: str, host: str) -> StartedRun | None:
+        """None for a run that was not started from here on that server."""
+        if not is_run_id(run_id):
+            return None
+        if run_id not in self._known:
+            try:
+                data = (self._folder / f"{run_id}.json").read_bytes()
+                self._known[run_id] = StartedRun.model_validate_json(data)
+            except (OSError, ValidationError):
+                return None
+        found = self._known[run_id]
+        return found if found.host == host else None
+
+    def add(self, run: StartedRun) -> None:
+        """Raises Refused for an id that another run has already: the server chose it."""
+        if self.find(run.run_id, run.host) or (self._folder / f"{run.run_id}.json").exists():
+            known = self._known.get(run.run_id)
+            if known is None or (known.host, known.project) != (run.host, run.project):
+                raise Refused.of(
+                    "host.taken_id",
+                    f"{run.host} answers with the id of another run, {run.run_id}.",
+                    "Nothing was changed here. Look at what runs on that server.",
+                )
+            return
+        self.save(run)
+
+    def save(self, run: StartedRun) -> None:
+        """Returns when it is on the disk."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._known[run.run_id] = run
+        write_atomically(self._folder / f"{run.run_id}.json", run.model_dump_json() + "\n")
+
+    def forget(self, run_id: str) -> None:
+        """It is this machine's from now on."""
+        self._known.pop(run_id, None)
+        if is_run_id(run_id):
+            (self._folder / f"{run_id}.json").unlink(missing_ok=True)
+
+
+def settings_of(project: Path, request: StartRun | StartEvaluation) -> ProjectConfig:
+    """The settings that a run begins with, computed from what lies here. Raises ConfigError."""
+    if isinstance(request, StartEvaluation):
+        overrides = dict(request.overrides)
+        if request.judge is not None:
+            overrides["judge.enabled"] = request.judge
+        return load_config(project, overrides)
+    parent = _parent(project, request.origin)
+    if parent and "sft" not in (parent.kind, request.kind):
+        return changed_config(parent.config, request.overrides)
+    return load_config(project, request.overrides)
+
+
+def _parent(project: Path, origin: str) -> RunSpec | None:
+    """The run that a branch starts from, as far as it is known here."""
+    if "@" not in origin or "/" in origin:
+        return None
+    try:
+        return find_run(project, origin.partition("@")[0])[1]
+    except AtelierError:
+        return None
+
+
+def provider_models(request: StartRun | StartEvaluation) -> list[str]:
+    """Models of providers that an evaluation compares."""
+    models = request.models if isinstance(request, StartEvaluation) else []
+    return [model for model in models if "/" in model]
+
+
+def providers_of(config: ProjectConfig, models: list[str]) -> set[str]:
+    """Whose keys a run needs."""
+    judges = config.judge.models if config.judge.enabled else ()
+    return {provider_of(model) for model in (*judges, *models)}
+
+
+def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> None:
+    """Raises Refused where a run that a server shows is not what was started from here."""
+    if spec.id != run_id:
+        raise Refused.of(
+            "host.other_run", f"{host} answers with run {spec.id[:40]!a} instead of {run_id}."
+        )
+    for name in GUARDED:
+        if _comparable(spec.config, name) != _comparable(known, name):
+            raise Refused.of(
+                "host.other_settings",
+                f"Run {run_id} on {host} has other [{name}] settings than it was started with "
+                "here, so it is not copied.",
+                "If you started it there with those settings, put them into project.toml here. "
+                "Else look at what runs on that server.",
+            )
+
+
+def _comparable(config: ProjectConfig, name: str) -> object:
+    section = getattr(config, name)
+    if name == "judge":  # an evaluation may go without
+        return section.model_copy(update={"enabled": True, "local": False})
+    return section

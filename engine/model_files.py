@@ -1,0 +1,281 @@
+"""The files of a model folder, none of which is believed: config, safetensors headers, template.
+
+A folder may come from anywhere. Nothing in it may make us read another file, run code, load a
+kernel from a hub, or allocate what a number in it says.
+"""
+
+import math
+import stat
+import struct
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from engine.protocol.json_text import parse_json
+from engine.protocol.problems import ModelError
+
+MOST_CONFIG_BYTES = 16 * 2**20
+MOST_HEADER_BYTES = 100_000_000
+"""The limit of the safetensors format itself."""
+MOST_TEMPLATE_BYTES = 2**20
+WIDTH_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4,
+    "F6_E2M3": 6, "F6_E3M2": 6, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+    "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64,
+}  # fmt: skip
+"""Of safetensors' element types."""
+ATTENTION_KEYS = ("_attn_implementation", "attn_implementation", "_attn_implementation_internal")
+OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+"""Names by which transformers runs code of its own; others name a kernel on a hub."""
+INDEX = "model.safetensors.index.json"
+
+
+def check_folder(folder: Path, name: str) -> Path:
+    """Refuse what cannot be trained safely, with the reason; return the folder otherwise."""
+    if not (folder / "config.json").is_file():
+        raise ModelError.of(
+            "model.not_a_model",
+            f"{name} has no config.json.",
+            "Name a folder saved by transformers, a Hugging Face id, or a starter model.",
+            where=str(folder),
+        )
+    _refuse_other_weights(folder, name)
+    _refuse_adapter(folder, name)
+    for file in ("config.json", "tokenizer_config.json"):
+        _refuse_code(folder / file, name)
+    _refuse_hub_kernel(folder / "config.json", name)
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError.of(
+            "model.no_tokenizer",
+            f"{name} has no tokenizer.json.",
+            "Save the fast tokenizer beside the weights.",
+            where=str(folder),
+        )
+    if not chat_template(folder):
+        raise ModelError.of(
+            "model.no_chat_template",
+            f"{name} has no chat template, so chat messages cannot be turned into tokens.",
+            "Take the instruct version of the model, or put a chat_template.jinja into its folder.",
+            where=str(folder),
+        )
+    return folder
+
+
+def chat_template(folder: Path) -> str:
+    """The Jinja source that turns messages into text; empty where the model has none.
+
+    Raises ModelError for a file that cannot be read.
+    """
+    if (file := folder / "chat_template.jinja").exists():
+        return _read(file, MOST_TEMPLATE_BYTES).decode("utf-8", "replace")
+    config = read_json(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(config, list):  # several named ones: tools use falls back to the default
+        named = [one for one in config if isinstance(one, dict) and one.get("name") == "default"]
+        config = named[0].get("template") if named else ""
+    return config if isinstance(config, str) else ""
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no file. Raises ModelError."""
+    if not file.exists():
+        return {}
+    try:
+        value = parse_json(_read(file, MOST_CONFIG_BYTES), unique=False)
+    except ValueError as error:
+        raise _unreadable(file, str(error)) from error
+    if not isinstance(value, dict):
+        raise _unreadable(file, "it is not a JSON object")
+    return value
+
+
+def shape_counts(folder: Path) -> dict[str, int]:
+    """Counts from the headers of the safetensors files and from config.json.
+
+    `parameters` in all, `linear` in adapted layers, `lora_sides` Σ (in + out) over them, and what
+    its config says of layers, heads and widths. Raises ModelError.
+    """
+    files = tuple((file, *_version(file)) for file in sorted(folder.glob("*.safetensors")))
+    return dict(_counts(folder / "config.json", _version(folder / "config.json"), files))
+
+
+@lru_cache(maxsize=256)
+def _counts(
+    config_file: Path, _version: tuple[int, int], files: tuple[tuple[Path, int, int], ...]
+) -> dict[str, int]:
+    config = read_json(config_file)
+    text = config.get("text_config")
+    config = {**config, **(text if isinstance(text, dict) else {})}
+    total = linear = sides = 0
+    for file, _, _ in files:
+        for name, entry in header(file).items():
+            size, shape = math.prod(entry["shape"]), entry["shape"]
+            total += size
+            if len(shape) == 2 and "embed" not in name and "lm_head" not in name:
+                linear += size
+                sides += sum(shape)
+
+    def number(*names: str, default: int | None = None) -> int:
+        """The first of these settings that the config has, a positive integer."""
+        found = next((config[name] for name in names if config.get(name) is not None), default)
+        if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**31:
+            raise _unreadable(config_file, f"{names[0]} is {str(found)[:40]}, not a positive count")
+        return found
+
+    heads, hidden = number("num_attention_heads", "n_head"), number("hidden_size", "n_embd")
+    return {
+        "parameters": total,
+        "linear": linear,
+        "lora_sides": sides,
+        "query_heads": heads,
+        "key_heads": number("num_key_value_heads", default=heads),
+        "head_size": number("head_dim", default=max(1, hidden // heads)),
+        "layers": number("num_hidden_layers", "n_layer"),
+        "hidden": hidden,
+        "intermediate": number("intermediate_size", "n_inner", default=4 * hidden),
+        "vocabulary": number("vocab_size"),
+    }
+
+
+def header(file: Path) -> dict[str, Any]:
+    """Of a safetensors file, by tensor: `dtype`, `shape`, `data_offsets`.
+
+    Raises ModelError where it is not the header of this file: each tensor's bytes lie within it,
+    behind one another, and are as many as its shape says.
+    """
+    size = _regular(file).st_size
+    with file.open("rb") as source:
+        first = source.read(8)
+        length = struct.unpack("<Q", first)[0] if len(first) == 8 else -1
+        if not 0 < length <= min(size - 8, MOST_HEADER_BYTES):
+            raise _unreadable(file, "its header is cut or longer than the file")
+        text = source.read(length)
+    try:
+        found = parse_json(text)
+        if not isinstance(found, dict):
+            raise ValueError("its header is not a JSON object")
+        found.pop("__metadata__", None)
+        end = 0
+        for name, entry in sorted(found.items(), key=lambda item: item[1]["data_offsets"]):
+            end = _checked(name, entry, end)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(file, f"its header is damaged ({error})") from error
+    if end != size - 8 - length:
+        raise _unreadable(file, f"it has {size - 8 - length} bytes of weights, not {end}")
+    return found
+
+
+def _checked(name: str, entry: dict[str, Any], begin: int) -> int:
+    """Where a tensor ends that begins at `begin`. Raises ValueError, KeyError, TypeError."""
+    shape, (start, end) = entry["shape"], entry["data_offsets"]
+    sides = [side for side in shape if type(side) is int and 0 <= side < 2**48]
+    if len(sides) != len(shape) or type(start) is not int or type(end) is not int:
+        raise ValueError(f"the shape of {name[:80]} is no list of counts")
+    bits = math.prod(sides) * WIDTH_BITS[entry["dtype"]]
+    if start != begin or bits != 8 * (end - start):
+        raise ValueError(f"the bytes of {name[:80]} are not where they should be")
+    return int(end)
+
+
+def _refuse_other_weights(folder: Path, name: str) -> None:
+    if not any(folder.glob("*.safetensors")):
+        others = [p.name for p in folder.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".gguf"}]
+        found = (
+            f" It holds {others[0]}, which is not read: such files can run code." if others else ""
+        )
+        raise ModelError.of(
+            "model.not_safetensors",
+            f"{name} has no safetensors weights.{found}",
+            "Save it with `save_pretrained(..., safe_serialization=True)`.",
+            where=str(folder),
+        )
+    named = read_json(folder / INDEX).get("weight_map", {})
+    files = set(named.values()) if isinstance(named, dict) else {None}
+    for file in files:
+        if (
+            not isinstance(file, str)
+            or Path(file).name != file
+            or Path(file).suffix != ".safetensors"
+        ):
+            raise ModelError.of(
+                "model.outside_folder",
+                f"{name} names weights that are no safetensors file of its folder: "
+                f"{str(file)[:80]}.",
+                "Save it anew with `save_pretrained(..., safe_serialization=True)`.",
+                where=str(folder / INDEX),
+            )
+
+
+def _refuse_adapter(folder: Path, name: str) -> None:
+    """With an adapter's config in the folder, transformers would load the base model that it
+    names, from wherever it says."""
+    if (folder / "adapter_config.json").exists():
+        raise ModelError.of(
+            "model.holds_adapter",
+            f"{name} holds an adapter beside the model (adapter_config.json).",
+            "Move the adapter into a folder of its own and begin from it with `train --from`.",
+            where=str(folder / "adapter_config.json"),
+        )
+
+
+def _refuse_code(file: Path, name: str) -> None:
+    if "auto_map" in read_json(file):
+        raise ModelError.of(
+            "model.remote_code",
+            f"{name} wants to run its own code ({file.name} has auto_map); Atelier runs none.",
+            "Take a model whose architecture is part of transformers.",
+            where=str(file),
+        )
+
+
+def _refuse_hub_kernel(file: Path, name: str) -> None:
+    """Its config must not choose an attention kernel that is downloaded."""
+    waiting: list[Any] = [read_json(file)]
+    while waiting:
+        value = waiting.pop()
+        waiting += (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+        )
+        for key in ATTENTION_KEYS if isinstance(value, dict) else ():
+            if (kernel := value.get(key)) is not None and kernel not in OWN_ATTENTION:
+                raise ModelError.of(
+                    "model.hub_kernel",
+                    f"{name} asks for an attention of its own ({key} = {str(kernel)[:80]}), which "
+                    "is code from elsewhere; Atelier runs none.",
+                    f"Remove {key} from its config.json.",
+                    where=str(file),
+                )
+
+
+def _read(file: Path, most_bytes: int) -> bytes:
+    """The bytes of a regular file of bounded size. Raises ModelError."""
+    if _regular(file).st_size > most_bytes:
+        raise _unreadable(file, f"it is larger than {most_bytes // 2**20} MB")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise _unreadable(file, error.strerror or str(error)) from error
+
+
+def _regular(file: Path) -> Any:
+    """The status of a regular file (links are followed: a hub's cache is made of them)."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise _unreadable(file, error.strerror or str(error)) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise _unreadable(file, "it is not a regular file")
+    return status
+
+
+def _version(file: Path) -> tuple[int, int]:
+    status = _regular(file)
+    return status.st_mtime_ns, status.st_size
+
+
+def _unreadable(file: Path, why: str) -> ModelError:
+    return ModelError.of(
+        "model.unreadable",
+        f"{file.name} cannot be read: {why[:300]}.",
+        "Download or save the model again.",
+        where=str(file),
+    )

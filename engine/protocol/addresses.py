@@ -1,0 +1,48 @@
+"""The strict form of an address and of a model's name: no text about which two parsers disagree."""
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+ADDRESS = re.compile(
+    r"https?://(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+    r"(?:/[A-Za-z0-9._~!$&'()*+,;=:%/-]*)?"
+)
+"""http or https, a host, optionally a port and a path: no user, no query, no character about which
+two parsers could disagree."""
+MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*(?:/[A-Za-z0-9_~][A-Za-z0-9_.:@+~-]*)*")
+SCHEME = re.compile(r"(https?|wss?|ftp|file|unix):", re.I)
+
+
+def normal_address(text: str) -> str:
+    """One spelling of an address. Raises ValueError where it is none."""
+    if not ADDRESS.fullmatch(text):
+        raise ValueError("is no address: write http:// or https:// and a host, and no key in it")
+    parts = urlsplit(text)
+    if parts.port == {"http": 80, "https": 443}[parts.scheme]:
+        text = text.replace(f":{parts.port}", "", 1)
+        parts = urlsplit(text)
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether the host of an address is this machine by its literal name."""
+    host = urlsplit(address).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_model(name: str) -> str:
+    """The name of a provider's model. Raises ValueError where it holds an address or anything else
+    that a provider's client could take for more than a name."""
+    if not MODEL.fullmatch(name) or any(
+        SCHEME.match(part) or part in (".", "..") for part in name.split("/")
+    ):
+        raise ValueError(
+            f"{name[:80]!a} is no model's name: write PROVIDER/NAME, without an address"
+        )
+    return name

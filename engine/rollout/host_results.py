@@ -1,0 +1,112 @@
+"""Results of agents, as numbers that can be sent. Needs Python 3.9 and nothing else."""
+
+import json
+
+MOST_REWARD = 1e6
+MOST_METRIC = 1e30
+MOST_NAME = 100
+
+
+class Failure(Exception):
+    """The attempt failed in a way that is said in words."""
+
+    def __init__(self, code, message, hint="", where="", detail=""):
+        super().__init__(message)
+        self.problem = {
+            "code": code,
+            "message": message,
+            "hint": hint,
+            "where": where,
+            "detail": detail,
+        }
+
+
+def read_result(result):
+    """(parts, metrics, turn rewards) of what an agent returned: None, a number, or a dict."""
+    if result is None:
+        return {}, {}, []
+    if isinstance(result, dict):
+        parts = {
+            named(k): number(v, "rewards.%s" % k)
+            for k, v in (result.get("rewards") or {}).items()
+            if v is not None
+        }
+        if result.get("reward") is not None:
+            parts["rules"] = number(result["reward"], "reward")
+        metrics = {
+            named(k): number(v, "metrics.%s" % k, MOST_METRIC)
+            for k, v in (result.get("metrics") or {}).items()
+        }
+        turns = turn_rewards(result.get("turn_rewards"))
+        if turns and "turns" in parts:
+            raise Failure(
+                "agent.bad_result",
+                "The agent returned turn_rewards and a reward part named turns.",
+                "Give the part another name: `turns` is the sum of turn_rewards.",
+            )
+        if turns:
+            parts["turns"] = sum(turns)
+        return parts, metrics, turns
+    return {"rules": number(result, "the result")}, {}, []
+
+
+def turn_rewards(values):
+    """One number per answer of the model; none where nothing is said."""
+    if values is None:
+        return []
+    if not isinstance(values, (list, tuple)):
+        raise Failure(
+            "agent.bad_result",
+            "The agent returned turn_rewards that are no list.",
+            "Return one number per answer of the model: [0, 0.5, 1].",
+        )
+    return [number(value, "turn_rewards[%d]" % place) for place, value in enumerate(values)]
+
+
+def named(name):
+    """The name of a reward part or metric."""
+    name = str(name)
+    if not 0 < len(name) <= MOST_NAME:
+        raise Failure(
+            "agent.bad_result",
+            "The agent returned a metric whose name has %d characters." % len(name),
+            "Take a name of at most %d." % MOST_NAME,
+        )
+    return name
+
+
+def number(value, what, most=MOST_REWARD):
+    what = what[:200]
+    try:
+        value = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Failure(
+            "agent.bad_result",
+            "The agent returned something that is no number as %s." % what,
+            'Return {"reward": 1.0, "metrics": {...}}, a number, or None.',
+        ) from None
+    if value != value or value in (float("inf"), float("-inf")):
+        raise Failure(
+            "agent.bad_result",
+            "The agent returned %s as %s." % (value, what),
+            "Return a finite number.",
+        )
+    if abs(value) > most:
+        raise Failure(
+            "agent.bad_result",
+            "The agent returned %g as %s, which is out of range." % (value, what),
+            "Return a number between -%g and %g." % (most, most),
+        )
+    return value
+
+
+def last_line(line):
+    try:
+        return json.loads(line) if line else None
+    except ValueError:
+        raise Failure(
+            "agent.bad_result",
+            "The last line that the agent's command printed is no JSON.",
+            'Print {"reward": 1.0} as the last line.',
+            detail=line[:500],
+        ) from None

@@ -1,0 +1,140 @@
+"""Messages and tools of a chat request, checked field by field.
+
+A message stays the dictionary that was sent, with fields that are not known here: templates of some
+models read them.
+"""
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetPydanticSchema,
+    StringConstraints,
+    Tag,
+    ValidationError,
+    with_config,
+)
+from typing_extensions import TypedDict
+
+MOST_PARTS = 10_000
+MOST_CALLS = 1_000
+OPEN = ConfigDict(extra="allow", allow_inf_nan=False)
+Name = Annotated[str, StringConstraints(max_length=512)]
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+
+def form(value: Any) -> str:
+    """Which of the types of a union a value is checked against: one error names one field."""
+    match value:
+        case None:
+            return "(none)"
+        case list():
+            return "(parts)"
+        case dict():
+            return "(object)"
+    return "(text)"
+
+
+@with_config(OPEN)
+class Part(TypedDict):
+    """A piece of a message's content; anything but text is refused later, in words."""
+
+    type: Name
+    text: NotRequired[str]
+
+
+Text = Annotated[str, Tag("(text)")]
+Nothing = Annotated[None, Tag("(none)")]
+Content = Annotated[
+    Text
+    | Nothing
+    | Annotated[list[Part], Field(fail_fast=True, max_length=MOST_PARTS), Tag("(parts)")],
+    Discriminator(form),
+]
+Arguments = Annotated[
+    Text | Nothing | Annotated[dict[str, Any], Tag("(object)")], Discriminator(form)
+]
+
+
+@with_config(OPEN)
+class Function(TypedDict):
+    """The function of a tool call."""
+
+    name: Name
+    arguments: NotRequired[Arguments]
+
+
+@with_config(OPEN)
+class ToolCall(TypedDict):
+    id: NotRequired[Name | None]
+    type: NotRequired[Name | None]
+    function: Function
+
+
+Calls = Annotated[list[ToolCall], Field(fail_fast=True, max_length=MOST_CALLS)]
+
+
+@with_config(OPEN)
+class ChatMessageFields(TypedDict):
+    role: Role
+    content: NotRequired[Content]
+    name: NotRequired[Name | None]
+    tool_call_id: NotRequired[Name | None]
+    tool_calls: NotRequired[Calls | None]
+
+
+@with_config(OPEN)
+class ToolFunction(TypedDict):
+    """A function as it is offered."""
+
+    name: Name
+    description: NotRequired[str | None]
+    parameters: NotRequired[dict[str, Any] | None]
+
+
+@with_config(OPEN)
+class ToolFields(TypedDict):
+    type: NotRequired[Name]
+    function: ToolFunction
+
+
+@with_config(OPEN)
+class ItemFields(TypedDict):
+    """One item of a Responses request: a message, a function call or its output."""
+
+    type: NotRequired[Name]
+    role: NotRequired[Role]
+    content: NotRequired[Content]
+    call_id: NotRequired[Name]
+    name: NotRequired[Name]
+    arguments: NotRequired[str]
+    output: NotRequired[Content]
+
+
+@with_config(OPEN)
+class FlatToolFields(TypedDict):
+    """A tool as the Responses API has it."""
+
+    type: Name
+    name: NotRequired[Name]
+    description: NotRequired[str | None]
+    parameters: NotRequired[dict[str, Any] | None]
+
+
+def _checked(fields: type) -> GetPydanticSchema:
+    return GetPydanticSchema(lambda source, handler: handler.generate_schema(fields))
+
+
+ChatMessage = Annotated[dict[str, Any], _checked(ChatMessageFields)]
+Tool = Annotated[dict[str, Any], _checked(ToolFields)]
+Item = Annotated[dict[str, Any], _checked(ItemFields)]
+FlatTool = Annotated[dict[str, Any], _checked(FlatToolFields)]
+
+
+def first_wrong(error: ValidationError) -> str:
+    """The field that is wrong, and how: `messages.0.name: Input should be a valid string`."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    names = [str(part) for part in first["loc"] if not str(part).startswith("(")]
+    return f"{'.'.join(names) or 'body'}: {first['msg']}"

@@ -1,0 +1,238 @@
+"""Limits on requests: how long a body may be, by its route, and how many a key may have open.
+
+Everything here is ASGI and stands between the guard and the routes. A body that is declared too
+long is refused before a byte of it is read; one that is not declared is counted as it comes.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engine.protocol.problems import Problem
+from engine.rollout.gateway import Gateway
+from engine.rollout.session import Lane
+
+MB = 2**20
+DEFAULT_BYTES = MB
+ROUTES: tuple[tuple[str, str, int], ...] = (
+    ("PUT", r"/scenarios", 64 * MB),
+    ("POST", r"/runs/[^/]+/outside/train", 256 * MB),
+    ("POST", r"/runs/[^/]+/outside/log", 256 * MB),
+    ("POST", r"/runs/[^/]+/labels(/preview)?", 8 * MB),
+    ("POST", r"/arena", 8 * MB),
+    ("POST", r"/drafts(/tools)?", 8 * MB),
+    ("PUT", r"/drafts", 64 * MB),
+    ("POST", r"/errands/[^/]+", 16 * MB),
+    ("POST", r"/sync/(missing|commit)", 64 * MB),
+)
+"""Method, path and length of the bodies that may be longer than `DEFAULT_BYTES`."""
+CONTENTS = re.compile(r"/sync/contents/[^/]+")
+"""Files of any size: as long as their request declares."""
+LINGER_S, LINGER_BYTES = 2.0, 32 * MB
+"""What is read of a refused body, so that its sender gets to see the answer."""
+
+
+class BodyTooLong(HTTPException):
+    """Raised where a body is read that is longer than its route allows."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(413, too_long(most).message)
+        self.most = most
+
+
+def too_long(most: int) -> Problem:
+    size = f"{most / MB:.4g} MB" if most >= MB else f"{most} bytes"
+    return Problem(
+        code="request.too_long",
+        message=f"The request's body is longer than the {size} that this route takes.",
+        hint="Send less at once.",
+    )
+
+
+async def answer_too_long(request: Request, error: BodyTooLong) -> Response:
+    """For Starlette, where a route has read too much."""
+    headers = {"connection": "close", "content-type": "application/json"}
+    return Response(_body(request.scope, too_long(error.most)), 413, headers)
+
+
+async def answer_gone(request: Request, error: ClientDisconnect) -> Response:
+    """For Starlette, where the sender of a body is gone: nobody reads this."""
+    return Response(status_code=400)
+
+
+def most_bytes(scope: Scope) -> int:
+    """How long the body of a control request may be."""
+    method, path = scope["method"], scope["path"]
+    if method == "PUT" and CONTENTS.fullmatch(path):
+        return _declared(scope)
+    for known, pattern, most in ROUTES:
+        if method == known and re.fullmatch(pattern, path):
+            return most
+    return DEFAULT_BYTES
+
+
+def _declared(scope: Scope) -> int:
+    """Bytes of a file that are still to come, by the request's own words."""
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    try:
+        size, offset = int(query["bytes"][0]), int(query["offset"][0])
+    except (KeyError, ValueError):
+        return DEFAULT_BYTES
+    return max(0, size - max(0, offset))
+
+
+class BodyLimit:
+    """Refuses bodies longer than `most_of` allows with 413."""
+
+    def __init__(self, app: ASGIApp, most_of: Callable[[Scope], int]) -> None:
+        self._app, self._most_of = app, most_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        most = self._most_of(scope)
+        declared = header(scope, b"content-length")
+        if declared is not None and (len(declared) > 15 or int(declared) > most):  # digits: by h11
+            return await refuse(scope, receive, send, 413, too_long(most))
+        counted = _Counted(receive, send, most)
+        await self._app(scope, counted.receive, counted.send)
+
+
+class _Counted:
+    """One request whose body is counted as it comes."""
+
+    def __init__(self, receive: Receive, send: Send, most: int) -> None:
+        self._receive, self._send, self._most = receive, send, most
+        self._count = 0
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._count += len(message.get("body", b""))
+        if self._count > self._most:
+            raise BodyTooLong(self._most)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Where the body was too long, what is left of it is read before the answer ends."""
+        last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if last and self._count > self._most:
+            await self._send({**message, "more_body": True})
+            await drain(self._receive)
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+
+class KeyLimit:
+    """Lets requests under one key wait for each other, and refuses more with 429, which clients of
+    OpenAI try again after a moment."""
+
+    def __init__(self, app: ASGIApp, lane_of: Callable[[str], Lane]) -> None:
+        self._app, self._lane_of = app, lane_of
+        self._open: dict[str, tuple[asyncio.Semaphore, list[int]]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+            return await self._app(scope, receive, send)
+        key = (header(scope, b"authorization") or b"").decode("latin-1").removeprefix("Bearer ")
+        lane = self._lane_of(key)
+        places, count = self._open.setdefault(key, (asyncio.Semaphore(lane.active), [0]))
+        if count[0] >= lane.active + lane.waiting:
+            problem = Problem(
+                code="gateway.too_many_requests",
+                message=f"This key has {count[0]} requests open already.",
+                hint="Wait for answers before asking for more.",
+            )
+            return await refuse(scope, receive, send, 429, problem, ((b"retry-after", b"1"),))
+        count[0] += 1
+        try:
+            async with places:
+                await self._app(scope, receive, send)
+        finally:
+            count[0] -= 1
+            if not count[0]:
+                self._open.pop(key, None)
+
+
+HANDLERS: dict[Any, Any] = {BodyTooLong: answer_too_long, ClientDisconnect: answer_gone}
+"""For Starlette's `exception_handlers`."""
+
+
+def limited(app: ASGIApp, gateway: Gateway) -> ASGIApp:
+    """The routes of a server, the gateway's among them, within all limits on requests."""
+
+    def most(scope: Scope) -> int:
+        if scope["path"].startswith("/v1/"):
+            return gateway.most_bytes(header(scope, b"authorization") or b"")
+        return most_bytes(scope)
+
+    return BodyLimit(KeyLimit(app, gateway.lane), most)
+
+
+async def refuse(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    status: int,
+    problem: Problem | None,
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+) -> None:
+    """Answer without the routes: in OpenAI's form at the gateway, without words where `problem` is
+    None. A connection whose request has a body is closed afterwards."""
+    body = _body(scope, problem)
+    kept = [
+        (b"content-length", str(len(body)).encode()),
+        (b"x-content-type-options", b"nosniff"),
+        *([(b"content-type", b"application/json")] if body else []),
+        *headers,
+    ]
+    has_body = has_content(scope)
+    if has_body:
+        kept.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": kept})
+    await send({"type": "http.response.body", "body": body, "more_body": has_body})
+    if has_body:
+        await drain(receive)
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _body(scope: Scope, problem: Problem | None) -> bytes:
+    if problem is None:
+        return b""
+    if scope["path"].startswith("/v1/"):
+        error = {"message": str(problem), "type": problem.code, "code": problem.code}
+        return json.dumps({"error": error}).encode()
+    return problem.model_dump_json().encode()
+
+
+async def drain(receive: Receive) -> None:
+    """Read and drop what still comes, for a while."""
+    count = 0
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while count < LINGER_BYTES:
+                message = await receive()
+                count += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
+def has_content(scope: Scope) -> bool:
+    """Whether a request has a body."""
+    return (header(scope, b"content-length") or b"0") != b"0" or (
+        header(scope, b"transfer-encoding") is not None
+    )
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """The first one of this name, in small letters."""
+    return next((value for key, value in scope.get("headers", ()) if key == name), None)

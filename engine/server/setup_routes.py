@@ -1,0 +1,109 @@
+"""Routes of what Setup shows of a project: forecast, demonstrations, rubric, judges."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.judge.history import save_rubric, view_rubric
+from engine.judge.local_servers import find_judges
+from engine.machine.plan import preflight
+from engine.models import find_model
+from engine.project import (
+    load_config,
+)
+from engine.protocol.events import StepFinished
+from engine.protocol.problems import ConfigError
+from engine.protocol.requests import (
+    SaveRubric,
+)
+from engine.run import DATABASE
+from engine.server.fingerprints import check_unchanged, fingerprint
+from engine.server.library import Library
+from engine.server.wire import body_of, json_list, json_of, project_of
+from engine.store.reader import RunReader
+from engine.supervised.view import view
+from engine.trust.files import project_file
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class SetupRoutes:
+    """Translation, nothing else."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/forecast", self.forecast),
+            ("GET", "/demonstrations", self.demonstrations),
+            ("GET", "/rubric", self.rubric),
+            ("PUT", "/rubric", self.save_rubric),
+            ("GET", "/judges", self.judges),
+        ]
+
+    async def forecast(self, request: Request) -> Response:
+        """Of the project as it stands, or with dotted `values` (JSON) that are not saved yet."""
+        path = project_of(request)
+        config = load_config(path, _values(request.query_params.get("values")))
+        model = find_model(config.model.name)
+        times = await asyncio.to_thread(self._step_times, path)
+        return json_of(await asyncio.to_thread(preflight, config, model, times, path))
+
+    async def demonstrations(self, request: Request) -> Response:
+        path = project_of(request)
+        return json_of(await asyncio.to_thread(view, path, load_config(path)))
+
+    async def rubric(self, request: Request) -> Response:
+        path = project_of(request)
+        file = _rubric_file(path)
+        mark = await asyncio.to_thread(fingerprint, file)
+        found = await asyncio.to_thread(view_rubric, file)
+        return json_of(found.model_copy(update={"fingerprint": mark}))
+
+    async def save_rubric(self, request: Request) -> Response:
+        asked, path = await body_of(request, SaveRubric), project_of(request)
+        file = _rubric_file(path)
+        await asyncio.to_thread(check_unchanged, file, asked.read)
+        saved = await asyncio.to_thread(save_rubric, file, asked.source, asked.who)
+        mark = await asyncio.to_thread(fingerprint, file)
+        return json_of(saved.model_copy(update={"fingerprint": mark}))
+
+    async def judges(self, request: Request) -> Response:
+        return json_list(await find_judges())
+
+    def _step_times(self, project: Path) -> list[float]:
+        """Of the newest run with finished steps on this machine."""
+        for run in self.library.runs(project):
+            if run.rewards and run.kind == "train":
+                reader = RunReader(Path(run.path) / DATABASE)
+                events = reader.events_of("step.finished")
+                reader.close()
+                return [
+                    e.metrics["time_s/step"]
+                    for e in events
+                    if isinstance(e, StepFinished) and "time_s/step" in e.metrics
+                ]
+        return []
+
+
+def _rubric_file(project: Path) -> Path:
+    return project_file(project, load_config(project).judge.rubric, "judge.rubric")
+
+
+def _values(text: str | None) -> dict[str, Any]:
+    """Dotted keys and their values, as a query carries them."""
+    try:
+        values = json.loads(text) if text else {}
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise ConfigError.of(
+            "request.bad_values", "The values are no JSON object.", 'Send {"train.steps": 10}.'
+        )
+    return values

@@ -1,0 +1,50 @@
+"""Targets inside a folder: what a name from outside may become on this disk."""
+
+import os
+from pathlib import Path
+
+from engine.protocol.identifiers import check_path
+from engine.protocol.problems import Refused
+
+FILE_MODE = 0o644
+"""Of every file that comes from another machine; never what that machine says."""
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file `name` below `folder`, with every existing parent resolved.
+
+    Raises Refused where the name is no relative path, where a link among its parents leaves the
+    folder, or where it is a link itself.
+    """
+    try:
+        check_path(name)
+    except ValueError as error:
+        raise outside(name, str(error)) from None
+    root = folder.resolve()
+    target = root / name
+    if not target.parent.resolve().is_relative_to(root):
+        raise outside(name, "a link in it leaves the folder")
+    if target.is_symlink():
+        raise outside(name, "it is a link here")
+    return target
+
+
+def make_parents(folder: Path, target: Path) -> None:
+    """Create the folders of a target that `inside` gave. Raises Refused as it does."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    inside(folder, target.relative_to(folder.resolve()).as_posix())
+
+
+def open_to_write(file: Path, append: bool = False) -> int:
+    """A descriptor of a regular file, created where there is none; a link is never followed.
+    Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(file, flags | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)
+
+
+def outside(name: str, why: str) -> Refused:
+    return Refused.of(
+        "sync.outside",
+        f"{name[:200]!a} would leave its folder or is no safe name: {why}.",
+        "Nothing was written. If the server is yours, look at what it runs.",
+    )

@@ -1,0 +1,162 @@
+"""Addresses that may get a provider's or tracker's key, decided in one place.
+
+Without an address a key goes to its provider's own endpoint, as the provider's client knows it. A
+loopback address is asked without any key. Every other address, and a key for a loopback address,
+needs the person's confirmation of this address for this provider.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from engine.protocol.addresses import check_model, is_loopback, normal_address
+from engine.protocol.config import EvaluateConfig, JudgeConfig, ProjectConfig
+from engine.protocol.judging import provider_of
+from engine.protocol.problems import ConfigError, Problem
+from engine.protocol.section import Section
+from engine.protocol.tracking import TRACKERS, TrackConfig, TrackerName, switched_on
+from engine.protocol.trust import AddressConfirmation
+from engine.trust.store import changing_record, read_record
+
+NO_KEY = "none"
+"""Sent where a server of the person's own wants some key and gets none of a provider."""
+CLOUDS: Mapping[str, tuple[str, ...]] = {
+    "wandb": ("https://api.wandb.ai",),
+    "langfuse": (
+        "https://cloud.langfuse.com",
+        "https://us.cloud.langfuse.com",
+        "https://jp.cloud.langfuse.com",
+        "https://hipaa.cloud.langfuse.com",
+    ),
+}
+"""Own addresses of trackers with a cloud."""
+SELF_HOSTED = ("mlflow", "otel")
+"""Trackers without a cloud: a key lent for them is for the server on this machine, unless another
+one is confirmed."""
+FIELDS: Mapping[str, str] = {
+    "wandb": "host",
+    "mlflow": "uri",
+    "otel": "endpoint",
+    "langfuse": "host",
+}
+"""Setting that holds a tracker's address."""
+
+Confirmed = Collection[AddressConfirmation]
+
+
+def confirm_address(provider: str, address: str) -> None:
+    """Remember that this provider's key may go to this address. Raises Refused, ValueError."""
+    wanted = AddressConfirmation(provider=provider, address=address)
+    with changing_record() as record:
+        if wanted not in record.addresses:
+            record.addresses.append(wanted)
+
+
+def confirmed_addresses() -> list[AddressConfirmation]:
+    """Those that the person has confirmed on this machine."""
+    return read_record().addresses
+
+
+def sends_key(model: str, address: str | None, more: Confirmed = (), where: str = "") -> bool:
+    """Whether a question to this model at this address carries the provider's key. Raises
+    ConfigError where nothing may be sent there, or the name is no model's."""
+    try:
+        check_model(model)
+    except ValueError as error:
+        raise ConfigError.of(
+            "model.bad_name", f"{error}.".replace("..", "."), where=where or "judge.models"
+        ) from None
+    if not address:
+        return True
+    return _decide(provider_of(model), address, more, where or "judge.base_url")
+
+
+def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
+    """The key that a tracker is given. Raises ConfigError where nothing may be sent to its
+    address."""
+    field = FIELDS.get(name)
+    address = str(getattr(settings, field)) if field else ""
+    if not address or address in CLOUDS.get(name, ()):
+        return key
+    where = f"track.{name}.{field}"
+    if name in SELF_HOSTED and is_loopback(_normal(address, where)):
+        return key
+    return key if _decide(name, address, (), where) else ""
+
+
+def check_section(
+    section: str,
+    config: JudgeConfig | EvaluateConfig,
+    models: Iterable[str],
+    more: Confirmed = (),
+) -> None:
+    """Raises ConfigError for the first model whose questions may not be sent."""
+    for model in models:
+        sends_key(model, config.base_url, more, f"{section}.base_url")
+
+
+def check_addresses(
+    config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
+) -> None:
+    """Raises ConfigError where a run with these settings would send to an address that is not
+    confirmed: its judges, trackers, and the `providers`' models that an evaluation compares.
+    `more` are confirmed besides those of this machine."""
+    if problems := address_problems(config, providers, more):
+        raise ConfigError(problems[0])
+
+
+def address_problems(
+    config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
+) -> list[Problem]:
+    """Everything that keeps a run with these settings from sending."""
+    found: list[Problem] = []
+    judges = config.judge.models if config.judge.enabled else ()
+    sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [
+        ("judge", config.judge, judges),
+        ("evaluate", config.evaluate, providers),
+    ]
+    for section, one, models in sections:
+        for model in models:
+            try:
+                check_section(section, one, [model], more)
+            except ConfigError as error:
+                found.append(error.problem)
+    return found + tracker_problems(config.track)
+
+
+def tracker_problems(track: TrackConfig) -> list[Problem]:
+    """Trackers that are on and may not be told."""
+    found = []
+    for name in switched_on(track):
+        try:
+            tracker_key(name, getattr(track, name), "")
+        except ConfigError as error:
+            found.append(error.problem)
+    return found
+
+
+def _decide(provider: str, address: str, more: Confirmed, where: str) -> bool:
+    normal = _normal(address, where)
+    confirmed = AddressConfirmation(provider=provider, address=normal)
+    if confirmed in more or confirmed in confirmed_addresses():
+        return True
+    if is_loopback(normal):
+        return False
+    raise ConfigError.of(
+        "address.unconfirmed",
+        f"{normal} is not {_title(provider)}'s own address, and nobody has confirmed it: it would "
+        "get your key and what is sent with it.",
+        "Confirm it if it is yours: in the studio, or by "
+        f"`python -m engine trust --confirm-address {provider}={normal}`; else change the setting.",
+        where=where,
+        detail=confirmed.model_dump_json(),
+    )
+
+
+def _normal(address: str, where: str) -> str:
+    try:
+        return normal_address(address)
+    except ValueError as error:
+        raise ConfigError.of("address.bad", f"{address[:200]!a} {error}.", where=where) from None
+
+
+def _title(provider: str) -> str:
+    return TRACKERS.get(provider, provider)  # type: ignore[call-overload, no-any-return]

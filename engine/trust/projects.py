@@ -1,0 +1,106 @@
+"""Trusted projects and runs: made by Atelier on this machine, or trusted by the person.
+
+Everything else may be read, labelled, charted and exported; its code is not run, and nothing of it
+is sent.
+"""
+
+import os
+from pathlib import Path
+
+from engine.protocol.problems import Refused
+from engine.protocol.trust import TrustProject
+from engine.trust.store import changing_record, is_known_run, read_record, remember_run
+
+PROJECT, RUN = "project.toml", "run.json"
+MOST_SPEC_BYTES = 2**26
+HINT = (
+    "Look at its agent, settings and servers; then choose Trust this project in the studio, "
+    "or `python -m engine trust {}`."
+)
+
+
+def trust_project(project: Path) -> None:
+    """Record that the person trusts this folder, with the runs that are in it. Raises Refused where
+    it is none."""
+    project = project.resolve()
+    inode = _inode(project)
+    if inode is None:
+        raise Refused.of("project.missing", f"There is no folder {project}.", where=str(project))
+    with changing_record() as record:
+        record.projects[str(project)] = inode
+    for folder in sorted(project.glob("runs/*")):
+        trust_run(folder)
+
+
+def trust_new_project(project: Path) -> None:
+    """Record a folder that Atelier has just made, in which no runs are yet."""
+    with changing_record() as record:
+        if (inode := _inode(project.resolve())) is not None:
+            record.projects[str(project.resolve())] = inode
+
+
+def trust_run(folder: Path) -> None:
+    """Record the run.json in this folder, where there is one."""
+    if (spec := _spec(folder)) is not None:
+        remember_run(folder.name, spec)
+
+
+def is_trusted(project: Path) -> bool:
+    """Whether this folder, and no other at its path, was recorded. Raises Refused where the record
+    cannot be read."""
+    project = project.resolve()
+    known = read_record().projects.get(str(project))
+    return known is not None and known == _inode(project)
+
+
+def require_trust(project: Path) -> None:
+    """Raises Refused unless the project is trusted."""
+    if not is_trusted(project):
+        raise _untrusted(f"The project {project.name}", project)
+
+
+def require_run_trust(folder: Path) -> None:
+    """Raises Refused unless the run was begun here, or was in its project when the person trusted
+    that. A run folder outside of any project is trusted like a project."""
+    project = project_of_run(folder)
+    require_trust(project)
+    spec = _spec(folder)
+    if spec is not None and not is_known_run(folder.name, spec):
+        raise _untrusted(f"The run {folder.name}", project)
+
+
+def project_of_run(folder: Path) -> Path:
+    """The project that a run folder lies in, or the folder itself."""
+    folder = folder.resolve()
+    project = folder.parents[1] if len(folder.parents) > 1 else folder
+    within = folder.parent.name == "runs" and (project / PROJECT).is_file()
+    return project if within else folder
+
+
+def _spec(folder: Path) -> bytes | None:
+    """The bytes of run.json; None where there is no regular file of a sane size."""
+    try:
+        descriptor = os.open(folder / RUN, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as source:
+        status = os.fstat(descriptor)
+        is_file = (status.st_mode & 0o170000) == 0o100000
+        return source.read(MOST_SPEC_BYTES) if is_file else None
+
+
+def _inode(folder: Path) -> int | None:
+    try:
+        return folder.stat().st_ino if folder.is_dir() else None
+    except OSError:
+        return None
+
+
+def _untrusted(subject: str, project: Path) -> Refused:
+    return Refused.of(
+        "project.untrusted",
+        f"{subject} is not trusted: its code is not run, and nothing of it is sent.",
+        HINT.format(project),
+        where=str(project),
+        detail=TrustProject(project=str(project)).model_dump_json(),
+    )

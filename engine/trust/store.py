@@ -1,0 +1,127 @@
+"""The person's confirmations: one small file in their configuration folder, readable by them alone.
+
+Nothing in a project can write it, so a folder from elsewhere cannot confirm itself. Changes are
+serialised between processes by a lock file and become visible by rename.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from engine.protocol.problems import Refused
+from engine.protocol.trust import AddressConfirmation, FileConfirmation
+
+FILE = "trust.json"
+RUNS = "trusted_runs"
+
+
+class Record(BaseModel):
+    """The content of the file."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    schema_version: int = 1
+    projects: dict[str, int] = Field(default_factory=dict)
+    """Inode of each trusted project by its resolved path: another folder at the same path is
+    another project."""
+    addresses: list[AddressConfirmation] = Field(default_factory=list)
+    files: list[FileConfirmation] = Field(default_factory=list)
+
+
+def trust_folder() -> Path:
+    """The folder that holds the confirmations."""
+    return Path(platformdirs.user_config_dir("atelier"))
+
+
+def read_record() -> Record:
+    """The confirmations as they are now; an empty record without a file. Raises Refused where the
+    file cannot be read."""
+    file = trust_folder() / FILE
+    try:
+        return Record.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return Record()
+    except (OSError, ValidationError) as error:
+        raise Refused.of(
+            "trust.unreadable",
+            "The list of trusted projects and confirmed addresses cannot be read.",
+            "Mend the file, or move it away and confirm again.",
+            where=str(file),
+            detail=str(error),
+        ) from error
+
+
+@contextlib.contextmanager
+def changing_record() -> Iterator[Record]:
+    """The record for a change, which is on disk when the block ends. Raises Refused where it cannot
+    be read or written."""
+    folder = trust_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(folder / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        record = read_record()
+        yield record
+        try:
+            write_private(folder / FILE, record.model_dump_json(indent=1) + "\n")
+        except OSError as error:
+            raise _not_written(folder, error) from error
+    finally:
+        os.close(lock)
+
+
+def remember_run(run_id: str, spec: bytes) -> None:
+    """Record that this run.json was written on this machine, or trusted here by the person. Raises
+    Refused where the record cannot be written."""
+    folder = trust_folder() / RUNS
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_private(_run_file(run_id), hashlib.sha256(spec).hexdigest() + "\n")
+    except OSError as error:
+        raise _not_written(folder, error) from error
+
+
+def is_known_run(run_id: str, spec: bytes) -> bool:
+    """Whether this very run.json was recorded."""
+    try:
+        text = _run_file(run_id).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return text.strip() == hashlib.sha256(spec).hexdigest()
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace a file that its owner alone may read. Raises OSError."""
+    scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+            target.write(text)
+            target.flush()
+            os.fsync(target.fileno())
+        scratch.replace(file)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _run_file(run_id: str) -> Path:
+    """Named by a hash: an id in a folder from elsewhere may be any text."""
+    return trust_folder() / RUNS / hashlib.sha256(run_id.encode()).hexdigest()[:32]
+
+
+def _not_written(folder: Path, error: OSError) -> Refused:
+    return Refused.of(
+        "trust.not_written",
+        f"The confirmation cannot be kept: {error.strerror}.",
+        "Check room and rights of the folder.",
+        where=str(folder),
+    )

@@ -1,0 +1,58 @@
+"""Saving of the rubric: a version in the engine, or a question where the file has changed."""
+
+from PySide6.QtCore import QObject, Signal
+
+from engine.protocol.judging import RubricView
+from engine.protocol.problems import Problem
+from engine.protocol.requests import SaveRubric
+from studio.pages.conflict import CHANGED, choose
+from studio.pages.judge.editor import RubricEditor
+from studio.session import Session
+from studio.tasks import TaskScope
+
+
+class RubricSaving(QObject):
+    """Saves what the editor asks for: `saved(path, view)`, or `refused(problem)`."""
+
+    saved = Signal(str, object)
+    refused = Signal(object)
+
+    def __init__(self, session: Session, tasks: TaskScope, editor: RubricEditor) -> None:
+        super().__init__(editor)
+        self._session, self._tasks, self._editor = session, tasks, editor
+        editor.save_wanted.connect(self.save)
+
+    def save(self, source: str, force: bool = False) -> None:
+        """Write the rubric. Where it has changed since it was read, ask; `force` overwrites."""
+        session, path = self._session, self._session.project.path
+        request = SaveRubric(source=source, read="" if force else self._editor.read)
+
+        async def write() -> RubricView:
+            view = await session.client.save_rubric(path, request)
+            if session.project.path == path:  # the project's files are others now
+                session.show_project(await session.client.project(path))
+            return view
+
+        def failed(problem: Problem) -> None:
+            if problem.code == CHANGED and path == session.project.path:
+                self._tasks.run("conflict", self._resolve(path, source))
+            else:
+                self.refused.emit(problem)
+
+        job = self._tasks.run("save", write(), lambda view: self.saved.emit(path, view), failed)
+        session.write_first(job)
+
+    async def _resolve(self, path: str, source: str) -> None:
+        """Another program has changed the rubric under a draft: ask whose text stays."""
+        session = self._session
+        theirs = await session.client.rubric(path)
+        project = session.project.view
+        name = project.config.judge.rubric if project and project.config else "rubric.md"
+        answer = await choose(self._editor.window(), name, source, theirs.source)
+        if path != session.project.path:
+            return
+        if answer == "mine":
+            self.save(source, force=True)
+        elif answer == "file":
+            self._editor.show_source(theirs.source)
+            self._editor.show_view(theirs, name)

@@ -1,0 +1,86 @@
+"""The notice of a damaged run: what is known, what is wrong with it, Repair and Remove."""
+
+from datetime import datetime
+
+from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records import RunSummary
+from studio.actions import Actions
+from studio.repairing import ask_to_remove, repair_run
+from studio.session import Session
+from studio.tasks import TaskScope
+from studio.widgets.error_card import ErrorCard, Remedy
+
+WIDEST_PX = 860
+UNKNOWN = Problem(code="store.damaged", message="The run cannot be read.")
+REPAIR = Remedy(
+    "run.repair",
+    "Repair the run",
+    "Keeps everything up to the damage; the damaged files are kept beside it.",
+    "Repair",
+)
+REMOVE = Remedy(
+    "run.remove",
+    "Remove the run",
+    "Deletes its folder with trajectories, labels and checkpoints.",
+    "Remove",
+    "trash-2",
+)
+
+
+class DamagedRun(QWidget):
+    """The notice, its two actions, and what can be copied to report it."""
+
+    def __init__(self, session: Session, tasks: TaskScope, actions: Actions) -> None:
+        super().__init__()
+        self._session, self._tasks, self._actions = session, tasks, actions
+        actions.bind(run_repair=self._repair, run_remove=self._remove)
+        self._shown: RunSummary | None = None
+        self.card: ErrorCard | None = None
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(16, 16, 16, 16)
+        self._column.addStretch(1)
+
+    def show_run(self, run: RunSummary) -> None:
+        """Show the notice of this run; the same one again changes nothing."""
+        if run == self._shown:
+            return
+        self._shown = run
+        if self.card is not None:
+            self._column.removeWidget(self.card)
+            self.card.deleteLater()
+        problem = run.problem or UNKNOWN
+        words = f"{problem.message} {problem.hint}".strip()
+        card = ErrorCard(
+            f"{run.name} is damaged", words, (REPAIR, REMOVE), run.path, known_words(run)
+        )
+        card.setMaximumWidth(WIDEST_PX)
+        card.remedy_chosen.connect(self._actions.trigger)
+        card.log_requested.connect(self._copy_log)
+        card.report_requested.connect(lambda: self._copied(f"{problem}\n\n{problem.detail}"))
+        self.card = card
+        self._column.insertWidget(0, card)
+
+    def _repair(self) -> None:
+        repair_run(self._session, self._session.run.run_id)
+
+    def _remove(self) -> None:
+        if (run := self._session.run.summary) is not None:
+            ask_to_remove(self._session, run, self.window())
+
+    def _copy_log(self) -> None:
+        """The log, as far as there is one."""
+
+        self._tasks.run("log", self._session.client.log(self._session.run.run_id), self._copied)
+
+    def _copied(self, text: str) -> None:
+        QApplication.clipboard().setText(text)
+        self._session.said.emit("Copied to the clipboard.")
+
+
+def known_words(run: RunSummary) -> str:
+    """What the folder still says: when it began, how many steps were planned, the model."""
+    begun = datetime.fromtimestamp(run.started_at).strftime("%d %b %Y, %H:%M")
+    steps = f"{run.steps:,} steps planned" if run.steps else ""
+    return " · ".join(part for part in (begun, steps, run.model) if part)

@@ -1,0 +1,99 @@
+"""Children of the engine: none outlives it, however it was forked, and none gets its secrets."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.judge.access import start_worker
+from engine.policy.vllm import process as vllm
+from tests.engine_http.conftest import AGENT, make_project, start_engine, stop_engine, until
+
+FORKS = """
+import os
+if scenario["id"] == "s1" and os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sleep", ["sleep", "98765"])
+    os._exit(0)
+"""
+HANGS = "\nif scenario['id'] == 's1': __import__('re').match(r'(a+)+$', 'a' * 60 + 'b')"
+"""Holds the interpreter: no thread of the process gets a turn any more."""
+
+
+def with_body(body: str) -> str:
+    lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
+    return AGENT.replace("    said = answer", lines + "    said = answer")
+
+
+def sleepers() -> list[psutil.Process]:
+    return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "98765"]]
+
+
+@pytest.mark.parametrize("then", ["", HANGS], ids=["agent goes on", "agent hangs"])
+def test_daemons_of_an_agent_go_with_a_killed_engine(
+    workspace: Path, tiny_model: Path, then: str
+) -> None:
+    engine = start_engine(workspace)
+    try:
+        project = make_project(workspace / "forks", tiny_model, with_body(FORKS + then))
+        engine.train(project, **{"train.steps": 50, "agent.timeout_s": 100})
+        until(lambda: bool(sleepers()), 60)
+        time.sleep(0.5)
+        family = psutil.Process(engine.process.pid).children(recursive=True)
+    finally:
+        engine.kill()
+    begun = time.monotonic()
+    until(lambda: not sleepers(), 5)
+    seconds = time.monotonic() - begun
+    until(lambda: not any(one.is_running() and one.status() != "zombie" for one in family), 5)
+    print(f"gone {seconds:.2f} s after the engine; so were {len(family)} others")
+
+
+SECRETS = (
+    "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "HF_HUB_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_OWN_SETTING",
+)  # fmt: skip
+
+
+def test_no_child_gets_what_opens_a_door(
+    workspace: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    real_cache: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every kind of child that runs without a card, as the kernel shows its variables."""
+    for name in SECRETS:
+        monkeypatch.setenv(name, "sesame")
+    engine = start_engine(workspace)
+    found: dict[str, dict[str, str]] = {"vLLM": vllm._environment({})}
+    try:
+        run = engine.train(make_project(workspace / "letters", tiny_model), **{"train.steps": 2})
+        engine.wait_for(run, "step.started")
+        kinds = {"agent": "host.py", "policy": "policy.torch", "renderer": "render_worker"}
+        for kind, word in kinds.items():
+            for number, child in enumerate(engine.children(word)):
+                found[f"{kind} {number}"] = child.environ()
+        engine.wait(run)
+    finally:
+        stop_engine(engine)
+
+    async def judge() -> dict[str, str]:
+        child = await start_worker("judge", tmp_path / "log")
+        try:
+            return psutil.Process(child.pid).environ()
+        finally:
+            await child.kill()
+
+    if os.geteuid() == 0:  # it hides from other processes of its user
+        found["judge"] = asyncio.run(judge())
+    assert len(found) >= 5, found.keys()  # the agent's guardian is a process of its own
+    for kind, environ in found.items():
+        assert "sesame" not in environ.values(), kind
+        assert "XDG_RUNTIME_DIR" not in environ, kind
+        assert environ["PATH"], kind
+    print(f"looked at {', '.join(found)}")

@@ -1,0 +1,203 @@
+"""A workspace of 200 runs, a fifth of them damaged: it opens, lists all, trains, and repairs."""
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engine.client import EngineClient
+from engine.identity import ulid
+from engine.protocol.events import RunFinished
+from engine.protocol.problems import AtelierError, Refused, StoreError
+from engine.protocol.records import RunSummary
+from engine.run import DATABASE, SPEC
+from tests.engine.store.test_repair import BAD_EVENTS, MOVES, compare, make
+from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
+
+RUNS, EVERY = 200, 5
+CUT = 100
+"""The event that some damages spoil."""
+
+
+def sql(statement: str, *values: object) -> Callable[[Path], None]:
+    def spoil(run: Path) -> None:
+        db = apsw.Connection(str(run / DATABASE))
+        db.execute(statement, values)  # type: ignore[arg-type]
+        db.close()
+
+    return spoil
+
+
+def over(place: int, size: int, byte: int = 0) -> Callable[[Path], None]:
+    """Bytes of the database overwritten."""
+
+    def spoil(run: Path) -> None:
+        with (run / DATABASE).open("r+b") as file:
+            file.seek(place)
+            file.write(bytes([byte]) * size)
+
+    return spoil
+
+
+def spec(content: bytes) -> Callable[[Path], None]:
+    return lambda run: (run / SPEC).write_bytes(content) and None
+
+
+FIRST = "UPDATE events SET body = ? WHERE kind IN ('run.started', 'step.finished')"
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty database": lambda run: (run / DATABASE).write_bytes(b""),
+    "no database": lambda run: (run / DATABASE).unlink(),
+    "database is a folder": lambda run: ((run / DATABASE).unlink(), (run / DATABASE).mkdir()),
+    "database is a pipe": lambda run: ((run / DATABASE).unlink(), os.mkfifo(run / DATABASE)),
+    "text": lambda run: (run / DATABASE).write_text("no database " * 5000),
+    "half": lambda run: os.truncate(run / DATABASE, (run / DATABASE).stat().st_size // 2),
+    "a page": lambda run: os.truncate(run / DATABASE, 4096),
+    "no header": over(0, 100),
+    "other header": over(16, 60, 0xFF),
+    "no schema": over(100, 1000, 0x41),
+    "no events": sql("DROP TABLE events"),
+    "no trajectories": sql("DROP TABLE trajectories"),
+    "newer": sql("PRAGMA user_version = 99"),
+    "spec is a list": spec(b"[]"),
+    "spec is empty": spec(b""),
+    "spec is deep": spec(b'{"a":' * 100_000),
+    "spec is no UTF-8": spec(b"\xff\xfe\x00"),
+    "spec is infinite": spec(b'{"id": "x", "started_at": 1e999}'),
+    "no spec": lambda run: (run / SPEC).unlink(),
+    "spec is a pipe": lambda run: ((run / SPEC).unlink(), os.mkfifo(run / SPEC)),
+    "spec of another": lambda run: (run / SPEC).write_text(
+        (run / SPEC).read_text().replace(run.name, ulid())
+    ),
+    **{f"event: {name}": sql(FIRST, body) for name, body in BAD_EVENTS.items()},
+    "event is text": sql(FIRST, "\x00"),
+}
+CUTTING = {
+    f"cut: {name}": sql(f"UPDATE events SET body = ? WHERE seq = {CUT}", body)
+    for name, body in BAD_EVENTS.items()
+}
+"""Found by who reads the event, and not by a list that does not."""
+
+
+@pytest.fixture(scope="module")
+def place(home: Path, tiny_model: Path) -> Path:
+    """Four projects of fifty runs, every fifth of them damaged, and projects that are damaged."""
+    kinds = list(DAMAGES.items())
+    template = make(home / "template" / "01JD5MAMBERKESTREL00000000", 12)
+    for number in range(RUNS):
+        name = ulid()
+        run = home / f"p{number % 4}" / "runs" / name
+        shutil.copytree(template, run)
+        file = run / SPEC
+        file.write_text(file.read_text().replace(template.name, name))
+        sql("UPDATE events SET body = replace(body, ?, ?)", template.name, name)(run)
+        if number % EVERY == 0:
+            kinds[number // EVERY % len(kinds)][1](run)
+    for number in range(4):
+        (home / f"p{number}" / "project.toml").write_text('[model]\nname = "m"\n')
+    shutil.rmtree(home / "template")
+    bad = {
+        "latin": b"name = \"caf\xe9\"\n", "deep": b"a = " + b"[" * 50_000,
+        "empty": b"", "zeros": bytes(1000), "no-toml": b"<html>",
+        "infinite": b"[train]\nlr = inf\n",
+    }  # fmt: skip
+    for folder, content in bad.items():
+        (home / folder).mkdir()
+        (home / folder / "project.toml").write_bytes(content)
+    (home / "pipe").mkdir()
+    os.mkfifo(home / "pipe" / "project.toml")
+    (home / "file").mkdir()
+    (home / "file" / "project.toml").write_text("")
+    (home / "file" / "runs").write_text("not a folder")
+    make_project(home / "letters", tiny_model)
+    return home
+
+
+@pytest.fixture(scope="module")
+def engine(place: Path) -> Iterator[Engine]:
+    engine = start_engine(place)
+    yield engine
+    stop_engine(engine)
+
+
+def all_runs(engine: Engine) -> list[RunSummary]:
+    return engine.call(lambda client: client.runs())
+
+
+def test_it_opens_lists_all_and_trains(engine: Engine, place: Path) -> None:
+    begun = time.monotonic()
+    runs = all_runs(engine)
+    states = Counter(run.state for run in runs)
+    print(f"{len(runs)} runs listed in {time.monotonic() - begun:.1f} s: {dict(states)}")
+    assert len(runs) == RUNS
+    assert states["damaged"] == RUNS // EVERY
+    for run in runs:
+        if run.state == "damaged":
+            assert run.problem is not None
+            assert run.problem.message
+    views = engine.call(lambda client: client.projects())
+    assert {Path(view.path).name for view in views} >= {"p0", "latin", "deep", "pipe", "file"}
+    for view in views:
+        bad = Path(view.path).name not in ("p0", "p1", "p2", "p3", "letters", "empty", "file")
+        assert bool(view.problems) >= bad, view.path
+    fresh = engine.train(place / "letters", **{"train.steps": 1})
+    assert isinstance(engine.wait(fresh)[-1], RunFinished)
+
+
+def test_every_reading_of_a_damaged_run_is_refused_in_words(engine: Engine, place: Path) -> None:
+    damaged = [run for run in all_runs(engine) if run.state == "damaged"]
+
+    codes: Counter[str] = Counter()
+
+    async def read(client: EngineClient) -> None:
+        for run in damaged:
+            for call in (client.agreement, client.checkpoints, client.labels):
+                try:
+                    await call(run.id)
+                except AtelierError as error:
+                    codes[error.problem.code] += 1
+
+    engine.call(read)
+    print(f"readings refused: {dict(codes)}")
+    assert set(codes) <= {
+        "store.damaged", "store.no_spec", "store.newer", "store.unreadable", "run.unknown",
+    }  # fmt: skip
+
+
+def test_damaged_runs_are_repaired_or_removed(engine: Engine, place: Path) -> None:
+    damaged = [run for run in all_runs(engine) if run.state == "damaged"]
+    ends: Counter[str] = Counter()
+
+    async def settle(client: EngineClient) -> None:
+        for run in damaged:
+            try:
+                ends[(await client.repair_run(run.id)).state] += 1
+            except (Refused, StoreError) as error:
+                ends[error.problem.code] += 1
+                await client.remove_run(run.id)
+
+    engine.call(settle)
+    print(f"{len(damaged)} damaged runs: {dict(ends)}")
+    assert ends["stopped"] >= 12
+    left = all_runs(engine)
+    assert not [run for run in left if run.state == "damaged"]
+    assert len(left) == RUNS + 1 - sum(count for end, count in ends.items() if end != "stopped")
+
+
+@pytest.mark.parametrize("what", CUTTING)
+def test_a_repaired_run_equals_the_undamaged_up_to_the_damage(
+    engine: Engine, place: Path, tmp_path: Path, what: str
+) -> None:
+    name = "01JD5MAMBERKESTREL00000000"
+    folder = place / "p0" / "runs" / name
+    make(folder, MOVES)
+    CUTTING[what](folder)
+    run = engine.call(lambda client: client.repair_run(name))
+    assert run.state == "stopped"
+    compare(folder, CUT - 2, tmp_path)
+    engine.call(lambda client: client.remove_run(name))
+    assert not folder.exists()

@@ -1,0 +1,357 @@
+"""Two servers, one of which lies in every message: nothing of home changes, no key leaves, and the
+other server's run goes on to its end.
+
+Everything is real: the home engine, SSH, both engines. The hostile one is a real engine behind a
+proxy that changes its answers (`tests/hostile_engine.py`, `tests/lies.py`).
+"""
+
+import contextlib
+import gc
+import hashlib
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+from engine.protocol.hosts import ActOnHost, AddHost, HostView
+from engine.protocol.problems import AtelierError, Problem
+from engine.protocol.records import RunSummary
+from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.trust.addresses import confirm_address
+from tests import lies
+from tests.engine.judge.scripted import Script, provider
+from tests.engine_http.conftest import (
+    JUDGE_WORKER,
+    Engine,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
+from tests.engine_http.test_hosts import Pair
+from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
+from tests.far_engine import NAME, lay_engine, let_in, link_environments, spec_of
+from tests.hostile_engine import HostileEngine, Lie, lay_attach
+from tests.ssh_server import FarSide, Keys
+
+EVIL = "evil"
+ALL = bool(os.environ.get("ATELIER_LONG"))
+MOST_LIES = 10**6 if ALL else 8
+"""Of each kind of message; drawn by chance where not all are told."""
+NEW = "01JD5MAMBERKESTRE000000000"
+"""An id for a new run, which a server may choose: a folder of its own is all that it gets."""
+ESCAPED = Path("/tmp/atelier-escaped")
+MOST_MEMORY = 900 * 2**20
+
+
+@dataclass
+class Two:
+    """The home machine, an honest server and a hostile one."""
+
+    home: Engine
+    honest: Pair
+    base: Path
+    """Of ours on the hostile server."""
+    hostile: HostileEngine
+    watched: list[Path]
+    script: Script
+    evil_provider: Script
+    memory: list[int] = field(default_factory=list)
+    latency: list[float] = field(default_factory=list)
+    notices: list[Problem] = field(default_factory=list)
+
+    def view(self) -> HostView:
+        return self.honest.view(EVIL)
+
+    def act(self, action: str) -> None:
+        asked = ActOnHost.model_validate({"action": action})
+        self.home.call(lambda client: client.act_on_host(EVIL, asked))
+
+    def reconnect(self) -> None:
+        """With an engine that tells the truth again."""
+        self.hostile.lies = lambda kind, path, body: None
+        self.notices += self.view().notices
+        self.act("disconnect")
+        self.act("connect")
+        until(lambda: self.view().state == "connected", 40)
+
+    def start(self, project: Path, **more: object) -> RunSummary:
+        request = StartRun.model_validate({"project": str(project), "host": EVIL, **more})
+        return self.home.call(lambda client: client.start_run(request))
+
+    def _rests(self) -> bool:
+        """Nothing more is asked before somebody acts."""
+        return self.view().state in ("connected", "stopped")
+
+    def storm(
+        self, kind: str, told: Iterator[Lie], act: Callable[[], None] | None = None
+    ) -> tuple[int, float]:
+        """Answer messages of a kind with one lie after the other; (how many, the seconds)."""
+        rest, begun = list(told), time.monotonic()
+        Random(len(rest)).shuffle(rest)
+        left = iter(rest[:MOST_LIES])
+        count = 0
+
+        def lie(asked: str, path: str, body: bytes) -> Lie | None:
+            nonlocal count
+            if asked != kind:
+                return None
+            found = next(left, None)
+            count += found is not None
+            return found
+
+        self.hostile.lies = lie
+        wanted = min(len(rest), MOST_LIES)
+        while count < wanted and time.monotonic() < begun + 3 * wanted + 10:
+            before = count
+            if act and self.view().state == "connected":
+                with contextlib.suppress(AtelierError):
+                    act()
+            if count == before:  # a new connection asks everything anew
+                self.act("disconnect")
+                self.act("connect")
+                end = time.monotonic() + 3.0
+                while count == before and time.monotonic() < end and not self._rests():
+                    time.sleep(0.02)
+        return count, time.monotonic() - begun
+
+
+def snapshot(folders: list[Path], but: list[Path]) -> dict[str, tuple[int, int, str]]:
+    """Mode, size and hash of every file, and where links lead."""
+    found = {}
+    for folder in folders:
+        for file in sorted(folder.rglob("*")):
+            if file.suffix == ".tmp" or any(file.is_relative_to(one) for one in but):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                if file.is_symlink():
+                    found[str(file)] = (0, 0, os.readlink(file))
+                elif file.is_file():
+                    content = hashlib.sha256(file.read_bytes()).hexdigest()
+                    found[str(file)] = (file.stat().st_mode, file.stat().st_size, content)
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(
+    home: Path, real_cache: None, ssh_keys: Keys, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Two]:
+    far = FarSide(tmp_path_factory.mktemp("far"), ssh_keys).start()
+    honest, evil = far.home / ".atelier-engine", far.home / ".evil"
+    for base in (honest, evil):
+        lay_engine(base)
+    kept = link_environments(honest, evil)
+    port_file = tmp_path_factory.mktemp("hostile") / "port"
+    hostile = HostileEngine(port_file)
+    python = next(evil.glob("engines/*/.venv/bin/python"))
+    lay_attach(python, hostile.port, port_file)
+    person = tmp_path_factory.mktemp("person")
+    let_in(person, far)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
+        patch.setenv("HOME", str(person))
+        engine = start_engine(home)
+    pair = Pair(engine, far, honest)
+    with provider(Script(grade=letters)) as script, provider(Script()) as evil_provider:
+        watched = [home, home.parent / "xdg" / "data", home.parent / "xdg" / "config", person]
+        both = Two(engine, pair, evil, hostile, watched, script, evil_provider)
+        confirm_address("openai", script.url)
+        engine.call(lambda client: client.lend_keys({"openai": SECRET, "anthropic": SECRET}))
+        spec = spec_of(far, EVIL).model_copy(update={"folder": "~/.evil"})
+        for one in (spec_of(far), spec):
+            engine.call(lambda client, one=one: client.add_host(AddHost(spec=one)))  # type: ignore[misc]
+        pair.act("connect")
+        both.act("connect")
+        pair.until("connected")
+        until(lambda: both.view().state == "connected", 40)
+        yield both
+        stop_engine(engine)
+    for base in (honest, evil):
+        left = Pair(engine, far, base)
+        for process in left.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        until(lambda left=left: not left.processes())  # type: ignore[misc]
+    hostile.stop()
+    far.stop()
+    with warnings.catch_warnings():  # AsyncSSH's server forgets what it forwards to who hangs up
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def may_stay(two: Two) -> Callable[[psutil.Process], bool]:
+    def stays(process: psutil.Process) -> bool:
+        words = " ".join(process.cmdline()) + process.environ().get("XDG_RUNTIME_DIR", "")
+        return JUDGE_WORKER in words or str(two.honest.base) in words or str(two.base) in words
+
+    return stays
+
+
+@contextlib.contextmanager
+def watched_engine(two: Two) -> Iterator[None]:
+    """Memory of the home engine, and how long it takes to answer, all the while."""
+    ended, process = threading.Event(), psutil.Process(two.home.process.pid)
+
+    def look() -> None:
+        while not ended.wait(0.05):
+            two.memory.append(process.memory_info().rss)
+            begun = time.monotonic()
+            two.home.call(lambda client: client.info())
+            two.latency.append(time.monotonic() - begun)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def make_judged(folder: Path, model: Path, script: Script) -> Path:
+    project = make_project(folder, model, AGENT, JUDGE.format(url=script.url))
+    (project / "rubric.md").write_text("More letters are better.\n")
+    return project
+
+
+@pytest.mark.timeout(1800 if ALL else 300)
+def test_hostile_server_changes_nothing_takes_no_key_and_stops_nobody(
+    two: Two, home: Path, tiny_model: Path
+) -> None:
+    """Some lies of each kind; with ATELIER_LONG=1 all of them. It takes as long as it does because
+    each lie needs a connection of its own, and the honest run goes on beside."""
+    good = make_judged(home / "good", tiny_model, two.script)
+    bad = make_judged(home / "bad", tiny_model, two.script)
+    changes = {"train.checkpoint_every": 1, "train.steps": 400, "train.validate_every": 0}
+    victim = two.start(bad, overrides=changes)
+    two.home.wait_for(victim, "checkpoint.saved")
+    two.home.call(lambda client: client.command(victim.id, Command(action="pause")))
+    two.home.wait_for(victim, "run.paused")
+    run = two.honest.start(good, overrides={"train.steps": 2000, "train.validate_every": 0})
+    two.home.wait_for(run, "group.judged")
+    records = home.parent / "xdg" / "data" / "atelier" / "remote_runs"
+    but = [
+        Path(victim.path),
+        Path(run.path),
+        home / ".atelier",
+        records / f"{victim.id}.json",
+        records / f"{NEW}.json",
+        bad / "runs" / NEW,
+        records / f"{run.id}.json",
+    ]
+    before, kept = snapshot(two.watched, but), run_json(victim)
+    asked = len(two.script.asked)
+    figures: dict[str, tuple[int, float]] = {}
+    with watched_engine(two):
+        for kind, told, act in storms(two, victim, run, bad):
+            figures[kind] = two.storm(kind, told, act)
+            print(f"{kind}: {figures[kind][0]} lies in {figures[kind][1]:.1f} s", flush=True)
+            two.reconnect()
+            assert snapshot(two.watched, but) == before, kind
+            assert run_json(victim) == kept, kind
+            assert honest_is_alive(two, run), kind
+    worst, peak = max(two.latency), max(two.memory)
+    print(f"home engine: slowest answer {worst:.2f} s, peak {peak / 2**20:.0f} MiB")
+    assert all(count for count, _ in figures.values()), figures
+    assert not ESCAPED.exists()
+    assert SECRET.encode() not in two.hostile.received
+    assert not two.evil_provider.asked
+    assert {h.get("authorization") for h in two.script.headers} == {f"Bearer {SECRET}"}
+    assert len(two.script.asked) > asked, "the honest run's judge was not asked meanwhile"
+    assert any(one.code == "errand.refused" for one in two.notices), "nobody was told"
+    assert peak < MOST_MEMORY
+    finish(two, run)
+
+
+def honest_is_alive(two: Two, run: RunSummary) -> bool:
+    view = two.honest.view(NAME)
+    state = two.home.call(lambda client: client.run(run.id)).state
+    return view.state == "connected" and state == "running"
+
+
+def finish(two: Two, run: RunSummary) -> None:
+    """The honest run ends as asked, complete and equal to what lies on its server."""
+    two.home.call(lambda client: client.command(run.id, Command(action="stop_after_step")))
+    events = two.home.wait(run)
+    assert events[-1].kind == "run.stopped"  # type: ignore[union-attr]
+    page = two.home.call(lambda c: c.trajectories(run.id, TrajectoryQuery(state="unscored")))
+    print(f"honest run: {two.home.call(lambda c: c.run(run.id)).step} steps")
+    assert page.total == 0
+    until(lambda: not two.honest.view(NAME).behind)
+    two.honest.same(run)
+
+
+def run_json(run: RunSummary) -> bytes:
+    return (Path(run.path) / "run.json").read_bytes()
+
+
+def storms(
+    two: Two, victim: RunSummary, honest: RunSummary, bad: Path
+) -> Iterator[tuple[str, Iterator[Lie], Callable[[], None] | None]]:
+    """(kind of message, lies, what makes the home machine ask)"""
+    content = b"print('owned')\n"
+    digest = hashlib.sha256(content).hexdigest()
+
+    def fetch() -> None:
+        drained(two, lambda client: client.fetch_checkpoint(victim.id, 1))
+
+    def start() -> None:
+        two.start(bad)
+
+    def start_another() -> None:
+        two.start(bad, overrides={"model.name": "nobody/nothing"})
+
+    true = two.home.call(lambda client: client.run(victim.id)).model_dump_json().encode()
+    info = two.home.call(lambda client: client.info()).model_dump_json().encode()
+    ids = [honest.id, NEW, "../../x", victim.id, ""]
+    starts = [Lie(json.dumps(json.loads(true) | {"id": one}).encode(), status=200) for one in ids]
+    runs = [
+        Lie(json.dumps([json.loads(true) | change]).encode())
+        for change in (
+            {"id": "../../../x", "project_path": "/x/" + Path(victim.project_path).name},
+            {"id": honest.id},
+            {"id": NEW, "state": "finished"},
+            {"state": "finished", "changed_at": 1e308},
+            {"path": "/etc"},
+        )
+    ]
+    manifest = json.dumps({"files": [{"path": "a", "bytes": 1, "sha256": digest}]}).encode()
+    url, true_url = two.evil_provider.url, two.script.url
+    yield "errands", lies.errands([victim.id, *ids[:2]], url, true_url), None
+    yield "lease", lies.general(b'{"seconds": 60.0}'), None
+    yield "info", lies.general(info), None
+    yield "runs", chain(runs, lies.general(b"[" + true + b"]")), None
+    yield "changes", lies.pages(b"x" * 1000), None
+    yield "ticks", lies.ticks(), None
+    yield "files", chain(lies.files(content, digest), lies.general(manifest)), fetch
+    yield "file", chain((Lie(content), Lie(b"", endless=content), Lie(b"", status=500))), fetch
+    yield "models", lies.general(b'[{"name":"a","title":"a","path":"/a"}]'), start_another
+    missing = [Lie(json.dumps(one).encode()) for one in MISSING]
+    yield "missing", chain(missing, lies.general(b'{"sha256":[],"bytes":0}')), start
+    yield "commit", lies.general(b'{"path":"/a","changed":0,"removed":0}'), start
+    yield "start", chain(starts, islice(lies.general(true), 8)), start
+
+
+MISSING = (
+    {"sha256": ["../../x"], "bytes": 1},
+    {"sha256": ["0" * 64] * 10, "bytes": 1},
+    {"sha256": ["0" * 64], "bytes": -1},
+)
+
+
+def drained(two: Two, call: Callable) -> None:  # type: ignore[type-arg]
+    async def drain(client) -> None:  # type: ignore[no-untyped-def]
+        async for _ in call(client):
+            pass
+
+    two.home.call(drain)

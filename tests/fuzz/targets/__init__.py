@@ -1,0 +1,1 @@
+"""One module for each fuzz target; its contract is in `tests.fuzz`."""

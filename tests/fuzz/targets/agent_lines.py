@@ -1,0 +1,106 @@
+"""What an agent sends: lines on its process's descriptor, and requests to the gateway."""
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from engine.child import read_answer
+from engine.protocol.problems import AtelierError
+from engine.rollout.agents import SentResult
+from engine.rollout.attempt import _message
+from engine.rollout.chat import for_template, read_completion
+from engine.rollout.conversation import _normal
+from engine.rollout.message import first_wrong
+from engine.rollout.request import BadBody, ChatRequest, parse_request
+from engine.rollout.responses import ResponsesRequest, chat_request
+from engine.text import storable
+from engine.watch import signs
+
+REFUSALS = (BadBody, AtelierError)
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": [1, {}]}'}}
+CHAT: dict[str, Any] = {
+    "model": "policy", "temperature": 0.7, "n": 2, "stop": ["a", "b"], "seed": 5, "top_p": 0.9,
+    "messages": [
+        {"role": "system", "content": "Be brief.", "name": "boss"},
+        {"role": "user", "content": [{"type": "text", "text": "Where?"}, {"type": "text"}]},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "<tool_call>{}</tool_call>"},
+    ],
+    "tools": [{"type": "function", "function": {"name": "find", "parameters": {"a": 1.5}}}],
+}  # fmt: skip
+RESPONSE: dict[str, Any] = {
+    "instructions": "Be brief.", "max_output_tokens": 10, "tool_choice": "auto",
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "Where?"}]},
+        {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "garden"},
+    ],
+    "tools": [{"type": "function", "name": "find", "parameters": {"type": "object"}}],
+}  # fmt: skip
+RESULT = {"id": 7, "ok": {"parts": {"rules": 1.0}, "metrics": {"x": 2}, "turns": [0.5],
+                          "output": "said"}}  # fmt: skip
+PROBLEM = {"id": 7, "error": {"code": "agent.raised", "message": "It raised.", "hint": ""}}
+TEXT = 'Well <tool_call> {"name": "find", "arguments": {"x": [1]}} </tool_call> <context> judge'
+
+
+def seeds() -> list[bytes]:
+    values = [json.dumps(one).encode() for one in (CHAT, RESPONSE, RESULT, PROBLEM)]
+    return [*values, TEXT.encode()]
+
+
+def execute(data: bytes) -> None:
+    """Each reader on its own; the last refusal is handed on."""
+    _said(data.decode(errors="surrogateescape"))
+    _line(data)
+    refusals = [error for read in (_chat, _response) if (error := _refused(read, data))]
+    if len(refusals) == 2:
+        raise refusals[-1]
+
+
+def _said(text: str) -> None:
+    read = read_completion(text, True)
+    json.dumps(read.tool_calls)
+
+
+def _line(data: bytes) -> None:
+    try:
+        answer = read_answer(data)
+    except ValueError:
+        return
+    try:
+        sent = SentResult.model_validate(answer.value)
+    except ValidationError as error:
+        first_wrong(error)
+    else:
+        assert all(abs(one) <= 1e6 for one in (*sent.parts.values(), *sent.turns))
+
+
+def _refused(read: Any, data: bytes) -> Exception | None:
+    try:
+        read(data)
+    except ValidationError as error:
+        return BadBody(first_wrong(error))
+    except REFUSALS as error:
+        return error
+    return None
+
+
+def _chat(data: bytes) -> None:
+    _recorded(parse_request(ChatRequest, data))
+
+
+def _response(data: bytes) -> None:
+    _recorded(chat_request(parse_request(ResponsesRequest, data), []))
+
+
+def _recorded(asked: ChatRequest) -> None:
+    """What becomes of the messages afterwards."""
+    for message in asked.messages:
+        _normal(message)
+        json.dumps(for_template(message), allow_nan=False)
+    messages = [_message(storable(message)) for message in asked.messages]
+    signs(messages)
+    for message in messages:
+        message.model_dump_json()
+    json.dumps(storable(asked.tools), allow_nan=False).encode()

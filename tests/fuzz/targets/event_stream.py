@@ -1,0 +1,46 @@
+"""Server-sent events as bytes in pieces of any size (`client.bounded.lines_of`)."""
+
+import random
+from collections.abc import AsyncIterator
+
+import httpx
+
+from engine.client.bounded import lines_of
+from engine.protocol.events import decode
+from engine.protocol.problems import LaunchError
+from tests.fuzz.mutation import mutate as change
+from tests.fuzz.targets import events
+
+REFUSALS = (LaunchError, ValueError)
+MOST = 2**16
+
+
+def seeds() -> list[bytes]:
+    lines = events.seeds()
+    return [
+        b": beat\n\n" + b"".join(b"data: " + line + b"\n\n" for line in lines[n::4])
+        for n in range(4)
+    ]
+
+
+def mutate(seed: bytes, rng: random.Random) -> bytes:
+    """The first byte says how it is cut into pieces."""
+    return bytes((rng.randrange(256),)) + change(seed, rng)
+
+
+async def execute(data: bytes) -> None:
+    size, rest = data[0] * 37 + 1 if data else 1, data[1:]
+
+    async def blocks() -> AsyncIterator[bytes]:
+        for start in range(0, len(rest), size):
+            yield rest[start : start + size]
+
+    request = httpx.Request("GET", "http://127.0.0.1/runs/x/ticks")
+    response = httpx.Response(200, content=blocks(), request=request)
+    found = []
+    async for line in lines_of(response, MOST):
+        assert len(line) <= len(rest)
+        found.append(line)
+        if line.startswith("data:"):
+            decode(line[5:].strip())
+    assert "\n".join(found).replace("\r", "") == rest.decode().removesuffix("\n").replace("\r", "")

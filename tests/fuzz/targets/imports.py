@@ -1,0 +1,66 @@
+"""Files of attempts: JSON Lines of our form and of ART's, read whole or refused with a line."""
+
+import json
+import random
+from pathlib import Path
+
+from engine.imports.art_attempts import attempts_of
+from engine.imports.art_groups import read_groups
+from engine.imports.jsonl import read_attempts
+from engine.imports.parquet import ParquetReader
+from engine.protocol.problems import ConfigError
+from tests.fuzz.mutation import mutate as change
+
+REFUSALS = (ConfigError,)
+READER = ParquetReader()
+"""Never started: no file here is Parquet."""
+ASKED, SAID = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+OURS = [
+    {"messages": [ASKED, SAID], "group": 1, "reward": 0.5, "metrics": {"a": 1}, "title": "t"},
+    [
+        ASKED,
+        {"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [CALL]},
+    ],
+]
+THEIRS = {
+    "trajectories": [
+        {
+            "messages_and_choices": [
+                ASKED,
+                {"finish_reason": "stop", "message": SAID, "logprobs": {"content": [{}]}},
+            ],
+            "reward": 1.0,
+            "metrics": {"duration": 1.0},
+            "metadata": {"scenario_id": "s"},
+            "logs": ["l"],
+            "additional_histories": [{"messages_and_choices": [ASKED, SAID]}],
+        }
+    ],
+    "exceptions": [{"type": "<class 'ValueError'>", "message": "m", "traceback": "t"}],
+}
+
+
+def seeds() -> list[bytes]:
+    ours = "\n".join(json.dumps(line) for line in OURS).encode()
+    return [ours, b"\xef\xbb\xbf" + ours, json.dumps(THEIRS).encode()]
+
+
+def mutate(seed: bytes, rng: random.Random) -> bytes:
+    return change(seed, rng, seeds())
+
+
+def execute(data: bytes, folder: Path) -> None:
+    """As our form, then as ART's: each reads or refuses."""
+    file = folder / "0001.jsonl"
+    file.write_bytes(data)
+    ours: ConfigError | None = None
+    try:
+        for group in read_attempts(file):
+            assert all(one.model_dump_json() for one in group)
+    except ConfigError as error:
+        ours = error
+    for number, found in enumerate(read_groups(file, READER)):
+        attempts_of(found, "train", 1, number)
+    if ours is not None:
+        raise ours

@@ -1,0 +1,49 @@
+"""JSON from outside: every defect is a ValueError in words."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.protocol.json_text import parse_json
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)  # fmt: skip
+
+
+@given(VALUES)
+def test_what_json_writes_is_read_back(value: object) -> None:
+    text = json.dumps(value)
+    assert parse_json(text) == value
+    assert parse_json(b"\xef\xbb\xbf" + text.encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("NaN", "not a number"),
+        ("[-Infinity]", "not a number"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ("[" * 100_000, "too deeply"),
+        ('{"a":' * 100_000, "too deeply"),
+        (b"\xff\xfe", "decode"),
+        ("", "Expecting"),
+        ("1" * 5000, "digits"),
+    ],
+)
+def test_every_defect_is_a_value_error(text: str | bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_json(text)
+
+
+@given(st.text() | st.binary())
+def test_no_input_raises_anything_else(text: str | bytes) -> None:
+    try:
+        parse_json(text)
+    except ValueError:
+        return
