@@ -6,9 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.digest import sha256_of
-from engine.project import FILE, scenario_file
+from engine.project import FILE
 from engine.protocol.config import ProjectConfig
-from engine.protocol.problems import Refused
+from engine.protocol.problems import ConfigError, Refused
+from engine.trust.files import named_files, project_file
 
 MISSING = ""
 LARGEST_BYTES = 256 << 20
@@ -34,15 +35,14 @@ def _fingerprint(file: Path, changed_ns: int, inode_changed_ns: int, size: int) 
 
 
 def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
-    """Fingerprint of each file that the project consists of, by its path in the project."""
+    """Fingerprint of each file that the project consists of, by its path in the project. A file
+    that must not be read is left out; the problems of the project name it."""
     files = [project / FILE]
-    if config is not None:
-        files += [project / config.agent.file, project / config.judge.rubric]
-        scenarios = (
-            scenario_file(project, config, "train"),
-            scenario_file(project, config, "validation"),
-        )
-        files += [file for file in scenarios if file is not None]
+    for setting, name in named_files(config) if config is not None else []:
+        try:
+            files.append(project_file(project, name, setting))
+        except ConfigError:
+            continue
     return {_name(file, project): fingerprint(file) for file in files}
 
 

@@ -169,7 +169,8 @@ def test_a_file_outside_of_the_project_is_not_read(
         assert "root:" not in refused.text
         FileConfirmation.model_validate_json(refused.json()["detail"])
     edit = {"values": {key: "/etc/passwd"}}
-    assert answer(engine, "PUT", "/project", edit, path=str(project)).status_code == 200
+    edited = answer(engine, "PUT", "/project", edit, path=str(project))
+    assert edited.status_code == 200, edited.text
     seen = [answer(engine, "GET", path, path=str(project), split="train").text
             for path in ("/project", "/rubric", "/scenarios")]  # fmt: skip
     assert not any("root:x" in text for text in seen)
