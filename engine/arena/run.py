@@ -1,5 +1,6 @@
 """The arena of a project: a run folder of its own, to which every question adds a group."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -36,6 +37,11 @@ async def make_arena(project: Path) -> Path:
         model_path="",
     )
     return await make_place(project, spec)
+
+
+async def find_or_make_arena(project: Path) -> Path:
+    """Raises ConfigError where the project cannot be read."""
+    return await asyncio.to_thread(find_arena, project) or await make_arena(project)
 
 
 def unjudged(config: ProjectConfig) -> ProjectConfig:

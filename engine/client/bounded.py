@@ -4,7 +4,8 @@ Compressed transfers are refused, since an engine never sends them and a small o
 anything.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 
 import httpx
 
@@ -17,38 +18,55 @@ MOST_LINE_BYTES = 2**25
 PLAIN = {"Accept-Encoding": "identity"}
 
 
-async def blocks_of(response: httpx.Response) -> AsyncIterator[bytes]:
+async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """The body as it comes. Raises LaunchError where it is compressed."""
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise bad_answer(response, "it is compressed, which no engine does")
-    async for block in response.aiter_raw():
-        yield block
+    raw = response.aiter_raw()
+    try:
+        async for block in raw:
+            yield block
+    finally:
+        await _end(response, raw)
+
+
+async def _end(response: httpx.Response, raw: AsyncIterator[bytes]) -> None:
+    """End a body that nobody reads to its end. The generators inside httpx wait at a `yield` then,
+    and are ended only by reading on; a closed connection ends the reading."""
+    await response.aclose()
+    with suppress(httpx.StreamError, httpx.TransportError):
+        async for _ in raw:
+            pass
 
 
 async def read_whole(response: httpx.Response, most: int = MOST_ANSWER_BYTES) -> bytes:
     """The whole body. Raises LaunchError where it is larger than `most` bytes."""
     body = bytearray()
-    async for block in blocks_of(response):
-        body += block
-        if len(body) > most:
-            raise bad_answer(response, f"it is larger than {most / 2**20:.0f} MiB")
+    async with aclosing(blocks_of(response)) as blocks:
+        async for block in blocks:
+            body += block
+            if len(body) > most:
+                raise bad_answer(response, f"it is larger than {most / 2**20:.0f} MiB")
     return bytes(body)
 
 
-async def lines_of(response: httpx.Response, most: int = MOST_LINE_BYTES) -> AsyncIterator[str]:
+async def lines_of(
+    response: httpx.Response, most: int = MOST_LINE_BYTES
+) -> AsyncGenerator[str, None]:
     """Its lines, split at line feeds alone: JSON may hold what Unicode calls a line separator.
     Raises LaunchError where one is longer than `most` bytes, or is no UTF-8."""
     rest = bytearray()
-    async for block in blocks_of(response):
-        searched = len(rest)
-        rest += block
-        start = 0
-        while (end := rest.find(b"\n", max(searched, start))) >= 0:
-            yield _text(rest[start:end], response)
-            start = end + 1
-        del rest[:start]
-        if len(rest) > most:
-            raise bad_answer(response, f"a line is longer than {most / 2**20:.0f} MiB")
+    async with aclosing(blocks_of(response)) as blocks:
+        async for block in blocks:
+            searched = len(rest)
+            rest += block
+            start = 0
+            while (end := rest.find(b"\n", max(searched, start))) >= 0:
+                yield _text(rest[start:end], response)
+                start = end + 1
+            del rest[:start]
+            if len(rest) > most:
+                raise bad_answer(response, f"a line is longer than {most / 2**20:.0f} MiB")
     if rest:
         yield _text(rest, response)
 

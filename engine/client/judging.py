@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from engine.client.runs import STARTING_S
 from engine.client.transport import Transport
-from engine.protocol.judging import Call, Disagreement, Suggestion, TrialPrice, Tried
+from engine.protocol.judging import Call, Disagreement, JudgeCheck, Suggestion, TrialPrice, Tried
 from engine.protocol.labels import Agreement, Label, Labelled, LabelPreview
 from engine.protocol.requests import TryJudge
 
@@ -36,6 +36,12 @@ class JudgingCalls(Transport):
         async with aclosing(self._told(f"/runs/{run_id}/judge", request, Tried)) as told:
             async for one in told:
                 yield one
+
+    async def check_judges(self, project: str) -> JudgeCheck:
+        """Ask each judge of a project one real question; it is paid. The first question installs
+        the judge's environment where it is missing."""
+        path, params = "/judges/check", {"path": project}
+        return await self._ask("POST", path, JudgeCheck, params=params, timeout=STARTING_S)
 
     async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
         """What the judge would write instead, after its disagreements with the person."""

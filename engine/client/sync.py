@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -85,11 +86,13 @@ class SyncCalls(Transport):
             ) as response:
                 if response.is_error:
                     raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
-                async for block in blocks_of(response):
-                    if len(block) > left:
-                        raise bad_answer(response, f"more comes than the {size} bytes it announced")
-                    left -= len(block)
-                    await asyncio.to_thread(target.write, block)
-                    came(len(block))
+                async with aclosing(blocks_of(response)) as blocks:
+                    async for block in blocks:
+                        if len(block) > left:
+                            words = f"more comes than the {size} bytes it announced"
+                            raise bad_answer(response, words)
+                        left -= len(block)
+                        await asyncio.to_thread(target.write, block)
+                        came(len(block))
         except httpx.TransportError as error:
             raise unreachable(error) from error

@@ -6,6 +6,7 @@ another form, or no text: whoever answers may be a server that lies.
 """
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -89,8 +90,9 @@ class Transport:
             ) as response:
                 if response.is_error:
                     raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
-                async for line in lines_of(response):
-                    yield _line(line, item, response)
+                async with aclosing(lines_of(response)) as lines:
+                    async for line in lines:
+                        yield _line(line, item, response)
         except httpx.TransportError as error:
             raise unreachable(error) from error
 
@@ -103,9 +105,10 @@ class Transport:
             async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
                 if response.status_code != httpx.codes.OK:
                     raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
-                async for line in lines_of(response, most_line_bytes):
-                    if line.startswith("data:"):
-                        yield line[5:].strip()
+                async with aclosing(lines_of(response, most_line_bytes)) as lines:
+                    async for line in lines:
+                        if line.startswith("data:"):
+                            yield line[5:].strip()
         except httpx.TransportError as error:
             raise unreachable(error) from error
 

@@ -16,7 +16,16 @@ from engine.judge.provider import Provider
 from engine.judge.ruler import Ruler, combined
 from engine.judge.suggest import MOST, read_suggestion, suggestion_messages, unfinished
 from engine.protocol.config import JudgeConfig
-from engine.protocol.judging import PART, Rubric, Suggestion, TrialPrice, Tried, Usage, Verdict
+from engine.protocol.judging import (
+    PART,
+    JudgeAnswer,
+    Rubric,
+    Suggestion,
+    TrialPrice,
+    Tried,
+    Usage,
+    Verdict,
+)
 from engine.protocol.labels import preferences
 from engine.protocol.records import Trajectory
 from engine.protocol.requests import TrajectoryQuery, TryJudge
@@ -128,6 +137,34 @@ class Trial:
             obeyed_before=_obeyed(pairs, before),
             obeyed=_obeyed(pairs, after),
             problem=problems[0] if problems else None,
+        )
+
+    async def check(self, group: list[Trajectory]) -> list[JudgeAnswer]:
+        """Ask each judge once about a group that is not stored. The questions are stored, and paid
+        within the budget like any other."""
+        once = self._config.model_copy(update={"passes": 1})
+        ruler = Ruler(once, self._rubric, self._ledger, self._run.config.train.seed)
+        verdicts = await ruler.judge(group)
+        return [
+            self._answer(model, [one for one in verdicts if one.judge == model])
+            for model in self._config.models
+        ]
+
+    def _answer(self, model: str, verdicts: list[Verdict]) -> JudgeAnswer:
+        keys = dict.fromkeys(key for verdict in verdicts for key in verdict.calls)
+        calls = [call for key in keys if (call := self._run.reader.call(key)) is not None]
+        usage = Usage(
+            prompt_tokens=sum(call.usage.prompt_tokens for call in calls),
+            completion_tokens=sum(call.usage.completion_tokens for call in calls),
+            cost_usd=self._run.reader.cost_of(list(keys)),
+            known=all(call.usage.known for call in calls),
+        )
+        return JudgeAnswer(
+            judge=model,
+            verdicts=verdicts,
+            seconds=sum(call.seconds for call in calls),
+            usage=usage,
+            problem=next((one.problem for one in verdicts if one.problem), None),
         )
 
     async def suggest(self) -> Suggestion:

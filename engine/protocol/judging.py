@@ -202,6 +202,41 @@ class Suggestion(Record):
     problem: Problem | None = None
 
 
+class CheckedAttempt(Record):
+    """One of the attempts that a judge compared in a test of it."""
+
+    id: str
+    made_up: bool
+    """False for an attempt of the project's agent."""
+    text: str
+    """The end of its last answer."""
+
+
+class JudgeAnswer(Record):
+    """How one judge answered the test."""
+
+    judge: str
+    verdicts: list[Verdict]
+    """One for each attempt, in their order."""
+    seconds: float
+    usage: Usage
+    """Of all questions to this judge: one, and a second where it was told of a mistake of form."""
+    problem: Problem | None = None
+    """Why an attempt has no score."""
+
+
+class JudgeCheck(Record):
+    """A test of the project's judges: one real question to each."""
+
+    run_id: str
+    """The arena's run, which has the questions and answers word for word."""
+    title: str
+    """Of the scenario."""
+    attempts: list[CheckedAttempt]
+    answers: list[JudgeAnswer]
+    """One for each judge, in the project's order."""
+
+
 class JudgeOption(Record):
     """A judge that could be chosen."""
 

@@ -143,7 +143,7 @@ class Application:
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
             ("POST", "/import", self.import_run),
-            *SetupRoutes(self.library).routes(),
+            *SetupRoutes(self.library, self.supervisor).routes(),
             *self.runs.routes(),
             *self.replicas.routes(),
             *self.tracks.routes(),

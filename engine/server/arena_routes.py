@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from engine.arena.run import find_arena, make_arena, read_tally
+from engine.arena.run import find_or_make_arena, read_tally
 from engine.evaluation.contestants import find_contestants
 from engine.project import load_config
 from engine.protocol.arena import AskArena
@@ -42,7 +42,7 @@ class ArenaRoutes:
         contestants = await asyncio.to_thread(
             find_contestants, project, load_config(project), asked.models
         )
-        folder = await asyncio.to_thread(find_arena, project) or await make_arena(project)
+        folder = await find_or_make_arena(project)
         run_id = read_spec(folder).id
         self.library.remember(run_id, folder)
 

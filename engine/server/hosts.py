@@ -182,8 +182,9 @@ async def _answered(
 
     async def blocks() -> AsyncIterator[bytes]:
         try:
-            async for block in blocks_of(answer):
-                yield block
+            async with contextlib.aclosing(blocks_of(answer)) as coming:
+                async for block in coming:
+                    yield block
         finally:  # whoever hangs up here hangs up there
             lasting.close()
             await answer.aclose()

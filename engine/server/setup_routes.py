@@ -1,7 +1,8 @@
-"""Routes of what Setup shows of a project: forecast, demonstrations, rubric, judges."""
+"""Routes of Setup: forecast, demonstrations, rubric, judges and their test."""
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -9,25 +10,29 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.arena.run import find_or_make_arena
+from engine.judge.check import check_group, last_words, newest_attempt
 from engine.judge.history import save_rubric, view_rubric
 from engine.judge.local_servers import find_judges
+from engine.judge.rubric import load_rubric
 from engine.machine.plan import preflight
 from engine.models import find_model
-from engine.project import (
-    load_config,
-)
+from engine.project import load_config, load_scenarios
 from engine.protocol.events import StepFinished
+from engine.protocol.judging import CheckedAttempt, JudgeCheck
 from engine.protocol.problems import ConfigError
-from engine.protocol.requests import (
-    SaveRubric,
-)
-from engine.run import DATABASE
+from engine.protocol.requests import SaveRubric, TryJudge
+from engine.run import DATABASE, read_spec
 from engine.server.fingerprints import check_unchanged, fingerprint
 from engine.server.library import Library
+from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_list, json_of, project_of
 from engine.store.reader import RunReader
 from engine.supervised.view import view
 from engine.trust.files import project_file
+
+MOST_WORDS = 600
+"""Characters of an attempt that are shown beside its score."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -35,8 +40,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 class SetupRoutes:
     """Translation, nothing else."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, supervisor: Supervisor) -> None:
         self.library = library
+        self.supervisor = supervisor
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         return [
@@ -45,6 +51,7 @@ class SetupRoutes:
             ("GET", "/rubric", self.rubric),
             ("PUT", "/rubric", self.save_rubric),
             ("GET", "/judges", self.judges),
+            ("POST", "/judges/check", self.check_judges),
         ]
 
     async def forecast(self, request: Request) -> Response:
@@ -76,6 +83,35 @@ class SetupRoutes:
 
     async def judges(self, request: Request) -> Response:
         return json_list(await find_judges())
+
+    async def check_judges(self, request: Request) -> Response:
+        """Ask each judge of the project one real question. Its answers are kept in the arena."""
+        path = project_of(request)
+        file = _rubric_file(path)
+        rubric = await asyncio.to_thread(load_rubric, file)
+        config = load_config(path)
+        scenarios = await asyncio.to_thread(load_scenarios, path, config, "train")
+        if not scenarios:
+            raise ConfigError.of(
+                "scenarios.none", "The project has no scenario to test with.", "Add one."
+            )
+        folder = await find_or_make_arena(path)
+        run_id = read_spec(folder).id
+        self.library.remember(run_id, folder)
+        async with self.supervisor.opened(run_id) as opened:
+            known = await asyncio.to_thread(newest_attempt, opened.run.reader, scenarios)
+            scenario, attempt = known or (scenarios[0], None)
+            group = check_group(scenario, attempt, time.time())
+            asked = TryJudge(source=rubric.source)
+            async with self.supervisor.desk.trial(opened.run, asked) as trial:
+                answers = await trial.check(group)
+        attempts = [
+            CheckedAttempt(id=one.id, made_up=one is not attempt, text=last_words(one, MOST_WORDS))
+            for one in group
+        ]
+        return json_of(
+            JudgeCheck(run_id=run_id, title=scenario.title, attempts=attempts, answers=answers)
+        )
 
     def _step_times(self, project: Path) -> list[float]:
         """Of the newest run with finished steps on this machine."""

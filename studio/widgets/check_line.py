@@ -8,7 +8,7 @@ from studio.widgets import paint
 from studio.widgets.text import Text
 
 # state -> (icon, tone)
-_STATES = {
+ICONS = {
     "good": ("circle-check", "good"),
     "warn": ("triangle-alert", "warn"),
     "bad": ("octagon-alert", "bad"),
@@ -33,7 +33,7 @@ class CheckLine(QWidget):
 
     def set_check(self, state: str, words: str, figure: str = "") -> None:
         """Change state (good, warn, bad, open, running), words and figure."""
-        self._icon, self._tone = _STATES[state]
+        self._icon, self._tone = ICONS[state]
         self._words, self._figure = words, figure
         self.setAccessibleName(f"{words} {figure}, {state}".strip())
         self.update()
@@ -71,7 +71,7 @@ class CheckNote(QWidget):
         self, state: str, name: str, words: str, hint: str = "", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._icon, self._tone = _STATES[state]
+        self._icon, self._tone = ICONS[state]
         self.setAccessibleName(f"{name}: {words} {hint}, {state}".replace(" ,", ","))
         column = QVBoxLayout(self)
         column.setContentsMargins(22, 4, 0, 4)

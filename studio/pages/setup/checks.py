@@ -14,9 +14,7 @@ def project_checks(
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios read well")] if readable else []
-    if lacking:
-        return [*lines, ("bad", lacking)]
-    return [*lines, ("open", "The agent is tried with the first attempt")]
+    return [*lines, ("bad", lacking)] if lacking else lines
 
 
 def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:

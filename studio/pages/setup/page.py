@@ -17,6 +17,7 @@ from studio import figures
 from studio.actions import Actions
 from studio.link.state import LinkState
 from studio.pages.page import Page, scrolled
+from studio.pages.setup.checking import ProjectChecks
 from studio.pages.setup.checks import disk_checks, project_checks
 from studio.pages.setup.choices import AGENT, ChoicesForm
 from studio.pages.setup.demonstrations_tab import DemonstrationsTab
@@ -70,6 +71,8 @@ class SetupPage(Page):
         self._teacher = TeacherSheet(self)
         self._demonstrations = DemonstrationsTab(session, self.tasks, self._teacher)
         self._preflight, self._stack = Preflight(), QStackedWidget()
+        self._tests = ProjectChecks(session, self.tasks, self)
+        self._preflight.add_tests(self._tests)
         self._build()
         self._wire()
 
@@ -170,6 +173,7 @@ class SetupPage(Page):
         self._form.show_project(project.view, project.command())
         self._form.show_problems(project.view.problems)
         self._teacher.project = project.path
+        self._tests.show_project(project.view)
         if project.view.config is not None:
             self._demonstrations.show_config(project.view.config)
             if self._tabs.index() == DEMONSTRATIONS:

@@ -105,6 +105,10 @@ class Preflight(QWidget):
         """False where there is no agent of ours to measure with."""
         self._measure.setVisible(allowed)
 
+    def add_tests(self, tests: QWidget) -> None:
+        """Put the tests of agent and judge below the checks."""
+        self._tests_box.addWidget(tests)
+
     def _build(self) -> None:
         card = Card("Preflight", " ", padding=14)
         self._again = Button("Work it out again", "quiet", icon="refresh-cw", height=24)
@@ -122,6 +126,8 @@ class Preflight(QWidget):
         self._check_box = QVBoxLayout()
         self._check_box.setSpacing(2)
         card.body.addLayout(self._check_box)
+        self._tests_box = QVBoxLayout()
+        card.body.addLayout(self._tests_box)
         inner = QWidget()
         column = QVBoxLayout(inner)
         column.setContentsMargins(16, 16, 16, 8)

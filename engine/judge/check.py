@@ -1,0 +1,63 @@
+"""The group that a judge compares when a person tests it: an attempt of the project's agent, where
+the arena has one, beside an answer that is made up.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.protocol.records import Message, Scenario, Trajectory
+from engine.protocol.requests import TrajectoryQuery
+from engine.store.reader import RunReader
+
+MADE_UP, UNHELPFUL = "made-up", "unhelpful"
+"""Ids of the attempts that are made up."""
+NEWEST = 50
+"""Attempts of the arena among which one of the agent is looked for."""
+
+
+def check_group(scenario: Scenario, attempt: Trajectory | None, at: float) -> list[Trajectory]:
+    """Two attempts at one scenario, never the same twice: an answer stored before is no test.
+    `at`: Unix seconds. `attempt`: the agent's at this scenario; without it, both are made up."""
+    when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    words = f"This answer was made up at {when} to test the judge. It does not solve the task."
+    if attempt is None:
+        task = Message(role="user", content=json.dumps(scenario.data, ensure_ascii=False))
+        attempt = _made(scenario, MADE_UP, 0, [task, _says("I do not know.")])
+    start = []
+    for message in attempt.messages:
+        if message.role == "assistant":
+            break
+        start.append(message)
+    return [attempt, _made(scenario, UNHELPFUL, 1, [*start, _says(words)])]
+
+
+def newest_attempt(
+    reader: RunReader, scenarios: list[Scenario]
+) -> tuple[Scenario, Trajectory] | None:
+    """The newest attempt in the arena that an agent has made at one of these scenarios and that a
+    judge could compare."""
+    by_id: dict[str, Scenario] = {one.id: one for one in scenarios}
+    page = reader.trajectories(TrajectoryQuery(sort="recent", limit=NEWEST))
+    for row in page.items:
+        good = row.problem is None or row.problem.code.startswith(("judge.", "reward."))
+        if good and row.turns and row.scenario_id in by_id:
+            return by_id[row.scenario_id], reader.trajectory(row.id)
+    return None
+
+
+def last_words(attempt: Trajectory, most: int) -> str:
+    """The last thing that the model said in an attempt, at most so many characters of it."""
+    said = [m.content for m in attempt.messages if m.role == "assistant" and m.content.strip()]
+    return said[-1].strip()[:most] if said else ""
+
+
+def _made(scenario: Scenario, name: str, index: int, messages: list[Message]) -> Trajectory:
+    known: dict[str, Any] = {"scenario_id": scenario.id, "title": scenario.title, "reward": None}
+    return Trajectory(
+        id=name, split="validation", step=0, group=0, index=index, messages=messages, **known
+    )
+
+
+def _says(words: str) -> Message:
+    return Message(role="assistant", content=words)

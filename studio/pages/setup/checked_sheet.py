@@ -1,0 +1,100 @@
+"""What a test of agent or judge found, in full: messages and output, or scores and reasons."""
+
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.judging import JudgeCheck
+from engine.protocol.records import Trajectory
+from studio import figures
+from studio.store import checked
+from studio.widgets.card import Card
+from studio.widgets.check_line import CheckNote
+from studio.widgets.facts import Fact, FactRow
+from studio.widgets.sheet import Sheet
+from studio.widgets.text import Text
+
+MOST_CHARS = 4_000
+MOST_MESSAGES = 60
+WIDE_PX = 560
+
+
+class CheckedSheet(Sheet):
+    """`show_attempt(trajectory)`, `show_answers(found)`."""
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Test", host, WIDE_PX)
+        self._inside = QWidget()
+        self.body.addWidget(self._inside)
+        self.body.addStretch(1)
+
+    def show_attempt(self, attempt: Trajectory) -> None:
+        column = self._begin(f"Test of the agent: {attempt.title}")
+        facts = FactRow(spread=False)
+        facts.set_facts(
+            [
+                Fact("Reward", figures.number(attempt.reward)),
+                Fact("Model calls", figures.count(attempt.turns)),
+                Fact("Tokens", figures.count(attempt.sampled_tokens)),
+                Fact("Time", figures.duration(attempt.duration_s)),
+            ]
+        )
+        column.addWidget(facts)
+        if attempt.problem is not None:
+            note = checked.failed(attempt.problem)
+            column.addWidget(CheckNote("bad", "Problem", note.words, note.hint))
+        for message in attempt.messages[:MOST_MESSAGES]:
+            text = message.content or "\n".join(
+                f"{call.get('function', {}).get('name', '')}"
+                f"({call.get('function', {}).get('arguments', '')})"
+                for call in message.tool_calls
+            )
+            column.addWidget(_passage(message.role, text))
+        if len(attempt.messages) > MOST_MESSAGES:
+            words = f"{len(attempt.messages) - MOST_MESSAGES} more messages are not shown."
+            column.addWidget(Text(words, "caption", tone="muted"))
+        if attempt.output:
+            column.addWidget(_passage("printed by the agent", attempt.output))
+        self.open()
+
+    def show_answers(self, found: JudgeCheck) -> None:
+        column = self._begin(f"Test of the judge: {found.title}")
+        words = "The judge compared these attempts; nothing of this changes a reward."
+        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        for number, one in enumerate(found.attempts, 1):
+            kind = "made up" if one.made_up else "made by the agent"
+            column.addWidget(_passage(f"Attempt {number}, {kind}", one.text or "(empty)"))
+        for answer in found.answers:
+            card = Card(checked.short_name(answer.judge), checked.answer_words(answer))
+            for number, verdict in enumerate(answer.verdicts, 1):
+                score = figures.number(verdict.score)
+                card.body.addWidget(Text(f"Attempt {number}: {score}", "label", 500, "judge"))
+                if verdict.reason:
+                    reason = Text(verdict.reason[:MOST_CHARS], "label", 400, "muted", wrap=True)
+                    card.body.addWidget(reason)
+            if answer.problem is not None:
+                note = checked.failed(answer.problem)
+                card.body.addWidget(CheckNote("bad", "Problem", note.words, note.hint))
+            column.addWidget(card)
+        self.open()
+
+    def _begin(self, title: str) -> QVBoxLayout:
+        """An empty column in the place of the one before."""
+        self.set_title(title)
+        before, self._inside = self._inside, QWidget()
+        self.body.replaceWidget(before, self._inside)
+        before.deleteLater()
+        column = QVBoxLayout(self._inside)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(12)
+        return column
+
+
+def _passage(head: str, text: str) -> QWidget:
+    """One message: who says it, and the text, which can be selected."""
+    box = QWidget()
+    column = QVBoxLayout(box)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(2)
+    column.addWidget(Text(head.capitalize(), "caption", 500, "muted"))
+    shown = text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
+    column.addWidget(Text(shown, "label", 400, wrap=True, selectable=True))
+    return box
