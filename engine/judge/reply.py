@@ -18,7 +18,7 @@ Fault = Literal["", "form", "cut", "filtered"]
 
 
 class Opinion(NamedTuple):
-    """What a reply says of one attempt."""
+    """Score and reason that a reply gives one rollout."""
 
     score: float
     reason: str
@@ -27,7 +27,7 @@ class Opinion(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Everything usable in a reply, and one sentence on what is not."""
+    """Usable part of a reply, and one sentence on the rest."""
 
     opinions: dict[str, Opinion]
     complaint: str
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
 
 class Contradiction(Exception):
-    """A reply that no part of can be trusted; its text says why."""
+    """Error for a reply of which no part can be trusted; its text says why."""
 
 
 def read_reply(text: str, ids: Sequence[str], rubric: Rubric, finish: str = "") -> Reading:
@@ -66,7 +66,7 @@ def _unfinished(text: str, finish: str) -> Reading | None:
 
 
 def _aligned(entries: list[Any], ids: Sequence[str], rubric: Rubric) -> Reading:
-    """Raises Contradiction."""
+    """Parse the entries of a reply and align them by id. Raises Contradiction."""
     opinions: dict[str, Opinion] = {}
     wrong: list[str] = []
     seen: dict[str, Opinion | str] = {}
@@ -116,13 +116,14 @@ def read_art_reply(text: str, count: int, finish: str = "") -> Reading:
 
 
 def is_quoted(quote: str, transcript: str) -> bool:
-    """Whether the words are there, whatever the white space between them."""
+    """Whether a quote occurs in the transcript, whatever the white space between its words."""
     wanted = " ".join(quote.split()).casefold()
     return bool(wanted) and wanted in " ".join(transcript.split()).casefold()
 
 
 def _opinion(name: str, entry: dict[str, Any], rubric: Rubric) -> Opinion | str:
-    """What an entry says, or what it lacks. Raises Contradiction for a number outside [0, 1]."""
+    """Parse one entry of a reply into an opinion, or name its error. Raises Contradiction for a
+    number outside [0, 1]."""
     criteria: dict[str, float] = {}
     if rubric.criteria:
         given = entry.get("criteria")
@@ -206,7 +207,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 
 
 def without_reasoning(text: str) -> str:
-    """A reply behind its reasoning; nothing of one that ends within it."""
+    """Text of a reply after its reasoning; empty for one that ends within it."""
     for tag in REASONING:
         text = text.rpartition(f"</{tag}>")[2].partition(f"<{tag}>")[0]
     return text
