@@ -292,8 +292,8 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Wait at most `BEGUN_S` seconds for an event to be in the replica. Raises LaunchError where
-        the run is no longer mirrored, since the connection is lost."""
+        """Wait up to `BEGUN_S` seconds until an event is in the replica. Raises LaunchError where
+        the run is no longer mirrored, since the connection was lost."""
         try:
             async with asyncio.timeout(BEGUN_S):
                 while followed := self._followed.get(run_id):
