@@ -176,7 +176,8 @@ class Lease(Request):
     """Name that the person gave the home machine."""
     take_over: bool = False
     fresh: bool = False
-    """True for a new connection: everything sent before is sent again."""
+    """True from a home machine that has just connected: errands it was given before are given to it
+    again."""
 
 
 class Leased(Answer):
