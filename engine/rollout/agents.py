@@ -69,8 +69,8 @@ class Agents(Protocol):
     """Runner of rollouts."""
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """What `away` adds up is not counted against the attempt's time. Raises RolloutError: the
-        attempt has no result, and says why."""
+        """Run one rollout; the seconds that `away` adds up are not counted against its timeout.
+        Raises RolloutError with the reason where there is no result."""
         ...
 
 
@@ -113,8 +113,8 @@ class AgentPool:
         await asyncio.gather(*(worker.child.close() for worker in workers))
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """What `away` adds up is not counted against the attempt's time. Raises RolloutError: the
-        attempt has no result, and says why."""
+        """Run one rollout; the seconds that `away` adds up are not counted against its timeout.
+        Raises RolloutError with the reason where there is no result."""
         async with self._places:
             worker = await self._worker()
             try:
