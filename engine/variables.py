@@ -1,4 +1,4 @@
-"""Environment variables of child processes: an allow-list, without anything that opens a door."""
+"""Environment variables of child processes: an allow-list without keys, tokens or paths to them."""
 
 import os
 import re
@@ -17,7 +17,7 @@ OF_INSTALLERS = ("PIP_", "UV_")
 
 
 def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a child may see of our environment, plus `extra`."""
+    """Allowed variables of our environment, plus `extra`, for a child process."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -28,8 +28,8 @@ def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str
 
 
 def without_secrets() -> dict[str, str]:
-    """Our environment without the keys in it, for programs that install packages: these need
-    proxies, certificates and the person's own settings of pip."""
+    """Our environment without secrets, for programs that install packages: these need proxies,
+    certificates and the person's own settings of pip."""
     return {
         name: value
         for name, value in os.environ.items()

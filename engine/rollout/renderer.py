@@ -151,7 +151,7 @@ class RenderClient:
         raise self._overrun(code)
 
     def _checked(self, answer: Answer) -> Answer:
-        """Answer, unless it is a refusal. Raises RolloutError or ModelError."""
+        """Answer, unless it is a refusal. Raises RolloutError."""
         error = answer.head.get("error")
         if error == "memory":  # its process has ended, or is about to
             raise self._overrun(None)

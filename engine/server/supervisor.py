@@ -250,8 +250,7 @@ class Supervisor:
 
     @contextlib.asynccontextmanager
     async def resting(self, run_id: str) -> AsyncIterator[Path]:
-        """Folder of a run, locked. Raises Refused where the run goes on, or another engine uses
-        it."""
+        """Lock a run's folder. Raises Refused where the run goes on, or is in use."""
         await self._settle()
         folder = self._library.folder(run_id)
         if run_id in self._living:
@@ -385,8 +384,7 @@ def _doing(run: Run) -> str:
 
 
 async def _change_rubric(run: Run, source: str) -> None:
-    """Change the rubric of a run. Raises Refused without a judge that uses one, ConfigError where
-    it is unusable."""
+    """Change a run's rubric. Raises Refused without a judge for it, ConfigError if unusable."""
     judge = run.config.judge
     if not (judge.enabled and judge.models):
         raise Refused.of("run.no_judge", "This run has no judge that goes by a rubric.")
