@@ -26,7 +26,7 @@ NOT_RULES = ("reward/part/ruler", "reward/part/label", "reward/part/overlong")
 
 
 class Cause(NamedTuple):
-    """Why rollouts of a step are unscored."""
+    """Cause of unscored rollouts of a step."""
 
     problem: Problem
     """Problem of the first of these rollouts."""

@@ -9,7 +9,8 @@ KEPT_VARIABLES = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("HF_HOME", "HF_ENDPOINT"),
 )
-"""Without XDG_RUNTIME_DIR: the engine's discovery file, with its token, lies there."""
+"""Variables passed to children; XDG_RUNTIME_DIR is left out, since the engine's discovery file,
+with its token, lies there."""
 KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "HF_HUB_", "OMP_", "MKL_")
 SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.I)
 """Names of variables that hold keys: OPENAI_API_KEY, HF_TOKEN, AWS_SECRET_ACCESS_KEY …"""

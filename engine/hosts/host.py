@@ -45,8 +45,8 @@ class Asked:
 
 
 class Host:
-    """One remote server: create it, `connect` it, `close` it. Everything received of its runs stays
-    on this machine."""
+    """Connection to one remote server and its runs: create it, `connect` it, `close` it. Everything
+    received of its runs stays on this machine."""
 
     def __init__(self, spec: HostSpec, home: Home, connect: Connect) -> None:
         self.spec, self.home = spec, home

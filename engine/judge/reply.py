@@ -14,7 +14,8 @@ MOST_REASON = 2000
 MOST_CHARS = 1_000_000
 
 Fault = Literal["", "form", "cut", "filtered"]
-"""Why a reply cannot be used: its form, the token limit, or the provider's content filter."""
+"""Reason why a reply cannot be used: its form, the token limit, or the provider's content
+filter."""
 
 
 class Opinion(NamedTuple):
@@ -55,7 +56,7 @@ def read_reply(text: str, ids: Sequence[str], rubric: Rubric, finish: str = "") 
 
 
 def _unfinished(text: str, finish: str) -> Reading | None:
-    """Why a reply is not a whole answer, or None."""
+    """Reason why a reply is not a whole answer, or None."""
     if finish == "content_filter":
         return Reading({}, "The answer was withheld by a content filter.", "filtered")
     if finish == "length":

@@ -84,7 +84,7 @@ class SaveRubric(Request):
     source: str
     who: str = ""
     read: str = ""
-    """As of `EditProject`."""
+    """Fingerprint of the file as it was read, as in `EditProject`."""
 
 
 class TryJudge(Request):
@@ -144,7 +144,7 @@ class WriteScenarios(Request):
 
     items: list[dict[str, Any]]
     read: str = ""
-    """As of `EditProject`."""
+    """Fingerprint of the file as it was read, as in `EditProject`."""
 
 
 class StartWork(Request):

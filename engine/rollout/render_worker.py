@@ -129,7 +129,7 @@ def serve(line: socket.socket) -> None:
             answer = {"error": "refused", "message": _words(error), "line": line_number}
         send(line, answer, tokens.tobytes() if tokens is not None else b"")
         if answer.get("error") == "memory":
-            return  # what is left of it is not known; the next one begins anew
+            return  # what is left of it is not known; a new one is started
 
 
 def receive(line: socket.socket) -> dict[str, Any] | None:

@@ -117,7 +117,7 @@ class Two:
             if act and self.view().state == "connected":
                 with contextlib.suppress(AtelierError):
                     act()
-            if count == before:  # a new connection asks everything anew
+            if count == before:  # a new connection asks everything again
                 self.act("disconnect")
                 self.act("connect")
                 end = time.monotonic() + 3.0
