@@ -11,12 +11,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from engine.atomic import write_atomically
 from engine.client import EngineClient
 from engine.evaluation.stored import SCENARIOS
 from engine.hosts.home import Home
 from engine.hosts.record import Replicated, forget_record, read_record, write_record
 from engine.hosts.started import check_spec
-from engine.project import load_config, write_atomically
+from engine.project import load_config
 from engine.protocol.event import BaseEvent
 from engine.protocol.identifiers import is_run_id
 from engine.protocol.problems import AtelierError, LaunchError, Problem, Refused, StoreError

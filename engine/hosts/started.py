@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.atomic import write_atomically
 from engine.hosts.book import book_file
-from engine.project import changed_config, load_config, write_atomically
+from engine.project import changed_config, load_config
 from engine.protocol.config import ProjectConfig
 from engine.protocol.identifiers import RunId, is_run_id
 from engine.protocol.judging import provider_of

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.atomic import write_atomically
 from engine.gold import FILE as GOLD
 from engine.policy.base import TrainItem
-from engine.project import write_atomically
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import (
     BadLine,

@@ -33,13 +33,12 @@ from tests.engine_http.conftest import (
     JUDGE_WORKER,
     Engine,
     make_project,
-    start_engine,
     stop_engine,
     until,
 )
-from tests.engine_http.test_hosts import Pair
+from tests.engine_http.test_hosts import Pair, start_home
 from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
-from tests.far_engine import NAME, lay_engine, let_in, link_environments, spec_of
+from tests.far_engine import NAME, lay_engine, link_environments, spec_of
 from tests.hostile_engine import HostileEngine, Lie, lay_attach
 from tests.ssh_server import FarSide, Keys
 
@@ -156,11 +155,7 @@ def two(
     python = next(evil.glob("engines/*/.venv/bin/python"))
     lay_attach(python, hostile.port, port_file)
     person = tmp_path_factory.mktemp("person")
-    let_in(person, far)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
-        patch.setenv("HOME", str(person))
-        engine = start_engine(home)
+    engine = start_home(home, kept, person, far)
     pair = Pair(engine, far, honest)
     with provider(Script(grade=letters)) as script, provider(Script()) as evil_provider:
         watched = [home, home.parent / "xdg" / "data", home.parent / "xdg" / "config", person]
