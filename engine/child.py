@@ -27,7 +27,7 @@ from engine.variables import allowed_environment
 
 LINE_LIMIT = 256 * 2**20
 BATCH_LINES, BATCH_BYTES = 200, 2**18
-"""Of a child that sends much at once, between two turns of the event loop."""
+"""Lines and bytes read from one child before the event loop gets to run something else."""
 SETTLED_S = 1.0
 MOST_WORDS = 20_000
 """Characters of each field of a problem that a child names."""
@@ -38,10 +38,10 @@ class ChildDied(AtelierError):
 
 
 class Answer(NamedTuple):
-    """One message of a child."""
+    """Message from a child process."""
 
     number: int
-    """Of the request that it answers."""
+    """Number of the request that this message answers."""
     kind: Literal["part", "ok", "error"]
     value: dict[str, Any]
 
@@ -83,7 +83,7 @@ class Child:
         self.process = process
         self._reader, self._writer, self._life = reader, writer, life
         self._waiting: dict[int, asyncio.Queue[Answer | None]] = {}
-        """By request; None when the process is gone."""
+        """Queue of messages by request number; None in it means that the process is gone."""
         self._ended: Problem | None = None
         self._pump = asyncio.create_task(self._read(), name=f"{name} reader")
         self._shortening = asyncio.create_task(_keep_short(log), name=f"{name} log")
@@ -235,8 +235,8 @@ class Child:
             queue.put_nowait(None)
 
     async def _gone_soon(self) -> None:
-        """A line that is broken or at its end is the first sign of an end; without it, what goes on
-        is of no use."""
+        """Wait up to 5 s for the process to exit, then kill it: its line is closed or broken, so it
+        is of no more use."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), 5)
         if self.process.returncode is None:
@@ -256,14 +256,15 @@ class Child:
 
 
 async def _keep_short(log: Path) -> None:
-    """A child may write to its log whatever it likes; the disk is for other things."""
+    """Shorten the child's log again and again, so that it cannot fill the disk."""
     while True:
         await asyncio.sleep(LOOK_S)
         shorten(log)
 
 
 def end_processes(processes: list[psutil.Process]) -> None:
-    """Kill what is left of these and wait until it is gone; identity is pid plus start time."""
+    """Kill those of the processes that still run, and wait until they are gone; a process is
+    identified by PID plus start time."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -299,8 +300,7 @@ def _begun_at(process: psutil.Process) -> float:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """All that it has started and what these have, in whatever session; they are found only while
-    it lives."""
+    """All descendants of a process, in any session; they can only be found while it lives."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:

@@ -26,10 +26,10 @@ NOT_RULES = ("reward/part/ruler", "reward/part/label", "reward/part/overlong")
 
 
 class Cause(NamedTuple):
-    """Why rollouts of a step are unscored."""
+    """Cause of unscored rollouts of a step."""
 
     problem: Problem
-    """That of the first of them."""
+    """Problem of the first of these rollouts."""
     rollouts: int
 
 
@@ -86,7 +86,7 @@ FAMILIES = {
 
 
 def _unscored(last: Metrics, causes: Sequence[Cause]) -> list[Finding]:
-    """One finding for each of the two most frequent causes with a tenth of the rollouts."""
+    """Findings on the two most frequent causes, where each accounts for a tenth of the rollouts."""
     total = last.get("trajectories", 0)
     found = []
     for number, (problem, count) in enumerate(causes[:2]):
@@ -136,7 +136,7 @@ def _addressed(last: Metrics) -> Finding | None:
 
 
 def _pleasing(history: Sequence[Metrics]) -> Finding | None:
-    """The judge's part climbs while rules or labels fall."""
+    """Finding for a judge's reward part that rises while rules or labels fall."""
     for other, who in (("reward/part/label", "your labels"), ("rules", "the rules")):
         known = [
             (m["reward/part/ruler"], value)
@@ -183,7 +183,7 @@ def _padding(history: Sequence[Metrics]) -> Finding | None:
 
 
 def _other(metrics: Metrics, name: str) -> float | None:
-    """A part by its name, or the sum of everything that rules have said."""
+    """Values of a reward part by its name, or the sum of all rule-based parts."""
     if name != "rules":
         return metrics.get(name)
     parts = [v for k, v in metrics.items() if k.startswith("reward/part/") and k not in NOT_RULES]
@@ -252,7 +252,7 @@ def _collapsed(history: Sequence[Metrics]) -> Finding | None:
 
 
 def _scattered(history: Sequence[Metrics]) -> Finding | None:
-    """Entropy doubles and no reward comes of it: the policy turns into noise."""
+    """Finding for entropy that doubles without more reward: the policy turns into noise."""
     known = [m for m in history if "entropy" in m and "reward/mean" in m]
     if len(known) < 2 * STEPS_OF_ENTROPY:
         return None
@@ -330,7 +330,7 @@ def _masked(recent: Sequence[Metrics]) -> Finding | None:
 
 
 def _of(steps: Sequence[Metrics], key: str, otherwise: float = 0.0) -> float:
-    """Mean over the steps that measured it."""
+    """Mean of a metric over the steps that measured it."""
     known = [m[key] for m in steps if key in m]
     return _mean(known) if known else otherwise
 

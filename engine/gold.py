@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from engine.atomic import write_atomically
 from engine.judge.transcript import openai_messages
-from engine.project import write_atomically
 from engine.protocol.records import Trajectory
 from engine.run import Run
 from engine.trust.files import project_file

@@ -44,7 +44,7 @@ from engine.step.review import review
 from engine.supervised.epochs import warm_up
 
 UNSCORED_STEPS = 3
-"""In a row, without one scored rollout: then the run fails, and says why."""
+"""Number of steps in a row without a scored rollout after which the run fails, with the reason."""
 
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
@@ -188,7 +188,7 @@ async def finish_step(
 
 
 def why_skipped(metrics: dict[str, float]) -> str:
-    """Why a step had nothing to learn from."""
+    """Reason why a step had nothing to learn from."""
     if metrics["unscored"] == metrics["trajectories"]:
         return "No rollout could be scored: nothing to learn."
     return "All rollouts of each group got the same reward: nothing to learn."

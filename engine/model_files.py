@@ -1,4 +1,4 @@
-"""The files of a model folder, none of which is believed: config, safetensors headers, template.
+"""Checks of the untrusted files in a model folder: config, safetensors headers, template.
 
 A folder may come from anywhere. Nothing in it may make us read another file, run code, load a
 kernel from a hub, or allocate what a number in it says.
@@ -23,7 +23,7 @@ WIDTH_BITS = {
     "F6_E2M3": 6, "F6_E3M2": 6, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
     "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64,
 }  # fmt: skip
-"""Of safetensors' element types."""
+"""Bits of one element, by the type names of safetensors."""
 ATTENTION_KEYS = ("_attn_implementation", "attn_implementation", "_attn_implementation_internal")
 OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 """Names by which transformers runs code of its own; others name a kernel on a hub."""
@@ -31,7 +31,8 @@ INDEX = "model.safetensors.index.json"
 
 
 def check_folder(folder: Path, name: str) -> Path:
-    """Refuse what cannot be trained safely, with the reason; return the folder otherwise."""
+    """Refuse a folder whose model cannot be trained safely, with the reason; return the folder
+    otherwise."""
     if not (folder / "config.json").is_file():
         raise ModelError.of(
             "model.not_a_model",
@@ -115,7 +116,7 @@ def _counts(
                 sides += sum(shape)
 
     def number(*names: str, default: int | None = None) -> int:
-        """The first of these settings that the config has, a positive integer."""
+        """First of these settings that the config has, a positive integer."""
         found = next((config[name] for name in names if config.get(name) is not None), default)
         if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**31:
             raise _unreadable(config_file, f"{names[0]} is {str(found)[:40]}, not a positive count")
@@ -137,7 +138,7 @@ def _counts(
 
 
 def header(file: Path) -> dict[str, Any]:
-    """Of a safetensors file, by tensor: `dtype`, `shape`, `data_offsets`.
+    """Header of a safetensors file: `dtype`, `shape`, `data_offsets` by tensor name.
 
     Raises ModelError where it is not the header of this file: each tensor's bytes lie within it,
     behind one another, and are as many as its shape says.
@@ -165,7 +166,8 @@ def header(file: Path) -> dict[str, Any]:
 
 
 def _checked(name: str, entry: dict[str, Any], begin: int) -> int:
-    """Where a tensor ends that begins at `begin`. Raises ValueError, KeyError, TypeError."""
+    """Check one tensor's entry; returns the offset at which the tensor ends. Raises ValueError,
+    KeyError, TypeError."""
     shape, (start, end) = entry["shape"], entry["data_offsets"]
     sides = [side for side in shape if type(side) is int and 0 <= side < 2**48]
     if len(sides) != len(shape) or type(start) is not int or type(end) is not int:
@@ -206,8 +208,8 @@ def _refuse_other_weights(folder: Path, name: str) -> None:
 
 
 def _refuse_adapter(folder: Path, name: str) -> None:
-    """With an adapter's config in the folder, transformers would load the base model that it
-    names, from wherever it says."""
+    """Refuse a folder that holds an adapter's config: transformers would load the base model that
+    it names, from wherever it says."""
     if (folder / "adapter_config.json").exists():
         raise ModelError.of(
             "model.holds_adapter",
@@ -228,7 +230,7 @@ def _refuse_code(file: Path, name: str) -> None:
 
 
 def _refuse_hub_kernel(file: Path, name: str) -> None:
-    """Its config must not choose an attention kernel that is downloaded."""
+    """Refuse a config that names an attention kernel to be downloaded."""
     waiting: list[Any] = [read_json(file)]
     while waiting:
         value = waiting.pop()

@@ -18,6 +18,7 @@ import tomlkit
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from engine.atomic import write_atomically
 from engine.protocol.algorithm import UNIONS
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError, Problem
@@ -367,16 +368,3 @@ def _scenario_problem(file: Path, line: int, code: str, message: str, hint: str 
     return Problem(
         code=f"scenarios.{code}", message=message, hint=hint, where=where, detail=str(file)
     )
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Write beside it, fsync, rename: the old content or the new one, never half."""
-    scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with scratch.open("w", encoding="utf-8") as target:
-            target.write(text)
-            target.flush()
-            os.fsync(target.fileno())
-        scratch.replace(file)
-    finally:
-        scratch.unlink(missing_ok=True)

@@ -15,9 +15,9 @@ from weakref import WeakValueDictionary
 import psutil
 from pydantic import ValidationError
 
+from engine.atomic import write_atomically
 from engine.machine.cards import watching
 from engine.machine.devices import visible
-from engine.project import write_atomically
 from engine.protocol.event import BaseEvent
 from engine.protocol.events import (
     LogWritten,

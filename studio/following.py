@@ -23,8 +23,8 @@ class Following:
         """Run ids; the one that was asked for last stands last."""
 
     def begin(self, run_id: str) -> None:
-        """From where its events are known; following it already changes nothing. The events of a
-        damaged run cannot be read, so nobody asks for them."""
+        """Follow a run from the last known event; a run that is followed already is not changed.
+        The events of a damaged run cannot be read, so they are not requested."""
         run = self._runs.summary(run_id)
         if run is not None and run.state == "damaged":
             self.forget(run_id)

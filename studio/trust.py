@@ -31,7 +31,7 @@ UNTRUSTED = "This project is not trusted: nothing of it is run or sent."
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
-    """What would lift a refusal; None for any other problem."""
+    """Confirmation that would lift a refusal; None for any other problem."""
     if problem.code not in CODES:
         return None
     try:
@@ -65,7 +65,7 @@ def question_of(wanted: Confirmation) -> tuple[str, str]:
 
 
 class TrustBar(QWidget):
-    """In sight while the open project is untrusted, or names something unconfirmed."""
+    """Bar that is shown while the open project is untrusted, or names something unconfirmed."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -79,7 +79,7 @@ class TrustBar(QWidget):
         self.hide()
 
     def show_confirmation(self, wanted: Confirmation | None, words: str) -> None:
-        """None takes the bar away."""
+        """Show a confirmation in the bar; None hides the bar."""
         self.setVisible(wanted is not None)
         if wanted is not None:
             self._words.set_words(words)
@@ -91,7 +91,8 @@ class TrustBar(QWidget):
 
 
 class TrustController(QObject):
-    """One per window: keeps the bar true to the open project, and asks."""
+    """Controller of the trust bar, one per window: updates the bar for the open project, and asks
+    the person."""
 
     def __init__(self, window: QWidget, bar: TrustBar, session: Session) -> None:
         super().__init__(window)
@@ -116,7 +117,8 @@ class TrustController(QObject):
 
     @Slot(object)
     def _refused(self, problem: Problem) -> None:
-        """A refusal that the open project's view did not announce, as of a run from elsewhere."""
+        """Show a refusal that the open project's view did not announce, as of a run from
+        elsewhere."""
         if (wanted := confirmation_of(problem)) is not None:
             self._wanted = wanted
             self._bar.show_confirmation(wanted, problem.message)

@@ -133,7 +133,8 @@ exec "{python}" "{script}" "{python}" "{hostile}" "{port_file}" "$@"
 
 
 def lay_attach(python: Path, hostile_port: int, port_file: Path) -> None:
-    """In place of a server's Python: an engine that starts there is reached through the proxy."""
+    """Replace a server's Python by a script, so that an engine started there is reached through the
+    proxy."""
     script = Path(__file__).with_name("hostile_attach.py")
     python.write_text(
         ATTACH.format(

@@ -22,7 +22,8 @@ VALUES: tuple[Any, ...] = (None, True, -1, 2**63, 1e308, [], {}, [[]], {"a": 1},
 
 
 def general(true: bytes) -> Iterator[Lie]:
-    """For any JSON answer: cut, deep, large, of other types, with fields missing or twice."""
+    """Lies for any JSON response: cut, deep, large, of other types, with fields missing or
+    twice."""
     for body in (
         b"",
         b"null",

@@ -1,5 +1,5 @@
-"""An HTTP server on loopback in a thread of its own that answers as a test says: an engine that
-lies. Used through a real EngineClient."""
+"""HTTP server on loopback in a thread of its own that gives the responses a test sets: an engine
+that lies."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Reply = Callable[["Asked"], "Said"]
 
 @dataclass(frozen=True)
 class Asked:
-    """One request."""
+    """Request that the server has received."""
 
     method: str
     path: str
@@ -30,8 +30,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Said:
-    """One answer; `stream` writes a body without a length, until it returns or the other side has
-    had enough."""
+    """Response to send; `stream` writes a body without a length, until it returns or the client
+    disconnects."""
 
     body: bytes = b""
     status: int = 200
@@ -102,7 +102,7 @@ def lying(reply: Reply) -> Iterator[LyingEngine]:
         do_GET = do_POST = do_PUT = do_DELETE = _do
 
         def log_message(self, *_: object) -> None:
-            """Nothing on stderr."""
+            """Write no log to stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

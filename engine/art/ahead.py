@@ -13,7 +13,7 @@ BACKEND = "AtelierBackend"
 
 
 def train_arguments(file: str | None) -> list[dict[str, Any]]:
-    """For each call of a backend's `train` in a file, its keyword arguments with literal values.
+    """Keyword arguments with literal values of each call of a backend's `train` in a file.
 
     Empty where there is no such file (a notebook, say) or it cannot be parsed.
     """

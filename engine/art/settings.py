@@ -1,4 +1,4 @@
-"""What ART's `_internal_config` says of model, adapter and optimizer → our settings. Pure.
+"""Convert ART's `_internal_config` (model, adapter, optimizer) into Atelier's settings. Pure.
 
 Every key is one of four kinds: taken over, without effect on the result (a sentence says so), what
 we do anyway, or refused because the result would be another. A key nobody knows is refused as well.
@@ -101,15 +101,16 @@ NO_EFFECT = {
         "use_gradient_checkpointing", "random_state", "max_seq_length", "temporary_location",
     ),
 }  # fmt: skip
-"""Keys that say how the work is done, where it is kept, or by which seed. All other keys of
-`engine_args` and `trainer_args` are of that kind too: vLLM's server and the trainer's bookkeeping,
-whose learning rate and schedule ART overrides in every step."""
+"""Keys that set how the work is done, where its files are kept, or the seed. All other keys of
+`engine_args` and `trainer_args` are of this kind too: settings of vLLM's server and bookkeeping of
+the trainer, whose learning rate and schedule ART overrides in every step."""
 
 
 def settings_of(
     model: Any, client_config: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Settings for a run that begins, and a sentence for everything that has no effect.
+    """Settings for a new run, and a sentence for every key that has no effect. Raises ConfigError
+    for a key that would change the result and cannot be followed.
 
     Raises ConfigError for what would change the result and cannot be followed.
     """

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import tomlkit
 
+from engine.atomic import write_atomically
 from engine.authoring.likeness import LEAST_HELD_OUT
 from engine.authoring.place import asking, refuse_others
 from engine.mcp.servers import FILE as MCP
 from engine.mcp.servers import check_file
 from engine.models import STARTERS
-from engine.project import FILE, load_config, load_scenarios, write_atomically, write_scenarios
+from engine.project import FILE, load_config, load_scenarios, write_scenarios
 from engine.protocol.authoring import BEGUN, LEAST, Draft, FinishProject, Writer
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import ConfigError

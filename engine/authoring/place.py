@@ -7,8 +7,9 @@ from pathlib import Path
 
 import tomlkit
 
+from engine.atomic import write_atomically
 from engine.identity import ulid
-from engine.project import FILE, write_atomically
+from engine.project import FILE
 from engine.protocol.authoring import BEGUN, DescribeTask, Writer
 from engine.protocol.config import JudgeConfig, ProjectConfig
 from engine.protocol.problems import ConfigError

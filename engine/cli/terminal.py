@@ -39,7 +39,7 @@ def say(text: str = "") -> None:
 
 
 def write(text: str) -> None:
-    """On stdout, at once, without a line feed of its own."""
+    """Write to stdout at once, without adding a line feed."""
     sys.stdout.write(visible(text))
     sys.stdout.flush()
 

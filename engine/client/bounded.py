@@ -1,4 +1,4 @@
-"""Answers read with a limit: nobody's memory is filled by whoever is asked.
+"""Responses read with a size limit, so that no server can fill this machine's memory.
 
 Compressed transfers are refused, since an engine never sends them and a small one may unpack to
 anything.
@@ -12,14 +12,14 @@ import httpx
 from engine.protocol.problems import LaunchError
 
 MOST_ANSWER_BYTES = 2**27
-"""Of one answer, unless the call says otherwise."""
+"""Size limit of one response body, unless the call sets another."""
 MOST_LINE_BYTES = 2**25
-"""Of one line of a stream."""
+"""Size limit of one line of a stream."""
 PLAIN = {"Accept-Encoding": "identity"}
 
 
 async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """The body as it comes. Raises LaunchError where it is compressed."""
+    """Blocks of the body as they arrive. Raises LaunchError where the body is compressed."""
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise bad_answer(response, "it is compressed, which no engine does")
     raw = response.aiter_raw()
@@ -53,8 +53,8 @@ async def read_whole(response: httpx.Response, most: int = MOST_ANSWER_BYTES) ->
 async def lines_of(
     response: httpx.Response, most: int = MOST_LINE_BYTES
 ) -> AsyncGenerator[str, None]:
-    """Its lines, split at line feeds alone: JSON may hold what Unicode calls a line separator.
-    Raises LaunchError where one is longer than `most` bytes, or is no UTF-8."""
+    """Lines of the body, split at line feeds only, since JSON may hold the other line separators of
+    Unicode. Raises LaunchError where a line is longer than `most` bytes or is not UTF-8."""
     rest = bytearray()
     async with aclosing(blocks_of(response)) as blocks:
         async for block in blocks:
@@ -79,7 +79,7 @@ def _text(line: bytearray, response: httpx.Response) -> str:
 
 
 def bad_answer(response: httpx.Response, why: str, detail: str = "") -> LaunchError:
-    """An answer that no engine of ours gives."""
+    """Error for a response that no engine of Atelier would send."""
     return LaunchError.of(
         "engine.bad_answer",
         f"The engine sent an answer that cannot be used: {why}.",

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.atomic import write_atomically
 from engine.evaluation.result import Attempts, result_of
-from engine.project import write_atomically
 from engine.protocol.comparison import EvaluationResult
 from engine.protocol.events import PolicyLoaded, TrajectoryRecorded
 from engine.protocol.problems import Refused, StoreError

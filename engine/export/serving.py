@@ -27,7 +27,7 @@ def commands_for(
 
 
 def vllm_note(proven_in: str) -> str:
-    """Why the precision is named in a command for vLLM."""
+    """Note on the precision that a command for vLLM names."""
     if proven_in != "float32":
         return f"Proven in {proven_in}."
     return "Proven in float32. Without --dtype, vLLM takes a coarser one, and texts can differ."

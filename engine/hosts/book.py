@@ -7,7 +7,7 @@ from pathlib import Path
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from engine.project import write_atomically
+from engine.atomic import write_atomically
 from engine.protocol.hosts import HostSpec
 from engine.protocol.problems import Refused
 

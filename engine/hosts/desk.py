@@ -189,8 +189,8 @@ class HostDesk:
     # Judges that are asked here for runs elsewhere
 
     async def _run_errand(self, host: str, errand: Errand) -> Any:
-        """By a judge's process of ours, with our keys. Raises Refused for what the run may not
-        ask."""
+        """Answer an errand by a judge's process here, with the keys of this machine. Raises Refused
+        for a question that the run may not ask."""
         try:
             return await self.errands.answer(host, errand)
         except ChildDied:  # another one is asked once more

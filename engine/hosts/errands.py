@@ -40,7 +40,7 @@ ENDING = ("run.stopped", "run.failed", "run.finished")
 
 
 class Purpose(NamedTuple):
-    """What a question is for, and the settings that hold for it."""
+    """Purpose of a question (`judge` or `evaluate`), and the settings that apply to it."""
 
     name: str
     """`judge` or `evaluate`: whose budget pays."""
@@ -50,7 +50,7 @@ class Purpose(NamedTuple):
 
 @dataclass
 class Trial:
-    """A person has the judge of a run tried, with these settings."""
+    """Trial of a run's judge that a person started, with these settings."""
 
     run_id: str
     host: str
@@ -59,7 +59,8 @@ class Trial:
 
 
 class ErrandService:
-    """One per engine. `speaker` gives the judge's process, with the keys as they are now."""
+    """Service that answers questions of remote runs to judges and providers; one per engine.
+    `speaker` returns the judge's process with the current API keys."""
 
     def __init__(self, runs: StartedRuns, speaker: Callable[[], Awaitable[Speaker]]) -> None:
         self._runs, self._speaker = runs, speaker
@@ -72,7 +73,8 @@ class ErrandService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """While this lasts the run may ask the judge with these settings, though it has ended."""
+        """Let the run ask the judge with these settings for as long as the block lasts, even if it
+        has ended."""
         self._trials.append(trial)
         try:
             yield
@@ -80,14 +82,15 @@ class ErrandService:
             self._trials.remove(trial)
 
     def resume(self, host: str, folder: Path) -> None:
-        """The person has a run resumed or extended: its end so far is none. One of which nothing is
-        kept here goes on with the project's settings as they are now. Raises ConfigError."""
+        """Treat the run as not ended, because the person resumes or extends it. A run with no
+        record on this machine gets one with the project's current settings. Raises ConfigError."""
         self._resumed[folder.name] = _last(folder)[0]
         if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
             self._runs.add(_adopted(host, folder.parents[1], folder.name))
 
     async def answer(self, host: str, errand: Errand) -> Any:
-        """By the judge's process. Raises Refused for what is not this run's to ask."""
+        """Answer of the judge's process to an errand. Raises Refused for a question that the run
+        may not ask."""
         trials = (one for one in self._trials if (one.run_id, one.host) == (errand.run_id, host))
         trial = next(trials, None)
         run = self._runs.find(errand.run_id, host)
@@ -152,7 +155,8 @@ class ErrandService:
         asked: PriceFields | CountFields | Asking,
         trial: Trial | None,
     ) -> Purpose:
-        """Raises Refused for a model or an address that the run was not started with."""
+        """Purpose of a question by its model and address. Raises Refused for a model or an address
+        that the run was not started with."""
         config, model = run.config, asked.model
         found = []
         if errand.op != "chat":
@@ -186,7 +190,7 @@ class ErrandService:
         usage: Usage,
         more: dict[str, Any],
     ) -> Any:
-        """Set the highest cost aside, ask, and keep the true one."""
+        """Reserve the highest possible cost, ask, then record the true cost."""
         config = purpose.config
         price = await self._price(purpose, asked.model)
         most = price.of(usage)
@@ -209,14 +213,14 @@ class ErrandService:
         return answer
 
     async def _price(self, purpose: Purpose, model: str) -> Price:
-        """Raises ConfigError where nobody knows it."""
+        """Price of a model. Raises ConfigError where none is known."""
         key = (purpose.config.model_dump_json(), model)
         if key not in self._prices:
             self._prices[key] = await price_of(await self._speaker(), purpose.config, model)
         return self._prices[key]
 
     async def _reserve(self, run: StartedRun, purpose: Purpose, most: float) -> None:
-        """Raises Refused where the budget does not hold it."""
+        """Add `most` USD to the cost of the run. Raises Refused where that exceeds the budget."""
         budget, spent = purpose.config.budget_usd, run.spent_usd.get(purpose.name, 0.0)
         if budget is not None and spent + most > budget:
             raise Refused.of(
@@ -228,20 +232,21 @@ class ErrandService:
         await self._spend(run, purpose, most)
 
     async def _spend(self, run: StartedRun, purpose: Purpose, usd: float) -> None:
-        """On the disk when this returns."""
+        """Add a cost in USD to the run's record; it is on the disk when this returns."""
         run.spent_usd[purpose.name] = run.spent_usd.get(purpose.name, 0.0) + usd
         if usd:
             async with self._money:
                 await asyncio.to_thread(self._runs.save, run)
 
     def _is_over(self, run: StartedRun) -> bool:
-        """By what has been mirrored of it."""
+        """Whether the run has ended, by the events mirrored so far."""
         seq, ended = _last(run.folder)
         return ended and seq > self._resumed.get(run.run_id, 0)
 
 
 def _adopted(host: str, project: Path, run_id: str) -> StartedRun:
-    """With the project's settings as they are now. Raises ConfigError."""
+    """Record of a run that has none here, with the project's current settings. Raises
+    ConfigError."""
     config = load_config(project)
     return StartedRun(run_id=run_id, host=host, project=str(project), config=config)
 
@@ -260,7 +265,7 @@ def _last(folder: Path) -> tuple[int, bool]:
 
 
 def _true_cost(price: Price, answer: dict[str, Any], most: float) -> float:
-    """What the provider says, and the highest where it does not say."""
+    """Cost in USD by the provider's token counts; `most` where the provider sent none."""
     if not answer.get("metered"):
         return most
     usage = Usage(
@@ -271,7 +276,7 @@ def _true_cost(price: Price, answer: dict[str, Any], most: float) -> float:
 
 
 def _size(value: Any) -> int:
-    """Bytes of all texts and keys in it, and one for everything else."""
+    """Size of a JSON value: bytes of all texts and keys in it, and one for everything else."""
     total, left = 0, [value]
     while left:
         match left.pop():

@@ -67,7 +67,8 @@ async def export_there(
 
 
 def _ours(report: ExportReport, run: Path, asked: ExportCheckpoint, target: Path) -> ExportReport:
-    """With the place here, and commands that are made here: a person runs what they say."""
+    """Report with the local folder, and commands that are built here: a person runs them, so the
+    server's text is not used."""
     spec = read_spec(run)
     commands = commands_for(
         target,

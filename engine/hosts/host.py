@@ -30,9 +30,9 @@ from engine.trust.addresses import check_addresses, confirmed_addresses
 
 ERRAND_WAIT_S = 15.0
 MOST_ERRANDS = 256
-"""That are answered at the same time for one server."""
+"""Errands of one server that are answered at the same time."""
 IDLE_S = 1.0
-"""Before a server that says at once that there is nothing is asked again."""
+"""Pause in seconds before a server that answered at once with no errands is asked again."""
 MOST_NOTICES = 20
 
 
@@ -45,7 +45,8 @@ class Asked:
 
 
 class Host:
-    """Make it, `connect` it, `close` it. Everything of a run that was heard stays here."""
+    """Connection to one remote server and its runs: create it, `connect` it, `close` it. Everything
+    received of its runs stays on this machine."""
 
     def __init__(self, spec: HostSpec, home: Home, connect: Connect) -> None:
         self.spec, self.home = spec, home
@@ -57,7 +58,7 @@ class Host:
         self._notices: dict[str, Problem] = {}
         self._noticed: Problem | None = None
         self.moving = asyncio.Lock()
-        """Held while files of runs change machines: one thing after the other."""
+        """Lock for moving files of runs between machines, one move at a time."""
 
     # What a person sees and says
 
@@ -83,8 +84,8 @@ class Host:
         )
 
     def notice(self, problem: Problem) -> None:
-        """Show something that this server did and that was refused: as its problem until it is
-        disconnected, and among its notices from then on."""
+        """Show a refused action of this server: as its problem until it is disconnected, and among
+        its notices from then on."""
         self._noticed = problem
         self._notices.pop(problem.message, None)
         self._notices[problem.message] = problem
@@ -93,7 +94,7 @@ class Host:
         self.home.changed()
 
     async def ask(self, question: Question) -> str | None:
-        """The connection asks a person; answered by `answer`."""
+        """Put a question of the connection to the person; `answer` delivers the reply."""
         asked = Asked(question, asyncio.get_running_loop().create_future())
         self._questions[question.id] = asked
         self.home.changed()
@@ -105,7 +106,8 @@ class Host:
 
     @property
     def living(self) -> bool:
-        """Whether runs go on there that we watch, or judge for."""
+        """Whether runs are going on there that this machine mirrors or answers judge questions
+        for."""
         there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
         return there and any(run.state in LIVING for run in self.mirrors.runs)
 
@@ -114,7 +116,8 @@ class Host:
         return self.tunnel.state == "connected"
 
     def answer(self, question: str, value: str | None) -> None:
-        """Raises Refused where nobody asks that any more."""
+        """Deliver the person's reply to a question. Raises Refused where nobody waits for it any
+        more."""
         asked = self._questions.get(question)
         if asked is None or asked.answer.done():
             raise Refused.of("host.no_question", "Nobody waits for this answer any more.")
@@ -128,7 +131,7 @@ class Host:
     # While it is connected
 
     async def _serve(self, client: EngineClient) -> None:
-        """Until the way is lost (LaunchError)."""
+        """Mirror runs and answer errands until the connection is lost (LaunchError)."""
         tasks = [
             asyncio.create_task(self.mirrors.keep_up(client), name=f"runs of {self.spec.name}"),
             asyncio.create_task(self._run_errands(client), name=f"errands of {self.spec.name}"),
@@ -142,7 +145,8 @@ class Host:
             await self.mirrors.stop_all()
 
     async def _run_errands(self, client: EngineClient) -> None:
-        """Each in a task of its own; answers that nobody waits for any more are dropped."""
+        """Answer errands, each in a task of its own; answers that nobody waits for any more are
+        dropped."""
         running: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -177,8 +181,9 @@ class Host:
     # Runs that begin there
 
     async def start(self, project: Path, request: StartRun | StartEvaluation) -> Path:
-        """Bring the project there as it is now, and begin; the replica's folder, where the first
-        events have come. Raises Refused, LaunchError, ConfigError."""
+        """Upload the project as it is now, and start the run there. Returns the folder of its
+        replica, in which the first events have arrived. Raises Refused, LaunchError,
+        ConfigError."""
         client = self.tunnel.client
         key = request.key or uuid.uuid4().hex
         async with self._syncing:
@@ -211,7 +216,8 @@ class Host:
     def _keys_for(
         self, request: StartRun | StartEvaluation, config: ProjectConfig, models: list[str]
     ) -> dict[str, object]:
-        """Only those that the run needs, and only where the person lends them."""
+        """API keys that are lent to the run: only those it needs, and only where the person lends
+        keys."""
         if not request.lend_keys:
             return {"keys_at_home": True}
         needed = providers_of(config, models)
@@ -223,7 +229,8 @@ class Host:
     async def _prepare(
         self, client: EngineClient, project: Path, request: StartRun | StartEvaluation
     ) -> str:
-        """Model and project are there, the same as here; the project's folder there."""
+        """Bring model and project to the server where they differ; returns the project's folder
+        there."""
         config = await asyncio.to_thread(load_config, project, request.overrides)
         wanted = await asyncio.to_thread(project_manifest, project)
         asked = SyncFolder(folder=self.home.folder_name(project), manifest=wanted)
@@ -244,7 +251,8 @@ class Host:
 
 
 def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:
-    """Its scenarios by a name that means the same there. Raises Refused for another file."""
+    """The request with the scenario file named relative to the project, as the server can find it.
+    Raises Refused for a file outside of the project."""
     if request.scenarios in ("train", "validation"):
         return request
     file = (project / Path(request.scenarios).expanduser()).resolve()

@@ -1,6 +1,5 @@
-"""The runs of one server that are ours: those that go on are mirrored as they do, of the others the
-rest is asked for.
-"""
+"""Runs of one server that belong to projects of this machine: living runs are mirrored as they go
+on; data of ended runs is requested when it is needed."""
 
 import asyncio
 import contextlib
@@ -12,12 +11,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from engine.atomic import write_atomically
 from engine.client import EngineClient
 from engine.evaluation.stored import SCENARIOS
 from engine.hosts.home import Home
 from engine.hosts.record import Replicated, forget_record, read_record, write_record
 from engine.hosts.started import check_spec
-from engine.project import load_config, write_atomically
+from engine.project import load_config
 from engine.protocol.event import BaseEvent
 from engine.protocol.identifiers import is_run_id
 from engine.protocol.problems import AtelierError, LaunchError, Problem, Refused, StoreError
@@ -30,24 +30,24 @@ from engine.sync.fetch import PARTS, fetch
 from engine.trust.store import remember_run
 
 LINGER_S = 60.0
-"""A run that has ended is followed so long after it was told something."""
+"""Seconds that an ended run is still mirrored after a command was sent to it."""
 LOOK_S = 10.0
-"""From one look at the list of runs there to the next."""
+"""Seconds between two requests for the list of runs there."""
 SHORTEST_S = 0.05
 BEGUN_S = 10.0
 AGAIN_S = 60.0
-"""From a run that could not be copied to the next try."""
+"""Seconds until a run that could not be copied is tried again."""
 MOST_RUNS = 5000
-"""That one server may show."""
+"""Most runs that one server may list."""
 MOST_SMALL_BYTES = 2**30
-"""Of a log, or of the scenarios and demonstrations that a run keeps."""
+"""Size limit of a log, and of the scenarios and demonstrations that a run keeps."""
 MOST_SPEC_BYTES = 2**26
 TICK_S = 0.02
-"""Between two signs of life of a run that are passed on."""
+"""Seconds between two progress events of a run that are passed on."""
 GONE = {"run.unknown", "sync.unknown"}
-"""What is said of a run that has left its server between two looks."""
+"""Problem codes for a run that was deleted on its server between two requests."""
 LOST = {"engine.unreachable"}
-"""What is said where the way itself is cut."""
+"""Problem codes for a lost connection."""
 
 
 @dataclass
@@ -61,29 +61,30 @@ class Followed:
 
 
 class Mirrors:
-    """Of the server `host`, by its name. At most one writer for each replica."""
+    """Mirrors of the runs on the server named `host`, with at most one writer for each replica."""
 
     def __init__(self, host: str, home: Home, notice: Callable[[Problem], None]) -> None:
-        """`notice` is given what is wrong with a run there."""
+        """`notice` receives the problem of a run there."""
         self._host, self._home, self._notice = host, home, notice
         self.runs: list[RunSummary] = []
-        """All that its engine knows of, as it last said; without their rewards."""
+        """All runs in the engine's latest list, without their rewards."""
         self._followed: dict[str, Followed] = {}
         self._touched: dict[str, float] = {}
         self._complete: dict[str, float] = {}
-        """Runs that have ended and are all here, by when they changed last."""
+        """Ended runs that are completely copied, with the time of their last change."""
         self._failed: dict[str, float] = {}
-        """Runs that could not be copied, by when they may be tried again."""
+        """Runs that could not be copied, with the time (monotonic) of the next try."""
         self._following = asyncio.Lock()
         self._news = asyncio.Event()
 
     @property
     def behind(self) -> int:
-        """Events that are known of there and not here yet."""
+        """Number of events that exist there and are not copied yet."""
         return sum(one.mirror.behind for one in self._followed.values())
 
     async def keep_up(self, client: EngineClient) -> None:
-        """For as long as the connection stands. Raises LaunchError where it is lost."""
+        """Keep the mirrors up to date while the connection lasts. Raises LaunchError where it is
+        lost."""
         self._failed.clear()
         while True:
             self._news.clear()
@@ -97,7 +98,7 @@ class Mirrors:
                 await asyncio.wait_for(self._news.wait(), LOOK_S)
 
     async def _listed(self, client: EngineClient) -> list[RunSummary]:
-        """Runs with an id that can be one; who shows others is told of."""
+        """Listed runs with a valid id and finite figures; the others are reported by a notice."""
         runs = await client.runs()
         good = [run for run in runs[:MOST_RUNS] if is_run_id(run.id) and _is_finite(run)]
         if len(good) < len(runs):
@@ -113,8 +114,8 @@ class Mirrors:
         return good
 
     async def _try(self, client: EngineClient, run: RunSummary) -> None:
-        """One run that cannot be copied leaves the others alone. Raises LaunchError where the way
-        is lost."""
+        """Mirror one run; if it cannot be copied, the others continue. Raises LaunchError where the
+        connection is lost."""
         if time.monotonic() < self._failed.get(run.id, 0.0):
             return
         try:
@@ -144,7 +145,8 @@ class Mirrors:
             self._complete[run.id] = run.changed_at
 
     def _folder_of(self, run: RunSummary) -> Path | None:
-        """Where its replica is, or shall be; None for a run of nobody here."""
+        """Folder of the run's replica, which may not exist yet; None for a run of no project
+        here."""
         name = Path(run.project_path).name
         for project in self._home.projects():
             folder = project / "runs" / run.id
@@ -155,8 +157,8 @@ class Mirrors:
         return None
 
     def new_folder(self, project: Path, run_id: str) -> Path:
-        """Where the replica of a run that has just begun shall be. Raises Refused where the server
-        answers with an id that is none, or with that of another run."""
+        """Folder for the replica of a new run. Raises Refused where the server answers with an
+        invalid id, or with that of another run."""
         folder = project / "runs" / run_id
         if not is_run_id(run_id) or not (_is_free(folder) or self._is_ours(folder)):
             raise Refused.of(
@@ -171,7 +173,7 @@ class Mirrors:
         return known is not None and known.host == self._host
 
     async def follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """Raises LaunchError where the way is lost."""
+        """Mirror a run in the background. Raises LaunchError where the connection is lost."""
         async with self._following:
             await self._follow_one(client, run_id, folder)
 
@@ -190,8 +192,8 @@ class Mirrors:
         self._followed[run_id] = Followed(client, replica, task, mirror)
 
     async def catch_up(self, client: EngineClient, run: Path) -> None:
-        """Every event of it is here when this returns, and its log; it is followed no more. Raises
-        LaunchError where the way is lost, Refused where it has gone from there."""
+        """Copy all events of a run and its log, and stop mirroring it. Raises LaunchError where the
+        connection is lost, Refused where the run is no longer there."""
         async with self._following:
             await self._stop_one(run.name)
             replica = await self._replica(client, run.name, run)
@@ -202,14 +204,14 @@ class Mirrors:
         await fetch(client, run.name, run, LOG, _unheard, MOST_SMALL_BYTES)
 
     async def release(self, run: Path) -> None:
-        """It is this machine's from now on."""
+        """Make a run that was mirrored a run of this machine."""
         async with self._following:
             await self._stop_one(run.name)
             forget_record(run)
             self._home.started.forget(run.name)
 
     async def _stop(self, run_id: str) -> None:
-        """What comes of it later is asked for."""
+        """Stop mirroring a run; later changes are requested when they are needed."""
         async with self._following:
             await self._stop_one(run_id)
 
@@ -244,8 +246,9 @@ class Mirrors:
         return Mirror(client, run_id, replica, announce)
 
     async def _make_folder(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """What a run folder has besides its database; the record first, so that nobody takes it for
-        a run of this machine, and the spec last, when it is known to be what was started here."""
+        """Create the files of a run folder besides its database. The record comes first, so that
+        nothing takes the folder for a run of this machine, and the spec last, once it is known to
+        match what was started here."""
         if (folder / SPEC).exists():
             return
         if not (_is_free(folder) or self._is_ours(folder)):
@@ -271,8 +274,7 @@ class Mirrors:
         await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
     def _checked_spec(self, folder: Path, found: list[Path]) -> RunSpec:
-        """What the server says of the run, where it agrees with what is known here. Raises
-        Refused."""
+        """Run spec from the server, checked against the settings known here. Raises Refused."""
         run_id, project = folder.name, folder.parents[1]
         try:
             spec = RunSpec.model_validate_json(found[0].read_bytes() if found else b"")
@@ -291,7 +293,8 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Until the replica has that event, or the way there is lost."""
+        """Wait up to `BEGUN_S` seconds until an event is in the replica. Raises LaunchError where
+        the run is no longer mirrored, since the connection was lost."""
         try:
             async with asyncio.timeout(BEGUN_S):
                 while followed := self._followed.get(run_id):
@@ -307,13 +310,13 @@ class Mirrors:
         )
 
     def touch(self, run_id: str) -> None:
-        """Something was asked of a run there: what becomes of it is wanted here at once."""
+        """Note that a command was sent to a run there, so that its effects are mirrored at once."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
 
 
 def _is_finite(value: BaseModel) -> bool:
-    """Figures that are no numbers could not be passed on."""
+    """Whether all figures are finite numbers; others could not be passed on as JSON."""
     try:
         type(value).model_validate_json(value.model_dump_json())
     except ValidationError:
@@ -322,9 +325,9 @@ def _is_finite(value: BaseModel) -> bool:
 
 
 def _is_free(folder: Path) -> bool:
-    """Nothing is there yet that could be lost."""
+    """Whether a folder is missing or empty, so that nothing in it could be lost."""
     return not folder.is_symlink() and not (folder.exists() and any(folder.iterdir()))
 
 
 def _unheard(done: int, total: int) -> None:
-    """Progress of something small."""
+    """Ignored progress of a small download."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from engine.project import write_atomically
+from engine.atomic import write_atomically
 
 FILE = "replica.json"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.atomic import write_atomically
 from engine.hosts.book import book_file
-from engine.project import changed_config, load_config, write_atomically
+from engine.project import changed_config, load_config
 from engine.protocol.config import ProjectConfig
 from engine.protocol.identifiers import RunId, is_run_id
 from engine.protocol.judging import provider_of
@@ -25,38 +26,38 @@ GUARDED = ("agent", "judge", "evaluate", "track", "scenarios", "reward")
 
 
 class StartedRun(BaseModel):
-    """One run, as the person started it."""
+    """Run on a server, with the settings that the person started it with."""
 
     model_config = ConfigDict(extra="ignore")
 
     run_id: RunId
     host: str
-    """The server by the name it has here."""
+    """Name that the server has on this machine."""
     project: str
-    """Its folder here."""
+    """The project's folder on this machine."""
     config: ProjectConfig
     providers: list[str] = Field(default_factory=list)
     """Models of providers that an evaluation compares."""
     keys_at_home: bool = True
-    """Whether it may ask judges through this machine."""
+    """Whether the run may ask judges through this machine."""
     spent_usd: dict[str, float] = Field(default_factory=dict)
-    """By `judge` and `evaluate`: what was asked from here has cost, at most."""
+    """Cost in USD of the questions asked from here, at most, for `judge` and for `evaluate`."""
 
     @property
     def folder(self) -> Path:
-        """Of its replica."""
+        """Folder of the run's replica."""
         return Path(self.project) / "runs" / self.run_id
 
 
 class StartedRuns:
-    """The files of all of them. Not safe for use from several threads at once."""
+    """Store of the records of all started runs, one file each. Not thread-safe."""
 
     def __init__(self) -> None:
         self._folder = book_file().parent / FOLDER
         self._known: dict[str, StartedRun] = {}
 
     def find(self, run_id: str, host: str) -> StartedRun | None:
-        """None for a run that was not started from here on that server."""
+        """Record of a run; None for a run that was not started from here on that server."""
         if not is_run_id(run_id):
             return None
         if run_id not in self._known:
@@ -69,7 +70,8 @@ class StartedRuns:
         return found if found.host == host else None
 
     def add(self, run: StartedRun) -> None:
-        """Raises Refused for an id that another run has already: the server chose it."""
+        """Store a new run. Raises Refused for an id that another run has already, since the server
+        chose it."""
         if self.find(run.run_id, run.host) or (self._folder / f"{run.run_id}.json").exists():
             known = self._known.get(run.run_id)
             if known is None or (known.host, known.project) != (run.host, run.project):
@@ -82,20 +84,20 @@ class StartedRuns:
         self.save(run)
 
     def save(self, run: StartedRun) -> None:
-        """Returns when it is on the disk."""
+        """Store the record of a run; it is on the disk when this returns."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._known[run.run_id] = run
         write_atomically(self._folder / f"{run.run_id}.json", run.model_dump_json() + "\n")
 
     def forget(self, run_id: str) -> None:
-        """It is this machine's from now on."""
+        """Remove the record of a run that is now a run of this machine."""
         self._known.pop(run_id, None)
         if is_run_id(run_id):
             (self._folder / f"{run_id}.json").unlink(missing_ok=True)
 
 
 def settings_of(project: Path, request: StartRun | StartEvaluation) -> ProjectConfig:
-    """The settings that a run begins with, computed from what lies here. Raises ConfigError."""
+    """Settings of a new run, computed from the files of this machine. Raises ConfigError."""
     if isinstance(request, StartEvaluation):
         overrides = dict(request.overrides)
         if request.judge is not None:
@@ -108,7 +110,7 @@ def settings_of(project: Path, request: StartRun | StartEvaluation) -> ProjectCo
 
 
 def _parent(project: Path, origin: str) -> RunSpec | None:
-    """The run that a branch starts from, as far as it is known here."""
+    """Spec of the run that a branch starts from, where it is known here."""
     if "@" not in origin or "/" in origin:
         return None
     try:
@@ -124,13 +126,13 @@ def provider_models(request: StartRun | StartEvaluation) -> list[str]:
 
 
 def providers_of(config: ProjectConfig, models: list[str]) -> set[str]:
-    """Whose keys a run needs."""
+    """Providers whose API keys a run needs."""
     judges = config.judge.models if config.judge.enabled else ()
     return {provider_of(model) for model in (*judges, *models)}
 
 
 def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> None:
-    """Raises Refused where a run that a server shows is not what was started from here."""
+    """Check a server's spec of a run. Raises Refused where it is not what was started from here."""
     if spec.id != run_id:
         raise Refused.of(
             "host.other_run", f"{host} answers with run {spec.id[:40]!a} instead of {run_id}."

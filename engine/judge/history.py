@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from engine.atomic import write_atomically
 from engine.judge.rubric import parse_rubric
-from engine.project import write_atomically
 from engine.protocol.judging import RubricVersion, RubricView, version_of
 from engine.protocol.problems import AtelierError, ConfigError
 from engine.trust.files import MOST_TEXT_BYTES, read_regular

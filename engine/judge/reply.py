@@ -14,11 +14,12 @@ MOST_REASON = 2000
 MOST_CHARS = 1_000_000
 
 Fault = Literal["", "form", "cut", "filtered"]
-"""Why a reply cannot be used: its form, the token limit, or the provider's content filter."""
+"""Reason why a reply cannot be used: its form, the token limit, or the provider's content
+filter."""
 
 
 class Opinion(NamedTuple):
-    """What a reply says of one attempt."""
+    """Score and reason that a reply gives one rollout."""
 
     score: float
     reason: str
@@ -27,7 +28,7 @@ class Opinion(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Everything usable in a reply, and one sentence on what is not."""
+    """Usable part of a reply, and one sentence on the rest."""
 
     opinions: dict[str, Opinion]
     complaint: str
@@ -35,7 +36,7 @@ class Reading(NamedTuple):
 
 
 class Contradiction(Exception):
-    """A reply that no part of can be trusted; its text says why."""
+    """Error for a reply of which no part can be trusted; its text says why."""
 
 
 def read_reply(text: str, ids: Sequence[str], rubric: Rubric, finish: str = "") -> Reading:
@@ -55,7 +56,7 @@ def read_reply(text: str, ids: Sequence[str], rubric: Rubric, finish: str = "") 
 
 
 def _unfinished(text: str, finish: str) -> Reading | None:
-    """Why a reply is not a whole answer, or None."""
+    """Reason why a reply is not a whole answer, or None."""
     if finish == "content_filter":
         return Reading({}, "The answer was withheld by a content filter.", "filtered")
     if finish == "length":
@@ -66,7 +67,7 @@ def _unfinished(text: str, finish: str) -> Reading | None:
 
 
 def _aligned(entries: list[Any], ids: Sequence[str], rubric: Rubric) -> Reading:
-    """Raises Contradiction."""
+    """Parse the entries of a reply and align them by id. Raises Contradiction."""
     opinions: dict[str, Opinion] = {}
     wrong: list[str] = []
     seen: dict[str, Opinion | str] = {}
@@ -116,13 +117,14 @@ def read_art_reply(text: str, count: int, finish: str = "") -> Reading:
 
 
 def is_quoted(quote: str, transcript: str) -> bool:
-    """Whether the words are there, whatever the white space between them."""
+    """Whether a quote occurs in the transcript, whatever the white space between its words."""
     wanted = " ".join(quote.split()).casefold()
     return bool(wanted) and wanted in " ".join(transcript.split()).casefold()
 
 
 def _opinion(name: str, entry: dict[str, Any], rubric: Rubric) -> Opinion | str:
-    """What an entry says, or what it lacks. Raises Contradiction for a number outside [0, 1]."""
+    """Parse one entry of a reply into an opinion, or name its error. Raises Contradiction for a
+    number outside [0, 1]."""
     criteria: dict[str, float] = {}
     if rubric.criteria:
         given = entry.get("criteria")
@@ -206,7 +208,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 
 
 def without_reasoning(text: str) -> str:
-    """A reply behind its reasoning; nothing of one that ends within it."""
+    """Text of a reply after its reasoning; empty for one that ends within it."""
     for tag in REASONING:
         text = text.rpartition(f"</{tag}>")[2].partition(f"<{tag}>")[0]
     return text

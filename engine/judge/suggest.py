@@ -43,7 +43,7 @@ def suggestion_messages(source: str, cases: Sequence[Disagreement]) -> Messages:
 
 
 def unfinished(call: Call) -> Problem | None:
-    """Why a reply is not a whole rubric, or None."""
+    """Problem of a reply that is not a whole rubric, or None."""
     if call.finish not in ("length", "content_filter"):
         return None
     cut = call.finish == "length"

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine.project import write_atomically
+from engine.atomic import write_atomically
 from engine.protocol.json_text import parse_json
 from engine.protocol.mcp import McpServer, ServerView, ServerViews, SetServer
 from engine.protocol.problems import ConfigError

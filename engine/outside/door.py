@@ -1,4 +1,5 @@
-"""Where a script's requests enter: one key for all its attempts, one conversation for each request.
+"""Entry of a script's requests to the gateway: one key for all its rollouts, one conversation for
+each request.
 
 A request's messages that were answered here before are put in as the tokens they were, whoever of
 the script's attempts asked then: the same words after the same words. What is sampled is recorded
@@ -22,11 +23,11 @@ from engine.rollout.request import ChatRequest
 from engine.rollout.session import Session
 
 READY_S = 600.0
-"""The longest that a request waits for the model to be loaded, or for the run to go on."""
+"""Seconds that a request waits at most for the model to be loaded, or for the run to go on."""
 
 
 class SharedConversation(Conversation):
-    """One request's view of all that was sampled under the key."""
+    """Conversation of one request, with access to all completions sampled under the key."""
 
     def __init__(
         self, chat: ChatFormat, known: Completions, version: int, temperature: float, top_p: float
@@ -89,7 +90,7 @@ class SharedConversation(Conversation):
         )
 
     def _digest(self, messages: Sequence[str], count: int) -> str:
-        """Of the first `count` messages."""
+        """Digest of the first `count` messages."""
         while len(self._digests) <= count:
             place = len(self._digests) - 1
             self._digests.append(digest(self._digests[-1], messages[place]))
@@ -97,7 +98,7 @@ class SharedConversation(Conversation):
 
 
 class Door:
-    """Of one run, for as long as this engine knows its script."""
+    """Entry to the policy of one outside run, for as long as this engine knows its script."""
 
     def __init__(self, spec: RunSpec, known: Completions) -> None:
         self.name = spec.name
@@ -107,20 +108,21 @@ class Door:
         self._chat: ChatFormat | None = None
         self._policy: Policy | None = None
         self.step = 0
-        """Updates behind the policy that samples."""
+        """Number of updates behind the weights that sample."""
         self._open = asyncio.Event()
 
     def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
-        """The policy can sample, with so many updates behind it."""
+        """Let requests in: the policy can sample, with `step` updates behind its weights."""
         self._chat, self._policy, self.step = chat, policy, step
         self._open.set()
 
     def shut(self) -> None:
-        """It cannot for now: who asks waits."""
+        """Make requests wait: the policy cannot sample for now."""
         self._open.clear()
 
     async def enter(self, asked: ChatRequest) -> Session:
-        """A session for one request. Raises RolloutError for a model that is not here."""
+        """Session for one request. Raises RolloutError where the model is not ready in time or
+        another one was asked for."""
         try:
             async with asyncio.timeout(READY_S):
                 await self._open.wait()
@@ -154,7 +156,8 @@ class Door:
         return session
 
     def _check_name(self, model: str) -> None:
-        """`NAME` is the newest policy, `NAME@STEP` that step's and no other."""
+        """Check the name of the requested model: `NAME` is the newest policy, `NAME@STEP` the one
+        of that step and no other. Raises RolloutError."""
         name, at, step = model.rpartition("@")
         if model in ("", self.name) or (at and name == self.name and step == str(self.step)):
             return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from engine.project import write_atomically
+from engine.atomic import write_atomically
 from engine.protocol.algorithm import Algorithm
 from engine.protocol.config import ProjectConfig
 from engine.protocol.problems import StoreError

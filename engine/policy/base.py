@@ -16,7 +16,8 @@ from engine.protocol.problems import Problem
 
 Progress = Callable[[int, int], None]
 OnRestart = Callable[[Problem, int], Awaitable[None]]
-"""Why a helper of the policy was started again, and how often by now."""
+"""Callback with the reason why a helper process of the policy was restarted, and how often so
+far."""
 
 
 class Value(BaseModel):
@@ -24,14 +25,14 @@ class Value(BaseModel):
 
 
 class PolicySpec(Value):
-    """What a policy needs to be built."""
+    """Parameters with which a policy is built."""
 
     model_path: str
     model: ModelConfig
     seed: int
     batch_tokens: int
     weights: Literal["full", "8bit", "4bit"] = "full"
-    """What the frozen weights are stored in."""
+    """Precision of the frozen weights in memory."""
     recompute: bool = False
     """Compute each layer again in the backward pass instead of keeping what it computed."""
     value_lr: float | None = None
@@ -39,7 +40,7 @@ class PolicySpec(Value):
 
 
 class AdamStep(Value):
-    """One step of AdamW (betas 0.9 and 0.99, epsilon 1e-8; 1711.05101)."""
+    """Hyperparameters of one AdamW step (betas 0.9 and 0.99, epsilon 1e-8; 1711.05101)."""
 
     lr: float
     weight_decay: float = 0.0
@@ -67,7 +68,7 @@ class PolicyInfo(Value):
     cached_token_bytes: int = 0
     """Keys and values of one token."""
     sampler: str = ""
-    """What samples and in which precision, where that is another program."""
+    """Name and precision of the sampler, where that is another program."""
 
 
 class SampleRequest(Value):
@@ -81,7 +82,7 @@ class SampleRequest(Value):
     top_p: float = 1.0
     stop_tokens: list[int] = Field(default_factory=list)
     ignore_eos: bool = False
-    """Goes on behind the end of sequence: forced lengths, for measurements."""
+    """Continue after the end-of-sequence token: forced lengths, for measurements."""
     seed: int
     top_logprobs: int = 0
 
@@ -108,13 +109,13 @@ class TrainItem(Value):
     """The sampler's, one per trained token, as in all lists below; `supervised` needs none."""
     advantages: list[float] = Field(default_factory=list)
     weight: float = 1.0
-    """What each of its trained tokens counts, before the division by the normaliser."""
+    """Weight of each trained token, before the division by the normaliser."""
     old_logprobs: list[float] = Field(default_factory=list)
     """The trainer's before the first update of the batch; empty where this is the first."""
     values: list[float] = Field(default_factory=list)
     """The value head's before the first update; empty where it has nothing to learn."""
     returns: list[float] = Field(default_factory=list)
-    """What the value head should have said."""
+    """Target values of the value head."""
 
 
 class TrainBatch(Value):
@@ -124,24 +125,24 @@ class TrainBatch(Value):
     objective: Literal["policy_gradient", "supervised"] = "policy_gradient"
     algorithm: Algorithm = Algorithm()
     temperature: float = 1.0
-    """The one that the tokens were sampled at."""
+    """Temperature at which the tokens were sampled."""
     normaliser: int
-    """What the summed losses of the whole step are divided by, however the step is split."""
+    """Divisor of the summed losses of the whole step, however the step is split."""
 
 
 class ScoreBatch(Value):
-    """Sequences to look at without learning; of the items, tokens and spans count."""
+    """Sequences to score without training; of the items, tokens and spans count."""
 
     items: list[TrainItem]
     temperature: float = 1.0
     reference: bool = False
-    """Also what the untrained model says: a second forward pass."""
+    """Also score with the untrained model: a second forward pass."""
     values: bool = False
-    """Also what the value head says."""
+    """Also return the value head's estimates."""
 
 
 class Scores(Value):
-    """Of one item, one number per trained token."""
+    """Scores of one item, one number per trained token."""
 
     logprobs: list[float]
     """The trainer's, natural logarithm."""
@@ -150,7 +151,7 @@ class Scores(Value):
 
 
 class Pair(NamedTuple):
-    """Of N attempts, which of two is better."""
+    """Preference between two of N rollouts."""
 
     better: int
     worse: int
@@ -167,7 +168,7 @@ class PreferenceModel(Value):
     scale: list[float]
     weights: list[float]
     strength: float
-    """Of the L2 penalty, chosen by cross-validation."""
+    """Strength of the L2 penalty, chosen by cross-validation."""
     spread: float
     """Standard deviation of u over the fitted attempts."""
     accuracy: float | None
@@ -178,7 +179,8 @@ class PreferenceModel(Value):
 
 
 class Policy(Protocol):
-    """Raises PolicyError for what goes wrong inside, ChildDied when its process is gone."""
+    """Interface of a policy. Its methods raise PolicyError for errors of the policy, ChildDied when
+    its process is gone."""
 
     version: int
     """Number of updates behind the published weights."""
@@ -187,12 +189,12 @@ class Policy(Protocol):
 
     @property
     def away_s(self) -> float:
-        """Seconds, so far, in which it could not answer: it was held, or brought back."""
+        """Seconds so far in which the policy could not answer: it was held, or being restarted."""
         ...
 
     @property
     def pids(self) -> list[int]:
-        """Of its processes."""
+        """PIDs of the policy's processes."""
         ...
 
     async def load(self, spec: PolicySpec) -> PolicyInfo: ...
@@ -202,22 +204,24 @@ class Policy(Protocol):
         ...
 
     async def hold(self) -> None:
-        """Let what is being sampled stand where it is, until `go_on`."""
+        """Suspend sampling where it is, until `go_on`."""
         ...
 
     async def go_on(self) -> None: ...
 
     async def sampling(self) -> dict[str, float]:
-        """How well sampling used the machine since the last call; empty when nothing is known."""
+        """Metrics of sampling's use of the hardware since the last call; empty when nothing is
+        known."""
         ...
 
     async def score(self, batch: ScoreBatch) -> list[Scores]:
-        """One a item, in their order. Changes nothing."""
+        """Score the items; one result per item, in their order. Changes nothing."""
         ...
 
     async def features(self, items: list[TrainItem]) -> list[list[float]]:
-        """What the untrained model makes of what was sampled: one vector a item, all of one length
-        D. Of the items, tokens and spans count; each has sampled tokens. No training changes it."""
+        """Feature vector of each item's sampled tokens by the untrained model, all of one length D.
+        Of the items, tokens and spans count; each has sampled tokens. Training does not change
+        it."""
         ...
 
     async def fit_preferences(
@@ -252,8 +256,8 @@ class Policy(Protocol):
         ...
 
     async def restore(self, folder: Path) -> None:
-        """What `save` has written, or only an `adapter` in the PEFT layout: the optimizer then
-        starts anew. Layers that the adapter leaves out keep the weights they have. Raises
+        """Load the output of `save`, or only an `adapter` in the PEFT layout: the optimizer then
+        starts from zero. Layers that the adapter leaves out keep the weights they have. Raises
         PolicyError where it does not fit the model."""
         ...
 

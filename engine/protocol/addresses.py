@@ -1,4 +1,4 @@
-"""The strict form of an address and of a model's name: no text about which two parsers disagree."""
+"""Strict forms of addresses and of model names: no text that two parsers read differently."""
 
 import ipaddress
 import re
@@ -8,14 +8,14 @@ ADDRESS = re.compile(
     r"https?://(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
     r"(?:/[A-Za-z0-9._~!$&'()*+,;=:%/-]*)?"
 )
-"""http or https, a host, optionally a port and a path: no user, no query, no character about which
-two parsers could disagree."""
+"""Address: http or https, a host, optionally a port and a path; no user, no query, no character
+that two parsers could read differently."""
 MODEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*(?:/[A-Za-z0-9_~][A-Za-z0-9_.:@+~-]*)*")
 SCHEME = re.compile(r"(https?|wss?|ftp|file|unix):", re.I)
 
 
 def normal_address(text: str) -> str:
-    """One spelling of an address. Raises ValueError where it is none."""
+    """Normal form of an address. Raises ValueError where the text is not an address."""
     if not ADDRESS.fullmatch(text):
         raise ValueError("is no address: write http:// or https:// and a host, and no key in it")
     parts = urlsplit(text)
@@ -26,7 +26,7 @@ def normal_address(text: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether the host of an address is this machine by its literal name."""
+    """Whether an address names this machine literally: `localhost` or a loopback IP address."""
     host = urlsplit(address).hostname or ""
     if host == "localhost":
         return True
@@ -37,8 +37,8 @@ def is_loopback(address: str) -> bool:
 
 
 def check_model(name: str) -> str:
-    """The name of a provider's model. Raises ValueError where it holds an address or anything else
-    that a provider's client could take for more than a name."""
+    """Check the name of a provider's model. Raises ValueError where it holds an address or anything
+    else that a provider's client could take for more than a name."""
     if not MODEL.fullmatch(name) or any(
         SCHEME.match(part) or part in (".", "..") for part in name.split("/")
     ):

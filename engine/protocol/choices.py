@@ -11,18 +11,18 @@ class Sample(Record):
     title: str
     words: str
     duration: str
-    """How long on what: `4 min · CPU`."""
+    """Typical duration, and the hardware it is for: `4 min · CPU`."""
     place: int = 100
-    """Where it stands among the samples: 1 is the one to begin with."""
+    """Position in the list of samples; 1 is the one to begin with."""
     files: tuple[str, ...] = ()
-    """What it shares with others, relative to its folder; copied along with it."""
+    """Files shared with other samples, relative to the sample's folder; copied along with it."""
 
 
 class ModelInfo(Record):
     name: str
     title: str
     path: str | None
-    """None when it is not on this machine yet."""
+    """Folder of the model; None while it is not on this machine."""
     download_bytes: int = 0
     parameters: int | None = None
     problem: Problem | None = None

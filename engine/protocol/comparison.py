@@ -70,7 +70,7 @@ class EvaluationResult(Record):
     judged: bool
     """Whether a judge has part in the rewards."""
     precision: str = ""
-    """In which our own models were computed; empty before the first is loaded."""
+    """Precision in which the local models were computed; empty before the first is loaded."""
     standings: list[Standing]
     """One a contestant, the first being compared with; over all variants."""
     variants: list[Standing] = Field(default_factory=list)

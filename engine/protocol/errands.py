@@ -13,11 +13,11 @@ from engine.protocol.problems import Problem
 from engine.protocol.requests import Answer, Request
 
 MOST_ERRANDS = 1000
-"""In one answer."""
+"""Errands in one response."""
 MOST_TEXT_BYTES = 2**23
-"""Of all that one errand holds."""
+"""Size limit of everything in one errand."""
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-z:]{1,80}$")]
-"""Of a question, against billing it twice; it becomes a header of the request."""
+"""Idempotency key of a question, against billing it twice; it becomes a header of the request."""
 Text = Annotated[str, StringConstraints(max_length=MOST_TEXT_BYTES)]
 
 
@@ -54,7 +54,7 @@ class Asking(Fields):
 
 
 class Words(Fields):
-    """A message of a question to a judge."""
+    """Message of a question to a judge."""
 
     role: Literal["system", "user", "assistant"]
     content: Text
@@ -69,7 +69,8 @@ class AskFields(Asking):
 
 
 class TextPart(Fields):
-    """A part of a message; pictures and links, which a provider would fetch, are none."""
+    """Text part of a message; pictures and links, which a provider would fetch, are not
+    accepted."""
 
     type: Literal["text"] = "text"
     text: Text
@@ -91,7 +92,7 @@ class ToolCall(Fields):
 
 
 class ChatMessage(Fields):
-    """A message of an agent to a provider's model; further fields are left out."""
+    """Message of an agent to a provider's model; further fields are left out."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -112,7 +113,7 @@ class Function(Fields):
 
 
 class Tool(Fields):
-    """A function of the agent's; tools that a provider runs itself are none."""
+    """Function tool of the agent; tools that a provider runs itself are not accepted."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -159,25 +160,26 @@ class CountFields(Fields):
 
 
 class ErrandDone(Request):
-    """Its answer, as the process gave it."""
+    """Answer to an errand, as the judge's process gave it."""
 
     answer: Any = None
     problem: Problem | None = None
-    """Why there is none."""
+    """Reason why there is no answer."""
 
 
 class Lease(Request):
-    """Who this engine works for: one home at a time."""
+    """Lease of an engine by the home machine it works for, one at a time."""
 
     home: str = Field(pattern=r"^[A-Za-z0-9-]{8,64}$")
-    """A number that a workspace made for itself once."""
+    """Id that a workspace created for itself once."""
     name: str = ""
-    """What the person calls that machine."""
+    """Name that the person gave the home machine."""
     take_over: bool = False
     fresh: bool = False
-    """It has just come: whatever it was given before is given to it again."""
+    """True from a home machine that has just connected: errands it was given before are given to it
+    again."""
 
 
 class Leased(Answer):
     seconds: float
-    """How long it lasts without a word."""
+    """Seconds after which the lease ends unless it is renewed."""

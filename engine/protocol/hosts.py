@@ -1,4 +1,4 @@
-"""Servers that train for us, reached over SSH: what is known of them, asked and answered."""
+"""Remote servers reached over SSH: their settings, state, questions and requests."""
 
 from typing import Literal
 
@@ -17,9 +17,8 @@ class Value(BaseModel):
 HostState = Literal[
     "away", "connecting", "asking", "installing", "starting", "connected", "reconnecting", "stopped"
 ]
-"""`away`: nobody has asked for it. `asking`: it waits for a person's answer. `reconnecting`: it is
-tried again by itself, for ever. `stopped`: trying again would not help before somebody has done
-something; the problem says what."""
+"""`away`: not connected. `asking`: waiting for a person's answer. `reconnecting`: retried without
+limit. `stopped`: a retry would not help before somebody acts; the problem says how."""
 
 QuestionKind = Literal["host_key", "passphrase", "password", "code"]
 """`code` is anything else that a server asks for: a second factor, mostly."""
@@ -29,47 +28,49 @@ Transport = Literal["asyncssh", "system"]
 
 
 class HostSpec(Value):
-    """A server as the person wrote it down."""
+    """Settings of a server, as the person entered them."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    """What it is called here."""
+    """Name of the server on this machine."""
     address: str = Field(pattern=r"^[^\s-][^\s]*$")
     """As `ssh` takes it: an alias of ~/.ssh/config, or [user@]host[:port]."""
     transport: Transport = "asyncssh"
     folder: str = ""
-    """Where Atelier lives there; empty is `.atelier-engine` in the home."""
+    """Atelier's folder on the server; empty is `.atelier-engine` in the home folder."""
     engine: Literal["auto", "engine-cpu", "engine-gpu"] = "auto"
-    """Which engine is installed; `auto` goes by what the server has."""
+    """Engine package to install; `auto` chooses by the server's hardware."""
     offline: bool | None = None
-    """Whether packages are brought through the tunnel; None: where it has no way to the index."""
+    """Whether packages are uploaded through the tunnel; None: only where the server cannot reach
+    the package index."""
 
 
 class Question(Value):
-    """Something that only a person can answer, while a connection waits."""
+    """Question that only a person can answer, while a connection waits."""
 
     id: str
     kind: QuestionKind
     host: str
-    """The server that asks, as `user@name:port`; behind jumps that is not the one we go to."""
+    """Server that asks, as `user@name:port`; behind a jump host it may differ from the
+    destination."""
     via: str = ""
-    """The server that it is reached through, where there is one."""
+    """Jump host through which the asking server is reached, if any."""
     prompt: str
-    """What it asks, in a sentence; text of theirs is theirs, and plain."""
+    """Question in one sentence; text from the server is untrusted and shown as plain text."""
     detail: str = ""
-    """Of a host key: kind and SHA-256 fingerprint."""
+    """Kind and SHA-256 fingerprint of a host key."""
     echo: bool = False
-    """Whether what is typed may be seen."""
+    """Whether the typed answer may be shown."""
 
 
 class Answer(Request):
-    """To a question; None gives up. A host key is answered with `yes`."""
+    """Answer to a question; None cancels the connection. A host key is accepted with `yes`."""
 
     question: str
     value: str | None = Field(default=None, repr=False)
 
 
 class FarCard(Value):
-    """A graphics card of a server, as its driver tells."""
+    """Graphics card of a server, as its driver reports it."""
 
     name: str
     memory_bytes: int
@@ -77,7 +78,7 @@ class FarCard(Value):
 
 
 class FarEngine(Value):
-    """An engine of ours that is installed on a server."""
+    """Atelier engine that is installed on a server."""
 
     id: str
     """Version, build and kind: `0.1.0-3f2a9c1be07d-engine-cpu`."""
@@ -86,28 +87,29 @@ class FarEngine(Value):
 
 
 class HostReport(Value):
-    """What a server is and has; made before anything is installed there."""
+    """Survey of a server (hardware, disk, Python), made before anything is installed there."""
 
     server: str
     folder: str
-    """Where Atelier lives there, or would."""
+    """Atelier's folder on the server, whether it exists yet or not."""
     os: str
     machine: str
-    """As `uname -m` says it."""
+    """Machine type, as `uname -m` prints it."""
     host: str
     libc: str
-    """Of glibc; empty where there is another one."""
+    """Version of glibc; empty for another C library."""
     cores: int
     memory_bytes: int
     free_bytes: int
     filesystem: str
     shared: bool
-    """It is a file system of a network."""
+    """Whether the folder is on a network file system."""
     cards: list[FarCard]
     python: str
-    """`3.11 /usr/bin/python3.11`; empty where none fits."""
+    """Version and path of a suitable Python, `3.11 /usr/bin/python3.11`; empty where there is
+    none."""
     engine: Literal["engine-cpu", "engine-gpu"]
-    """What would be installed."""
+    """Engine package that would be installed."""
     download_bytes: int
     installed_bytes: int
     engines: list[FarEngine]
@@ -115,7 +117,7 @@ class HostReport(Value):
 
 
 class HostTick(Value):
-    """How far a job on a server is; never stored."""
+    """Progress of a job on a server; never stored."""
 
     stage: Literal["looking", "bringing", "installing", "trying", "syncing", "fetching", "removing"]
     words: str
@@ -125,32 +127,32 @@ class HostTick(Value):
 
 
 class HostView(Value):
-    """A server as it is now."""
+    """State of a server."""
 
     spec: HostSpec
     state: HostState
     job: str = ""
-    """What was asked for and is not done yet: `install`, `remove` …"""
+    """Job in progress: `install`, `remove` …"""
     problem: Problem | None = None
     notices: list[Problem] = Field(default_factory=list)
-    """What this server asked for or sent and was refused, oldest first."""
+    """Problems of requests and data of this server that were refused, oldest first."""
     questions: list[Question] = Field(default_factory=list)
     tick: HostTick | None = None
     report: HostReport | None = None
-    """What was found when it was last looked at."""
+    """Result of the last survey."""
     info: EngineInfo | None = None
-    """What its engine says of itself, while it is connected."""
+    """Information from the server's engine, while it is connected."""
     latency_s: float | None = None
     failures: int = 0
-    """Tries in a row that have failed."""
+    """Number of failed connection attempts in a row."""
     retry_at: float = 0.0
-    """When it is tried again, in seconds since 1970."""
+    """Unix time in seconds of the next connection attempt."""
     outdated: bool = False
-    """Its engine was made from another source than ours."""
+    """Whether the server's engine was built from other source code than this machine's."""
     behind: int = 0
-    """Events that are known of there and not here yet."""
+    """Number of events that exist there and are not copied yet."""
     runs: list[RunSummary] = Field(default_factory=list)
-    """All that its engine knows of; their rewards are left out."""
+    """All runs in the engine's list, without their rewards."""
 
 
 class HostList(Value):
@@ -159,18 +161,18 @@ class HostList(Value):
     revision: int
     hosts: list[HostView]
     known: list[str] = Field(default_factory=list)
-    """Aliases of ~/.ssh/config that are not among them."""
+    """Aliases of ~/.ssh/config that are not in the list of servers."""
 
 
 class AddHost(Request):
-    """Write a server down, or change what is written; nothing is sent anywhere."""
+    """Add a server or change its settings; nothing is sent to it."""
 
     spec: HostSpec
 
 
 class ActOnHost(Request):
-    """`connect` also hurries what waits; `remove` clears everything of ours away there; `forget`
-    only strikes it from the list."""
+    """`connect` also ends a wait for the next attempt; `remove` deletes every file of Atelier on
+    the server; `forget` only removes it from the list."""
 
     action: Literal[
         "connect", "disconnect", "install", "roll_back", "take_over", "stop_engine", "remove",
@@ -179,13 +181,13 @@ class ActOnHost(Request):
 
 
 class SendRun(Request):
-    """A run of this machine goes on a server from now on."""
+    """Move a run of this machine to a server, where it continues."""
 
     host: str
 
 
 class MoveTicked(Value):
-    """How far something is that changes machines, in bytes; never stored."""
+    """Progress of a move between machines, in bytes; never stored."""
 
     kind: Literal["tick"] = "tick"
     done: int
@@ -193,15 +195,15 @@ class MoveTicked(Value):
 
 
 class Moved(Value):
-    """It has arrived, and was checked."""
+    """Event: the move is complete and was checked."""
 
     kind: Literal["moved"] = "moved"
     path: str
-    """Here."""
+    """Folder on this machine."""
 
 
 class Reached(Value):
-    """The line by which an engine on a server says where it listens and what it is."""
+    """Line by which an engine on a server reports its address and its version."""
 
     port: int = Field(ge=1, le=65535)
     token: str = Field(repr=False, pattern=r"^[A-Za-z0-9_-]{1,200}$")

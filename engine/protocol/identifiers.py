@@ -16,7 +16,7 @@ MOST_PATH_CHARS = 1024
 MOST_NAME_BYTES = 255
 MOST_DEPTH = 32
 MOST_FILE_BYTES = 2**43
-"""Of one file, 8 TiB: more is no honest size."""
+"""Size limit of one file, 8 TiB; a larger size is taken for an error or an attack."""
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(\..*)?")
 """Device names of Windows, with any extension."""
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -27,7 +27,7 @@ NEVER = (".git",)
 
 
 def check_name(name: str) -> str:
-    """One part of a path. Raises ValueError."""
+    """Check one part of a path, and return it. Raises ValueError."""
     if name in ("", ".", ".."):
         raise ValueError(f"{name!r} is no file name")
     if "/" in name or "\\" in name or re.match("[A-Za-z]:", name):
@@ -46,7 +46,7 @@ def check_name(name: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """A path below some folder, with slashes. Raises ValueError."""
+    """Check a path below some folder, with slashes, and return it. Raises ValueError."""
     if len(path) > MOST_PATH_CHARS:
         raise ValueError(f"a path is longer than {MOST_PATH_CHARS} characters")
     parts = path.split("/")

@@ -46,6 +46,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 DECODER = json.JSONDecoder(
     parse_float=_finite, parse_constant=_no_constant, object_pairs_hook=_unique
 )
-"""For a value at a place within a text (`raw_decode`); it may raise RecursionError besides."""
+"""Decoder of a value at a position within a text (`raw_decode`); it may also raise
+RecursionError."""
 LENIENT = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
 """Takes the last of two equal keys, as the programs that wrote the file do."""

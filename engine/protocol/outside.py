@@ -1,4 +1,4 @@
-"""Training by a script that has its own loop: what it sends, and what it is told.
+"""Requests of a script with its own training loop, and the engine's answers.
 
 The engine samples, trains and stores; the script makes the attempts and says when a step begins.
 """
@@ -18,53 +18,55 @@ CHOICE_ID = "atelier_completion"
 
 
 def _in_range(reward: float) -> float:
-    """What is no number makes its attempt unscored; sums of numbers in range stay finite."""
+    """Check the range of a finite reward, so that sums stay finite; a NaN or an infinite reward
+    makes its rollout unscored."""
     if math.isfinite(reward) and abs(reward) > MOST_REWARD:
         raise ValueError(f"a reward lies between -{MOST_REWARD:g} and {MOST_REWARD:g}")
     return reward
 
 
 class OpenOutside(Request):
-    """Begin a run of this name, or go on with it."""
+    """Begin a run of this name, or continue it."""
 
     project: str = Field(min_length=1)
-    """Its folder in the workspace; made where there is none."""
+    """Folder of the project in the workspace; created where there is none."""
     model: str = Field(min_length=1)
-    """The run's name: a second start with the same one goes on."""
+    """Name of the run; a second start with the same name continues it."""
     base_model: str
     """A starter, a Hugging Face id on the engine's machine, or a folder there."""
     source: str = ""
-    """What the script is written with, and its version."""
+    """Library that the script uses, and its version."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Dotted keys of project.toml, for a run that begins."""
     pid: int
     """The script's process, on the engine's machine; the run stops when it is gone."""
     key: str = Field(min_length=32, repr=False)
-    """With which the script asks the gateway; the same one again changes nothing."""
+    """API key of the script at the gateway; a second request with the same key changes nothing."""
     again: bool = False
-    """The engine was gone for a while. A run that a person has stopped then stays stopped."""
+    """True after the connection to the engine was lost; a run that a person has stopped then stays
+    stopped."""
 
 
 class OutsideRun(Answer):
-    """Where the script finds its model."""
+    """Address and name of the model for the script."""
 
     run: RunSummary
     step: int
-    """Updates done."""
+    """Number of updates done."""
     base_url: str
     notes: list[str] = Field(default_factory=list)
-    """What is not as the script asked for, a sentence each."""
+    """Differences from the script's request, a sentence each."""
 
 
 class SentHistory(Request):
-    """One conversation: messages in the OpenAI form, and choices as the gateway gave them."""
+    """Conversation: messages in the OpenAI form, and choices as the gateway returned them."""
 
     messages_and_choices: list[dict[str, Any]]
     tools: list[dict[str, Any]] = Field(default_factory=list)
 
 
 class SentAttempt(SentHistory):
-    """One trajectory as ART has it."""
+    """Trajectory in ART's form."""
 
     additional_histories: list[SentHistory] = Field(default_factory=list)
     reward: Annotated[float, AfterValidator(_in_range)] | None
@@ -75,7 +77,7 @@ class SentAttempt(SentHistory):
 
 
 class SentError(Request):
-    """An attempt that raised."""
+    """Rollout that raised an exception."""
 
     type: str
     message: str
@@ -83,7 +85,7 @@ class SentError(Request):
 
 
 class SentGroup(Request):
-    """Attempts that are compared with each other."""
+    """Group of rollouts that are compared with each other."""
 
     trajectories: list[SentAttempt] = Field(default_factory=list)
     exceptions: list[SentError] = Field(default_factory=list)
@@ -93,7 +95,7 @@ class SentGroup(Request):
 
 
 class TrainGroups(Request):
-    """One step from these groups."""
+    """Train one step on these groups."""
 
     groups: list[SentGroup] = Field(min_length=1)
     lr: Annotated[float, Field(gt=0, le=1)]
@@ -105,23 +107,23 @@ class TrainGroups(Request):
 
 
 class Trained(Answer):
-    """A step that is done and stored."""
+    """Result of a step that is done and stored."""
 
     step: int
     metrics: dict[str, float]
-    """By the names of protocol/metrics.py."""
+    """Metrics by the names of protocol/metrics.py."""
     skipped: bool
-    """No attempt differed from its siblings: nothing was learned."""
+    """Whether no group had a signal, so that nothing was trained."""
     checkpoint: str = ""
-    """Its folder, where one was kept."""
+    """Folder of the checkpoint, where one was kept."""
 
 
 class LogOutside(Request):
-    """What the script logs beside training: attempts of another split, and figures."""
+    """Data that the script logs besides training: rollouts of another split, and metrics."""
 
     split: Split
     name: str
-    """What the script calls the split."""
+    """Name of the split in the script."""
     step: int = Field(ge=0)
     groups: list[SentGroup] = Field(default_factory=list)
     values: dict[str, float] = Field(default_factory=dict)
@@ -130,8 +132,8 @@ class LogOutside(Request):
 
 
 class CloseOutside(Request):
-    """The script is done with its run."""
+    """Close the run of a script."""
 
     key: str = Field(repr=False)
     finished: bool = True
-    """False where it ended on the way."""
+    """False where the script ended early."""

@@ -1,4 +1,4 @@
-"""What the engine stores and shows: scenarios, trajectories, groups, runs, checkpoints."""
+"""Records that the engine stores and shows: scenarios, trajectories, groups, runs, checkpoints."""
 
 from typing import Any, Literal
 
@@ -26,9 +26,9 @@ RunState = Literal[
 RunKind = Literal[
     "train", "sft", "outside", "baseline", "imported", "evaluation", "arena", "writing"
 ]
-"""`outside`: a script with a loop of its own makes the attempts, and says when to learn."""
+"""`outside`: a script with its own training loop makes the rollouts, and says when to train."""
 TrainingKind = Literal["train", "sft", "baseline"]
-"""What `StartRun` starts; the others have requests of their own."""
+"""Kinds of runs that `StartRun` starts; the others have requests of their own."""
 Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]
@@ -79,14 +79,15 @@ class Branch(Record):
     pieces: list[str] = Field(default_factory=list)
     """Text of each token, for reading only."""
     choice: int = 0
-    """Of the choices of one request (`n` above 1), which one this branch begins with, from 0."""
+    """Index from 0 of the first choice of this branch among the choices of one request (`n` above
+    1)."""
     times: list[tuple[float, float]] = Field(default_factory=list)
-    """When each span was asked for and complete: seconds from the beginning of the attempt; none
-    where nobody has noted it."""
+    """Seconds from the beginning of the rollout at which each span was requested and complete;
+    empty where they were not recorded."""
 
     rewards: list[float] = Field(default_factory=list)
-    """What each span was worth by itself, as the agent says, times the weight of the part `turns`;
-    none where it has not said. They are in the reward of the trajectory already."""
+    """Reward that the agent gave each span, times the weight of the part `turns`; empty where it
+    gave none. The reward of the trajectory includes them already."""
 
     @property
     def sampled(self) -> int:
@@ -94,7 +95,7 @@ class Branch(Record):
 
 
 class Unlabelled(Record):
-    """An attempt as it was before any label: what an undo brings back."""
+    """Reward of a rollout before any label, for an undo."""
 
     reward: float | None
     parts: dict[str, float] = Field(default_factory=dict)
@@ -127,28 +128,29 @@ class TrajectorySummary(Record):
     """A completion hit its token limit."""
     duration_s: float = 0.0
     awaits_judge: bool = False
-    """It has ended well, and nobody has compared it with its siblings yet."""
+    """Whether a valid rollout still waits for its score from the judge."""
     marked: bool = False
-    """It seems to speak to its grader: worth a look."""
+    """Whether the rollout seems to address its grader, and should be reviewed."""
     labels: tuple[str, ...] = ()
-    """Kinds of a person's words that hold: `best`, `veto`, `note` …"""
+    """Kinds of the labels in force: `best`, `veto`, `note` …"""
     unlabelled: Unlabelled | None = None
-    """Set where a person's words have changed reward, parts or problem."""
+    """Values before any label; set where a label has changed reward, parts or problem."""
     contestant: str = ""
-    """In an evaluation: whose attempt it is, with the variant of the system prompt."""
+    """Model that an evaluation ran, with the variant of the system prompt."""
     provider: str = ""
     """Name of the model, as litellm has it, that a provider ran for this attempt: its tokens are
     not known, so there are no branches. Empty where the policy sampled."""
     cost_usd: float | None = None
-    """What the provider asks for it, at most where it did not say; None without one."""
+    """Cost of the provider's calls in USD, an upper bound where the provider did not report it;
+    None without a provider."""
 
 
 class Trajectory(TrajectorySummary):
     """The whole record of one rollout."""
 
     cut_by: CutBy = ""
-    """The limit that cut it: train.max_tokens, one in the agent's own request, or
-    model.max_context; empty where none did, or nobody knows which."""
+    """Limit that truncated the rollout: train.max_tokens, one in the agent's own request, or
+    model.max_context; empty where none did, or where it is not known."""
     messages: list[Message] = Field(default_factory=list)
     branches: list[Branch] = Field(default_factory=list)
     metrics: dict[str, float] = Field(default_factory=dict)
@@ -176,7 +178,7 @@ class GroupSummary(Record):
     """Mean of the scored siblings; None where none is scored."""
     std: float | None
     signal: bool
-    """False when no sibling differs from another: nothing to learn here."""
+    """False where all trajectories of the group have the same reward: no gradient."""
 
 
 class Interval(Record):
@@ -212,21 +214,21 @@ class KeptCheckpoint(Record):
     """`damaged`: files are missing or of another size; hashes are compared before it is used.
     `elsewhere`: the server that the run lives on has them, and this machine has not."""
     kept_by: tuple[KeptBy, ...] = ()
-    """Why it is not cleared away; nothing where it soon is."""
+    """Reasons why the checkpoint is kept; empty where it will be deleted soon."""
     note: str = ""
-    """What a person wrote when they pinned it."""
+    """Note that a person wrote when pinning the checkpoint."""
     branches: tuple[str, ...] = ()
-    """Names of the runs that began here."""
+    """Names of the runs that branched from this checkpoint."""
     validation: Interval | None = None
     loss: float | None = None
-    """On the held-out demonstrations, where the run is SFT."""
+    """Loss on the held-out demonstrations; SFT runs only."""
 
 
 class Parent(Record):
-    """Where a run's first weights come from."""
+    """Origin of a run's first weights."""
 
     name: str
-    """Of the run, or of the folder that an adapter was taken from."""
+    """Name of the run, or of the folder that an adapter was loaded from."""
     run_id: str = ""
     """Empty for an adapter that was made elsewhere."""
     step: int = 0
@@ -235,7 +237,7 @@ class Parent(Record):
     adapter: str = ""
     """SHA-256 of the adapter's weights; empty where there were none yet."""
     weights_only: bool = False
-    """Nothing but the weights came along: steps count from 0."""
+    """Whether only the weights were taken over: steps count from 0."""
 
     @property
     def begins(self) -> int:
@@ -261,17 +263,18 @@ class RunSpec(Record):
     versions: dict[str, str] = Field(default_factory=dict)
     parent: Parent | None = None
     evaluation: EvaluationPlan | None = None
-    """What is compared, where the run is an evaluation."""
+    """Models and scenarios that are compared, where the run is an evaluation."""
     source: str = ""
-    """Of an outside run: what its script is written with, as `openpipe-art 0.5.18`."""
+    """Library that the script of an outside run uses, as `openpipe-art 0.5.18`."""
     supervised: SupervisedPlan | None = None
-    """What is learned from, where the run is SFT."""
+    """Demonstrations that an SFT run trains on."""
     keys_at_home: bool = False
-    """Judges are asked by the machine that the person sits at; they wait while it is away."""
+    """Whether the home machine asks the judges; they wait while it is disconnected."""
 
     @property
     def updates(self) -> int:
-        """Steps that it plans when it starts; 0 where it has none, or only its script knows."""
+        """Number of steps planned at the start; 0 where there are none, or only the script
+        knows."""
         if self.supervised:
             return self.supervised.updates
         return 0 if self.kind in ("evaluation", "outside") else self.config.train.steps
@@ -287,7 +290,7 @@ class RunSummary(Record):
     project_path: str
     path: str
     host: str = ""
-    """The server that it lives on, by its name here; what lies here is a replica."""
+    """Name here of the server that the run lives on; the files here are a replica."""
     state: RunState
     step: int
     """Updates done."""
@@ -302,24 +305,24 @@ class RunSummary(Record):
     rewards: list[float | None] = Field(default_factory=list)
     """Mean reward of each finished step."""
     losses: list[float] = Field(default_factory=list)
-    """Of an SFT run: the loss on the held-out demonstrations, each time it was measured."""
+    """Loss of an SFT run on the held-out demonstrations, each time it was measured."""
     validation: Interval | None = None
     baseline: Interval | None = None
     """The first validation: before any update."""
     trajectories: int = 0
     unscored: int = 0
     contestants: list[str] = Field(default_factory=list)
-    """Names of those that an evaluation compares."""
+    """Names of the models that an evaluation compares."""
     attempts: int = 0
-    """Planned, of an evaluation; of other runs nobody knows beforehand."""
+    """Number of planned rollouts of an evaluation; other runs do not know it beforehand."""
     problem: Problem | None = None
-    """Why it failed."""
+    """Reason why the run failed."""
     seq: int = Field(default=0, ge=0)
-    """Of the last event that this row accounts for."""
+    """Number of the last event that this row accounts for."""
 
 
 class SplitInfo(Record):
-    """How a scenario file reads."""
+    """Number of scenarios in a file, and the problems found in it."""
 
     split: Split
     path: str
@@ -347,7 +350,7 @@ class ProjectView(Record):
 
 
 class Forecast(Record):
-    """What a run will need, said before it starts."""
+    """Memory, disk space and time that a run will need, estimated before it starts."""
 
     weights_bytes: int
     """The model, and the program that runs it."""
@@ -361,14 +364,14 @@ class Forecast(Record):
     step_high_s: float
     steps: int
     disk_bytes: int = 0
-    """Of all checkpoints that the rules keep at the end."""
+    """Bytes of all checkpoints that the retention rules keep at the end."""
     disk_free_bytes: int = 0
     kept: int = 0
-    """How many those are."""
+    """Number of those checkpoints."""
     measured: bool
     """True where step times come from an earlier run of this project on this machine."""
     vram: VramPlan | None = None
-    """Of the graphics cards, where it computes on some."""
+    """Memory plan of the graphics cards, where the run uses some."""
 
 
 class Finding(Record):
@@ -379,6 +382,6 @@ class Finding(Record):
     words: str
     suggestion: str = ""
     where: str = ""
-    """What to open: `group:3`, `unscored`, `truncated`, `marked`, `chart:gap`."""
+    """View to open: `group:3`, `unscored`, `truncated`, `marked`, `chart:gap`."""
     action: str = ""
-    """What can be done at once: `pause`, or `veto:METRIC` for the next run."""
+    """Action that is offered: `pause`, or `veto:METRIC` for the next run."""

@@ -1,4 +1,4 @@
-"""What the engine is asked and how it answers. Requests are imperative."""
+"""Requests to the engine and its responses. Requests are imperative."""
 
 from typing import Any, Literal
 
@@ -42,13 +42,13 @@ class EngineInfo(Answer):
     memory_total_bytes: int
     living_runs: int
     build: str = ""
-    """Of its source: twelve hex digits."""
+    """Fingerprint of the engine's source code: twelve hex digits."""
     host: str = ""
-    """The name of its machine."""
+    """Name of the engine's machine."""
     cards: tuple[Card, ...] = ()
-    """Of its machine, as they are now."""
+    """Graphics cards of the engine's machine, in their current state."""
     free_bytes: int = 0
-    """On the disk of its workspace."""
+    """Free bytes on the disk of the workspace."""
 
 
 class Handshake(Answer):
@@ -66,16 +66,16 @@ class LendKeys(Request):
     """API keys: held in the engine's memory, and nowhere else."""
 
     keys: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Of judges, by provider, as `openai`."""
+    """API keys of judges by provider, as `openai`."""
     trackers: dict[str, str] = Field(default_factory=dict, repr=False)
-    """By tracker, as `wandb`."""
+    """API keys of trackers by name, as `wandb`."""
 
 
 class TrackRun(Request):
-    """Tell trackers what they have not been told of a run."""
+    """Send the trackers the events of a run that they do not have yet."""
 
     to: list[TrackerName] = Field(default_factory=list)
-    """None: all that the project has turned on."""
+    """Trackers to send to; empty: all that the project has turned on."""
 
 
 class SaveRubric(Request):
@@ -84,7 +84,7 @@ class SaveRubric(Request):
     source: str
     who: str = ""
     read: str = ""
-    """As of `EditProject`."""
+    """Fingerprint of the file as it was read, as in `EditProject`."""
 
 
 class TryJudge(Request):
@@ -144,11 +144,11 @@ class WriteScenarios(Request):
 
     items: list[dict[str, Any]]
     read: str = ""
-    """As of `EditProject`."""
+    """Fingerprint of the file as it was read, as in `EditProject`."""
 
 
 class StartWork(Request):
-    """What every run begins with."""
+    """Fields of every request that starts a run."""
 
     project: str
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -156,7 +156,7 @@ class StartWork(Request):
     queue: bool = False
     """Wait where the device is busy; without, that is refused."""
     host: str = ""
-    """The server that it runs on, by its name here; empty is this machine."""
+    """Name here of the server to run on; empty is this machine."""
     lend_keys: bool = False
     """With `host`: its engine gets the judges' keys for this run, in memory. Without, judges are
     asked from here, and wait while this machine is away."""
@@ -171,7 +171,7 @@ class StartWork(Request):
 
 
 class StartRun(StartWork):
-    """Train, or measure what is there to learn."""
+    """Start a training run, or a baseline measurement."""
 
     kind: TrainingKind = "train"
     origin: str = ""
@@ -189,7 +189,7 @@ class StartEvaluation(StartWork):
     (`openai/gpt-5.4`). The first is the one that the others are compared with. None: the base
     model and the best checkpoint of the newest run."""
     attempts: int | None = Field(default=None, ge=1, le=64)
-    """Of each at each scenario; `evaluate.attempts` when left out."""
+    """Rollouts of each model per scenario; `evaluate.attempts` when left out."""
     scenarios: str = "validation"
     """`train`, `validation`, or a file, relative to the project."""
     systems: list[SystemPrompt] = Field(default_factory=list)
@@ -199,10 +199,10 @@ class StartEvaluation(StartWork):
     judge: bool | None = None
     """Whether the project's judge has part in the rewards; as the project says when left out."""
     demonstrate: SelectDemonstrations | None = None
-    """Its good attempts become demonstrations. There is one model then, a teacher, and scenarios
-    that an earlier such evaluation has paid for are not asked again."""
+    """Turn good rollouts into demonstrations. There is one model then, a teacher, and scenarios
+    that an earlier such evaluation has paid for are not run again."""
     again: bool = False
-    """With `demonstrate`: ask them all the same."""
+    """With `demonstrate`: run also the scenarios that are paid for already."""
 
     @model_validator(mode="after")
     def _teachers_are_asked_from_here(self) -> "StartEvaluation":
@@ -212,8 +212,8 @@ class StartEvaluation(StartWork):
 
 
 class Command(Request):
-    """What a living run is told; `resume` also wakes a dead one, `reviewed` ends a review, `keep`
-    saves a checkpoint after this step."""
+    """Command to a run. `resume` also restarts one that is not living, `reviewed` ends a review,
+    `keep` saves a checkpoint after this step."""
 
     action: Literal[
         "pause",
@@ -234,7 +234,7 @@ class Command(Request):
 
 
 class PinCheckpoint(Request):
-    """Keep it whatever the rules say, or no longer."""
+    """Pin a checkpoint so that it is never deleted by the rules, or unpin it."""
 
     pinned: bool = True
     note: str = ""
@@ -255,7 +255,7 @@ class TrajectoryQuery(Request):
     signal: bool | None = None
     """Only trajectories of groups that did (or did not) give a signal."""
     labelled: bool | None = None
-    """Only those that a person has (or has not) spoken about."""
+    """Only trajectories that have (or do not have) a label."""
     search: str = ""
     sort: Literal[
         "recent", "step", "title", "reward", "advantage", "turns", "tokens", "duration"
@@ -280,12 +280,12 @@ class Siblings(Answer):
     group: GroupSummary
     trajectories: list[Trajectory]
     verdicts: list[Verdict] = Field(default_factory=list)
-    """Of all judges and rubrics, oldest first."""
+    """Verdicts of all judges and rubrics, oldest first."""
     labels: list[Label] = Field(default_factory=list)
-    """Oldest first, with those that were undone."""
+    """Labels, oldest first, with those that were undone."""
 
 
 class Confirm(Request):
-    """What the person trusts or confirms, once and for this machine."""
+    """Store what the person trusts or confirms, once and for this machine."""
 
     confirmation: Confirmation

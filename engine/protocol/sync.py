@@ -8,7 +8,7 @@ from engine.protocol.identifiers import FileBytes, RelativePath, RunId, Sha256
 from engine.protocol.requests import Answer, Request
 
 MOST_FILES = 200_000
-"""In one folder."""
+"""Most files in one folder."""
 
 
 class FileEntry(BaseModel):

@@ -1,4 +1,4 @@
-"""Rows of a page, checked before any of them is stored: a page comes from another machine.
+"""Checks of the rows of a page before any of them is stored: a page comes from another machine.
 
 What the home machine reads later by SQL or pydantic must read: events and records are of their
 forms, JSON is JSON for SQLite as well, numbers are finite, and compressed bodies unpack to a
@@ -18,12 +18,12 @@ from engine.protocol.labels import Label
 from engine.protocol.records import Checkpoint, GroupSummary, TrajectorySummary
 
 MOST_BODY_BYTES = 2**27
-"""Of one trajectory or one call, unpacked."""
+"""Size limit of one trajectory or one call, unpacked."""
 MOST_BODIES_BYTES = 2**30
-"""Of all in one page, unpacked one after the other."""
+"""Size limit of all bodies in one page, unpacked one after the other."""
 BLOCK = 2**18
 LARGEST = 1e150
-"""A number beyond it is none that was measured, and a sum of some is infinite."""
+"""Largest figure accepted: a larger one was not measured, and sums of such would be infinite."""
 FORMS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("SELECT summary FROM trajectories", TrajectorySummary),
     ("SELECT summary FROM groups", GroupSummary),
@@ -35,7 +35,8 @@ BODIES = ("SELECT body FROM trajectories", "SELECT body FROM calls")
 
 
 def check_rows(page: apsw.Connection) -> None:
-    """Raises ValueError for the first row that is not what this machine would have stored."""
+    """Check all rows of a page. Raises ValueError for the first one that this machine would not
+    have stored."""
     for seq, kind, body in page.execute("SELECT seq, kind, body FROM events"):
         event = decode(_text(body))
         if (event.seq, event.kind) != (seq, kind):  # type: ignore[union-attr]
@@ -72,7 +73,7 @@ def _not_json() -> Iterator[str]:
 
 
 def unpacked_size(packed: Any) -> int:
-    """Bytes that a body unpacks to, of which few are held at a time. Raises ValueError where it is
+    """Unpacked size of a body in bytes, read in small blocks. Raises ValueError where the body is
     cut off, damaged or too large."""
     if not isinstance(packed, bytes):
         raise ValueError("a body is no blob")

@@ -49,7 +49,7 @@ LINE_ROOM = 2**20
 
 
 class SentResult(BaseModel):
-    """What the agent's process sends as the result of an attempt."""
+    """Result of a rollout, as the agent's process sends it."""
 
     parts: Annotated[dict[MetricName, RewardPart], Field(max_length=100)]
     metrics: Annotated[dict[MetricName, Metric], Field(max_length=1_000)]
@@ -62,15 +62,15 @@ class AgentResult(NamedTuple):
     metrics: dict[str, float]
     output: str
     turns: Sequence[float] = ()
-    """What each answer of the model was worth, in order; none where the agent has not said."""
+    """Reward of each completion, in order; empty where the agent gave none."""
 
 
 class Agents(Protocol):
-    """Who runs attempts."""
+    """Runner of rollouts."""
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """What `away` adds up is not counted against the attempt's time. Raises RolloutError: the
-        attempt has no result, and says why."""
+        """Run one rollout; the seconds that `away` adds up are not counted against its timeout.
+        Raises RolloutError with the reason where there is no result."""
         ...
 
 
@@ -79,7 +79,7 @@ class Worker:
     child: Child
     running: int = 0
     spoilt: bool = False
-    """An attempt in it could not be ended: it is replaced when it is idle."""
+    """Whether a rollout in it could not be ended; the process is then replaced once it is idle."""
 
 
 @dataclass
@@ -113,8 +113,8 @@ class AgentPool:
         await asyncio.gather(*(worker.child.close() for worker in workers))
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """What `away` adds up is not counted against the attempt's time. Raises RolloutError: the
-        attempt has no result, and says why."""
+        """Run one rollout; the seconds that `away` adds up are not counted against its timeout.
+        Raises RolloutError with the reason where there is no result."""
         async with self._places:
             worker = await self._worker()
             try:
@@ -165,7 +165,8 @@ class AgentPool:
         return self._result(answer)
 
     def _result(self, answer: dict[str, Any]) -> AgentResult:
-        """Raises RolloutError where it is none: an agent can write to the line by itself."""
+        """Check and convert a result: an agent can write to the line by itself. Raises RolloutError
+        where it is invalid."""
         try:
             sent = SentResult.model_validate(answer)
         except ValidationError as error:
@@ -179,7 +180,8 @@ class AgentPool:
         return AgentResult(sent.parts, sent.metrics, output, sent.turns)
 
     async def _answers(self, worker: Worker) -> bool:
-        """After a timeout: a process that no longer answers is ended, another one is not reused."""
+        """Whether a process still answers after a timeout; one that does not is killed, and none of
+        them is reused."""
         worker.spoilt = True
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
@@ -192,7 +194,7 @@ class AgentPool:
         return False
 
     async def _worker(self) -> Worker:
-        """The living process with the fewest attempts; dead and spoilt ones are replaced."""
+        """Living process with the fewest rollouts; dead and spoilt ones are replaced."""
         async with self._starting:
             for place, worker in enumerate(self._workers):
                 if not worker.child.alive or (worker.spoilt and not worker.running):
@@ -201,8 +203,8 @@ class AgentPool:
             return min(self._workers, key=lambda worker: (worker.spoilt, worker.running))
 
     async def _spawn(self) -> Worker:
-        """A process that was killed while it loaded is started again; what ends by itself would end
-        so again. Raises ConfigError."""
+        """Start a process and load the agent. One that was killed while it loaded is started again,
+        one that ended by itself is not, since it would end again. Raises ConfigError."""
         for chances in reversed(range(LOAD_CHANCES)):
             child = await self._start()
             try:

@@ -142,7 +142,7 @@ def _is_short(conversation: Conversation | Exchange) -> bool:
 
 
 class Timing(NamedTuple):
-    """When an attempt was made, and with which weights."""
+    """Time of a rollout, and version of the weights that sampled it."""
 
     begun_at: float
     """Unix seconds."""

@@ -1,4 +1,5 @@
-"""Between chat messages and tokens: the model's own template and tokenizer, and tool calls.
+"""Conversion between chat messages and tokens: the model's own template and tokenizer, and tool
+calls.
 
 Tool calls are in the Hermes form that Qwen and most open models use: a JSON object between
 <tool_call> and </tool_call>. Templates and patterns of tokenizers are foreign code, so rendering
@@ -40,11 +41,11 @@ class PromptTokens(NamedTuple):
     text: str
     tokens: list[int]
     extends: bool
-    """Whether it begins with the text that was known; then text and tokens are what follows."""
+    """Whether the prompt begins with the known text; then text and tokens hold only the rest."""
 
 
 class ChatFormat:
-    """One model's template and tokenizer. `close` it, or use it in a `with` block.
+    """Chat template and tokenizer of one model. `close` it, or use it in a `with` block.
 
     `render`, `render_answered` and `encode` wait for the renderer process and are for threads;
     the event loop awaits `prompt`.
@@ -140,19 +141,21 @@ class ChatFormat:
 
     @property
     def end(self) -> str:
-        """The token that ends a text; empty where the tokenizer names none."""
+        """Token that ends a text; empty where the tokenizer names none."""
         return self._special["eos_token"]
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """With `special` also the tokens that the tokenizer puts around a text without template."""
+        """Token ids of a text; with `special` also the tokens that the tokenizer puts around a text
+        without template."""
         return self._renderer.ask("encode", text=text, special=special).tokens
 
     def decode(self, tokens: list[int]) -> str:
-        """Text with special tokens visible."""
+        """Text of token ids, with special tokens visible."""
         return self._tokenizer.decode(tokens, skip_special_tokens=False)
 
     def pieces(self, tokens: list[int]) -> list[str]:
-        """The text of each token; their concatenation is the text of all.
+        """Text of each token; their concatenation is the text of all. A character whose bytes are
+        spread over several tokens belongs to the last of them.
 
         A character whose bytes are spread over several tokens belongs to the last of them.
         """
@@ -170,12 +173,13 @@ class ChatFormat:
         return pieces
 
     def is_special(self, token: int) -> bool:
-        """Whether it is a sign of the format, not a word; asked for every token that is sampled."""
+        """Whether a token is a special token of the format, not text; called for every token that
+        is sampled."""
         return token in self._signs
 
 
 def read_completion(text: str, tools_offered: bool) -> Completion:
-    """Split a completion into words and tool calls; what does not parse stays words."""
+    """Split a completion into text and tool calls; a call that cannot be parsed stays text."""
     if not tools_offered:
         return Completion(text, [])
     spans = _call_spans(text)
@@ -190,8 +194,8 @@ def read_completion(text: str, tools_offered: bool) -> Completion:
 
 
 def _call_spans(text: str) -> list[tuple[int, int, str]]:
-    """Begin, end and body of each `<tool_call> {…} </tool_call>`, in time that grows with the
-    length of the text alone: what a model says may be made to hold thousands of open ones."""
+    """Start, end and body of each `<tool_call> {…} </tool_call>`, in time linear in the length of
+    the text: a model can be made to write thousands of unclosed ones."""
     ends, place = [], text.find(CLOSE)
     while place >= 0:
         if (body_end := _before_blanks(text, place)) > 0 and text[body_end - 1] == "}":
@@ -238,7 +242,7 @@ def _tool_call(text: str) -> dict[str, Any] | None:
 
 
 def for_template(message: dict[str, Any]) -> dict[str, Any]:
-    """Content as text, arguments of tool calls as objects: what templates expect."""
+    """Message as templates expect it: content as text, arguments of tool calls as objects."""
     message = {**message, "content": text_of(message.get("content"))}
     calls = message.get("tool_calls")
     if calls:
@@ -274,8 +278,8 @@ def text_of(content: Any) -> str:
 
 
 def _refuse_patterns(tokenizer: Tokenizer, folder: Path) -> None:
-    """Decoding happens on the event loop, for every token: a decoder with a regular expression of
-    somebody's could hold it for ever. No tokenizer in use has one."""
+    """Refuse tokenizers whose decoder has a regular expression: decoding happens on the event loop
+    for every token, and a hostile pattern could block it for ever. No tokenizer in use has one."""
     if tokenizer.decoder is not None and b'"Regex"' in tokenizer.decoder.__getstate__():
         raise ModelError.of(
             "model.unsafe_decoder",
@@ -297,8 +301,8 @@ def _special_tokens(folder: Path) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def open_chat(folder: Path) -> AsyncIterator[ChatFormat]:
-    """A model's format, loaded and tried; its renderer process is gone after the block. Raises
-    ModelError where the template or the tokenizer cannot be used."""
+    """Context manager of a model's chat format, loaded and tried; its renderer process is gone
+    after the block. Raises ModelError where the template or the tokenizer cannot be used."""
     chat = await asyncio.to_thread(ChatFormat, folder)
     try:
         await asyncio.to_thread(chat.check)

@@ -71,16 +71,16 @@ class Gateway:
         self._sessions: dict[str, Session | RemoteSession | Door] = {}
         self._large = asyncio.Lock()
         self._told: dict[str, dict[str, list[Message]]] = {}
-        """By key and id of a response: all messages up to its end."""
+        """All messages up to the end of a response, by key and response id."""
 
     def open(self, session: Session | RemoteSession) -> str:
-        """A fresh key for a rollout."""
+        """Create a key for a rollout."""
         key = f"sk-atelier-{uuid.uuid4().hex}"
         self._sessions[key] = session
         return key
 
     def open_door(self, key: str, door: Door) -> None:
-        """Under a key that its owner has made."""
+        """Register an outside run under the key that its script has made."""
         self._sessions[key] = door
 
     def close(self, key: str) -> None:
@@ -91,19 +91,20 @@ class Gateway:
         return key in self._sessions
 
     def lane(self, key: str) -> Lane:
-        """How many requests may be open under a key."""
+        """Limits on the number of requests that may be open under a key."""
         found = self._sessions.get(key)
         return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
 
     def most_bytes(self, authorization: bytes) -> int:
-        """How long a request under the key may be: enough for every prompt that fits the model."""
+        """Size limit in bytes of a request under the key: enough for every prompt that fits the
+        model."""
         found = self._sessions.get(authorization.decode("latin-1").removeprefix("Bearer "))
         if found is None or isinstance(found, RemoteSession):
             return REMOTE_BYTES
         return request_bytes(found.max_context)
 
     def session_of(self, request: Request) -> Session | RemoteSession | Door:
-        """Whose request it is; the guard has let it pass."""
+        """Session or door that the request's key belongs to; the guard has checked the key."""
         return self._sessions[_key(request)]
 
     def routes(self) -> list[Route]:
@@ -135,7 +136,7 @@ class Gateway:
         return await self._answered(found, answer)
 
     async def _respond(self, request: Request) -> Response:
-        """The same in the form of the Responses API; a stream of it comes item by item."""
+        """Handle a request of the Responses API; a stream is sent item by item."""
         session, told = self.session_of(request), self._told.setdefault(_key(request), {})
 
         async def answer() -> Response:
@@ -159,7 +160,7 @@ class Gateway:
         return await self._answered(session, answer)
 
     async def _parsed(self, model: type[R], request: Request) -> R:
-        """The body of a request. Long ones are read one at a time, beside the event loop."""
+        """Parse the body of a request. Long ones are parsed one at a time, off the event loop."""
         body = await request.body()
         if len(body) <= LARGE_BYTES:
             return parse_request(model, body)
@@ -169,7 +170,7 @@ class Gateway:
     async def _answered(
         self, session: Session | RemoteSession | Door, answer: Callable[[], Awaitable[Response]]
     ) -> Response:
-        """What goes wrong on the way is said as OpenAI says it; what is ours ends the attempt."""
+        """Convert errors into OpenAI's form; an error that is not the agent's ends the rollout."""
         try:
             return await answer()
         except ValidationError as error:
@@ -203,7 +204,7 @@ def _before(told: dict[str, list[Message]], previous: str | None) -> list[Messag
 async def _entered(
     found: Session | RemoteSession | Door, asked: ChatRequest
 ) -> tuple[Session | RemoteSession, ChatRequest]:
-    """The session that a request is for, and the request as it is put there."""
+    """Session of a request, and the request with the session's settings applied."""
     session = found if isinstance(found, Session | RemoteSession) else await found.enter(asked)
     asked = with_system(asked, session.system)
     if isinstance(session, Session) and session.tells_logprobs:
@@ -212,7 +213,7 @@ async def _entered(
 
 
 async def _completion(session: Session | RemoteSession, asked: ChatRequest) -> dict[str, Any]:
-    """A chat completion, whole."""
+    """Complete chat completion, not streamed."""
     if isinstance(session, RemoteSession):
         return completion_of(await session.answer(asked))
     prompt = await _admit(session, asked)
@@ -261,7 +262,7 @@ async def _sample(session: Session, asked: ChatRequest, prompt: Prompt, index: i
 async def _tokens(
     session: Session, asked: ChatRequest, prompt: Prompt, index: int
 ) -> AsyncIterator[tuple[list[SampledToken], str]]:
-    """Tokens as they come, with the finish reason they would give if they were the last."""
+    """Tokens as they are sampled, with the finish reason they would give if they were the last."""
     request = _request(session, asked, prompt, index)
     sampled: list[SampledToken] = []
     source = session.policy.sample(request)
@@ -280,7 +281,7 @@ async def _tokens(
 
 
 def _limit(session: Session, asked: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
-    """Most tokens of a completion, and whose limit that is; of equal ones, that of training."""
+    """Token limit of a completion, and its origin; of equal limits, the one of training."""
     limits: list[tuple[int, CutBy]] = [
         (session.max_tokens, "max_tokens"),
         (session.max_context - len(prompt.tokens), "context"),
@@ -331,7 +332,8 @@ def _close(
 
 
 async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
-    """Server-sent chunks. Tool calls come whole in the last one: half a call helps nobody."""
+    """Stream server-sent chunks. Tool calls come complete in the last one, since a partial call is
+    of no use."""
     say = partial(chunk, session.name, f"chatcmpl-{uuid.uuid4().hex}")
     tools = bool(asked.tools)
     try:
@@ -362,7 +364,8 @@ async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> Async
 
 
 def _settled(text: str, stops: list[str]) -> str:
-    """What can be said already: no half character, nothing that may become a stop string."""
+    """Part of the text that can be streamed already: no incomplete character, nothing that may
+    become a stop string."""
     text = text.rstrip("\ufffd")
     cuts = [text.index(stop) for stop in stops if stop in text]
     if cuts:

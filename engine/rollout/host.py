@@ -299,7 +299,7 @@ def detail(error):
 
 
 def guarded(life):
-    """From here on this process is the child of a guardian, which takes all along that we leave."""
+    """Put this process under a guardian, which ends everything that this process leaves behind."""
     spec = importlib.util.spec_from_file_location("atelier_life", LIFE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

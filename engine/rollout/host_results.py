@@ -1,4 +1,4 @@
-"""Results of agents, as numbers that can be sent. Needs Python 3.9 and nothing else."""
+"""Conversion of agents' results into numbers that can be sent. Needs only Python 3.9."""
 
 import json
 
@@ -8,7 +8,7 @@ MOST_NAME = 100
 
 
 class Failure(Exception):
-    """The attempt failed in a way that is said in words."""
+    """Failure of a rollout, with a code, a message and a hint."""
 
     def __init__(self, code, message, hint="", where="", detail=""):
         super().__init__(message)
@@ -51,7 +51,7 @@ def read_result(result):
 
 
 def turn_rewards(values):
-    """One number per answer of the model; none where nothing is said."""
+    """Turn rewards as a list of one number per completion; empty for None. Raises Failure."""
     if values is None:
         return []
     if not isinstance(values, (list, tuple)):
@@ -64,7 +64,7 @@ def turn_rewards(values):
 
 
 def named(name):
-    """The name of a reward part or metric."""
+    """Check the name of a reward part or metric. Raises Failure."""
     name = str(name)
     if not 0 < len(name) <= MOST_NAME:
         raise Failure(

@@ -26,7 +26,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 def form(value: Any) -> str:
-    """Which of the types of a union a value is checked against: one error names one field."""
+    """Tag of the union member that a value is checked against, so that an error names one field."""
     match value:
         case None:
             return "(none)"
@@ -39,7 +39,7 @@ def form(value: Any) -> str:
 
 @with_config(OPEN)
 class Part(TypedDict):
-    """A piece of a message's content; anything but text is refused later, in words."""
+    """Part of a message's content; anything but text is refused later, with a message."""
 
     type: Name
     text: NotRequired[str]
@@ -87,7 +87,7 @@ class ChatMessageFields(TypedDict):
 
 @with_config(OPEN)
 class ToolFunction(TypedDict):
-    """A function as it is offered."""
+    """Function tool that a request offers the model."""
 
     name: Name
     description: NotRequired[str | None]
@@ -102,7 +102,7 @@ class ToolFields(TypedDict):
 
 @with_config(OPEN)
 class ItemFields(TypedDict):
-    """One item of a Responses request: a message, a function call or its output."""
+    """Item of a Responses request: a message, a function call or its output."""
 
     type: NotRequired[Name]
     role: NotRequired[Role]
@@ -134,7 +134,7 @@ FlatTool = Annotated[dict[str, Any], _checked(FlatToolFields)]
 
 
 def first_wrong(error: ValidationError) -> str:
-    """The field that is wrong, and how: `messages.0.name: Input should be a valid string`."""
+    """First invalid field, and its error: `messages.0.name: Input should be a valid string`."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     names = [str(part) for part in first["loc"] if not str(part).startswith("(")]
     return f"{'.'.join(names) or 'body'}: {first['msg']}"

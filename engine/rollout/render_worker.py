@@ -1,5 +1,5 @@
-"""The renderer process: chat templates and tokenizers of models, which are foreign code and foreign
-patterns, under limits of time and memory.
+"""Renderer process: chat templates and tokenizers of models, which are untrusted code and patterns,
+under limits of time and memory.
 
 usage: python -m engine.rollout.render_worker SOCKET
 
@@ -29,10 +29,10 @@ ENCODE_S = 3.0
 """Processor time of one tokenising, and a second more for each `CHARS_PER_S` characters."""
 CHARS_PER_S = 100_000
 MEMORY_BYTES = 512 * 2**20
-"""What a request may take beyond what the loaded model has taken."""
+"""Memory that a request may use beyond that of the loaded model."""
 FRAME = struct.Struct("!II")
 SHRINKING = 4
-"""Characters that a normalizer may make one of, at most, for the estimate of a prompt's length."""
+"""Most characters that a normalizer may merge into one, for the estimate of a prompt's length."""
 
 
 class Unreadable(Exception):
@@ -40,7 +40,7 @@ class Unreadable(Exception):
 
 
 class Renderer:
-    """One model's template and tokenizer."""
+    """Template and tokenizer of one model."""
 
     def __init__(self, head: dict[str, Any]) -> None:
         with _limited(signal.ITIMER_VIRTUAL, LOAD_S):
@@ -59,7 +59,7 @@ class Renderer:
         known: str,
         most_tokens: int,
     ) -> "tuple[dict[str, Any], array[int] | None]":
-        """Text and tokens of a prompt; of one that begins with `known`, what comes behind that."""
+        """Text and tokens of a prompt; only the rest where it begins with `known`."""
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):
             text = self._template.fill(messages, {int(k): v for k, v in answers.items()}, tools)
         extends = bool(known) and text.startswith(known)
@@ -88,8 +88,8 @@ class Renderer:
 
 @contextlib.contextmanager
 def _limited(timer: int, seconds: float):  # type: ignore[no-untyped-def]
-    """The kernel ends the process when this much processor time is used within the block: nothing
-    that a template does can put that off, and it does not need the engine to be there."""
+    """Limit the processor time of the block: beyond it the kernel ends the process, which a
+    template cannot delay, and which works without the engine."""
     signal.setitimer(timer, seconds)
     try:
         yield
@@ -129,11 +129,11 @@ def serve(line: socket.socket) -> None:
             answer = {"error": "refused", "message": _words(error), "line": line_number}
         send(line, answer, tokens.tobytes() if tokens is not None else b"")
         if answer.get("error") == "memory":
-            return  # what is left of it is not known; the next one begins anew
+            return  # what is left of it is not known; a new one is started
 
 
 def receive(line: socket.socket) -> dict[str, Any] | None:
-    """One request; None where the other end is gone."""
+    """Receive one request; None where the engine has closed the connection."""
     lengths = read(line, FRAME.size)
     if lengths is None:
         return None
@@ -147,7 +147,7 @@ def send(line: socket.socket, head: dict[str, Any], tail: bytes = b"") -> None:
 
 
 def read(line: socket.socket, count: int) -> bytes | None:
-    """So many bytes; None where the line ends before."""
+    """Read `count` bytes; None where the connection ends before."""
     parts = bytearray()
     while len(parts) < count:
         part = line.recv(min(count - len(parts), 2**20))
@@ -158,8 +158,8 @@ def read(line: socket.socket, count: int) -> bytes | None:
 
 
 def _limit_memory() -> None:
-    """Address space: what is taken now, and `MEMORY_BYTES` (Linux; elsewhere nothing enforces
-    it)."""
+    """Limit the address space to the current size plus `MEMORY_BYTES` (Linux only; no limit
+    elsewhere)."""
     if sys.platform != "linux":
         return
     with open("/proc/self/statm") as file:

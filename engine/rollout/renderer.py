@@ -1,4 +1,4 @@
-"""The engine's end of the renderer process (`render_worker`): one for each model that is in use.
+"""Client of the renderer process (`render_worker`): one for each model that is in use.
 
 The process is started when it is first needed, ended and replaced when it passes a limit, and gone
 with `close`. Requests go one at a time; `ask` waits and is for threads, the event loop awaits
@@ -27,7 +27,7 @@ from engine.variables import allowed_environment
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 30.0
-"""Seconds on the clock beyond those on the processor: a machine may be busy."""
+"""Seconds of wall-clock time allowed beyond the limit of processor time: a machine may be busy."""
 CHARS_PER_S = 20_000
 OVERRUNS = (-signal.SIGVTALRM, -signal.SIGPROF)
 DIRECT_BYTES = 2**18
@@ -42,10 +42,11 @@ class Answer(NamedTuple):
 
 
 class RenderClient:
-    """Sends requests to one renderer process. May be used from several threads."""
+    """Client that sends requests to one renderer process. May be used from several threads."""
 
     def __init__(self, name: str, load: dict[str, Any]) -> None:
-        """`name` is the model in messages; `load` is what the process is told first."""
+        """`name` is the model's name in messages; `load` is the first request to each new
+        process."""
         self._name, self._load = name, load
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
@@ -76,8 +77,8 @@ class RenderClient:
         return self._locked(_encoded(op, fields))
 
     async def prompt(self, *, cached: bool, **fields: Any) -> Answer:
-        """The same on the event loop, which never waits; with `cached` the answer to the same
-        request before is given again, if the template always answers the same."""
+        """Render and tokenise a prompt without blocking the event loop. With `cached`, an equal
+        earlier request gives the same answer, if the template always renders the same."""
         data = _encoded("prompt", fields)
         key = hashlib.blake2b(data, digest_size=16).digest() if cached else b""
         if cached and (known := self._cache.get(key)):
@@ -90,8 +91,8 @@ class RenderClient:
         return answer
 
     async def _awaited(self, data: bytes) -> Answer:
-        """By the loop itself where a process is there and nobody else speaks with it: a thread
-        costs more than most renderings. What is long, or goes wrong, is done in a thread."""
+        """Exchange on the event loop where the process runs and is idle: a thread costs more than
+        most renderings. Long requests and failed exchanges go to a thread."""
         if self._worker and len(data) < DIRECT_BYTES and self._lock.acquire(blocking=False):
             exchange = asyncio.ensure_future(self._direct(self._worker, data))
             answer = await asyncio.shield(exchange)  # half an answer must not stay on the line
@@ -103,8 +104,8 @@ class RenderClient:
         return await loop.run_in_executor(self._threads, self._locked, data)
 
     async def _direct(self, worker: "_Worker", data: bytes) -> Answer | None:
-        """One exchange, and then the lock is free; None where the process has ended for no reason
-        of its own. Raises RolloutError where it has passed a limit."""
+        """Exchange one request and release the lock; None where the process has ended without
+        passing a limit. Raises RolloutError where it has passed one."""
         try:
             return await worker.exchange_on_loop(data, _clock_s(data))
         except asyncio.CancelledError:
@@ -150,7 +151,7 @@ class RenderClient:
         raise self._overrun(code)
 
     def _checked(self, answer: Answer) -> Answer:
-        """The answer, if it is no refusal."""
+        """Answer, unless it is a refusal. Raises RolloutError."""
         error = answer.head.get("error")
         if error == "memory":  # its process has ended, or is about to
             raise self._overrun(None)
@@ -183,7 +184,7 @@ class RenderClient:
         return worker
 
     def _end(self) -> int | None:
-        """End the process; its exit status, as subprocess says it."""
+        """End the process; returns its exit status, as subprocess reports it."""
         worker, self._worker = self._worker, None
         return worker.end() if worker else None
 
@@ -230,7 +231,7 @@ class RenderClient:
 
 
 class _Worker:
-    """One renderer process and its line."""
+    """Renderer process and its socket."""
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair()
@@ -247,7 +248,8 @@ class _Worker:
         self._finalizer = weakref.finalize(self, _end, self._line, self.process)
 
     def exchange(self, data: bytes, limit_s: float) -> Answer:
-        """Raises OSError, ValueError or EOFError where there is no answer in time."""
+        """Send a request and read its answer. Raises OSError, ValueError or EOFError where there is
+        none in time."""
         end = time.monotonic() + limit_s
         self._line.settimeout(limit_s)
         self._line.sendall(FRAME.pack(len(data), 0) + data)
@@ -259,7 +261,8 @@ class _Worker:
         return Answer(head, tokens.tolist())
 
     async def exchange_on_loop(self, data: bytes, limit_s: float) -> Answer:
-        """The same without waiting; nobody else may use the line meanwhile."""
+        """Exchange a request without blocking the event loop; nothing else may use the socket
+        meanwhile. Raises like `exchange`, and TimeoutError."""
         loop = asyncio.get_running_loop()
         self._line.setblocking(False)
         async with asyncio.timeout(limit_s):
@@ -275,7 +278,8 @@ class _Worker:
     async def _receive(
         self, loop: asyncio.AbstractEventLoop, count: int, begun: bytes = b""
     ) -> bytes:
-        """So many bytes, or more, behind those that are there: an answer is read as it comes."""
+        """Receive until `count` bytes or more are there, `begun` among them, as an answer arrives
+        in parts."""
         found = bytearray(begun)
         while len(found) < count:
             part = await loop.sock_recv(self._line, 2**18)
@@ -311,7 +315,7 @@ def _encoded(op: str, fields: dict[str, Any]) -> bytes:
 
 
 def _clock_s(data: bytes) -> float:
-    """Seconds that an answer may take on the clock."""
+    """Wall-clock timeout of an answer in seconds."""
     return GRACE_S + RENDER_S + ENCODE_S + len(data) / CHARS_PER_S
 
 
@@ -320,5 +324,5 @@ def _size(answer: Answer) -> int:
 
 
 def living_pids() -> list[int]:
-    """Of all renderer processes of this process."""
+    """PIDs of all renderer processes of this process."""
     return [pid for client in list(_living) if (pid := client.pid) is not None]

@@ -1,4 +1,4 @@
-"""What one rollout, or one request of a script, may do at the gateway; and the door of many."""
+"""Sessions at the gateway: limits and record of one rollout, or of one request of a script."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -13,7 +13,7 @@ from engine.seeds import derive
 
 @dataclass
 class Session:
-    """What one rollout may do, and what it has done."""
+    """Limits, sampling settings and record of one rollout at the gateway."""
 
     chat: ChatFormat
     policy: Policy
@@ -25,21 +25,21 @@ class Session:
     max_context: int
     max_turns: int
     system: str | None = None
-    """Takes the place of the agent's system message."""
+    """System message that replaces the agent's."""
     name: str = MODEL_NAME
-    """What answers call the model."""
+    """Model name in responses."""
     tells_logprobs: bool = False
-    """Answers carry log-probs whether asked for or not."""
+    """Whether responses always carry log-probs."""
     conversation: Conversation = field(init=False)
     calls: int = 0
     failure: AtelierError | None = None
-    """The first failure that is the policy's, not the agent's: the attempt does not count."""
+    """First failure that is the policy's, not the agent's: the rollout does not count."""
 
     def __post_init__(self) -> None:
         self.conversation = Conversation(self.chat)
 
     def seed_of(self, call: int, index: int) -> int:
-        """For one choice of one call."""
+        """Sampling seed of one choice of one call."""
         return derive(self.seed, "sample", call, index)
 
 
@@ -51,23 +51,23 @@ class Choice:
     finish: str
     message: dict[str, Any]
     id: str
-    """Its record's name, where completions have one."""
+    """Id of the completion's record, where it has one."""
 
 
 class Door(Protocol):
-    """One key for many rollouts: each request gets a session of its own."""
+    """Key for many rollouts: each request gets a session of its own."""
 
     name: str
     max_context: int
-    """Tokens of prompt and answer, of every request."""
+    """Token limit of prompt and completion together, per request."""
 
     async def enter(self, asked: ChatRequest) -> Session:
-        """Raises RolloutError where it must not."""
+        """Session for a request. Raises RolloutError where it is refused."""
         ...
 
 
 class Lane(NamedTuple):
-    """How many requests under one key are worked on at once, and how many more may wait."""
+    """Limits per key: requests that are handled at once, and further ones that may wait."""
 
     active: int
     waiting: int
@@ -75,10 +75,10 @@ class Lane(NamedTuple):
 
 ROLLOUT_LANE, SCRIPT_LANE = Lane(64, 256), Lane(1024, 8192)
 REMOTE_BYTES = 8 * 2**20
-"""Of a request to a provider's model, whose context is not known here."""
+"""Size limit of a request to a provider's model, whose context length is not known here."""
 
 
 def request_bytes(max_context: int) -> int:
-    """Length of a request whose prompt may fit: JSON writes a character in up to 12 bytes, and a
-    token has at least two thirds of one in the languages that need that."""
+    """Size limit in bytes of a request whose prompt may fit: JSON writes a character in up to 12
+    bytes, and a token has at least two thirds of one in the languages that need that."""
     return 2**20 + 32 * max_context

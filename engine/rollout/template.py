@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 MOST_CHARS = 32_000_000
 """Length of a rendered text at most."""
 VOLATILE = ("strftime_now", "random")
-"""Names by which a template can give another text for the same messages."""
+"""Names that let a template render the same messages differently."""
 Messages = list[dict[str, Any]]
 
 
@@ -42,7 +42,7 @@ class Generation(Extension):
 class Rendered(NamedTuple):
     text: str
     answer_end: int | None
-    """Where the last answer ends in the text, if the template marks answers."""
+    """Offset in the text at which the last answer ends, if the template marks answers."""
 
 
 class Template:
@@ -84,7 +84,8 @@ class Template:
         return Rendered(before + after, len(before))
 
     def fill(self, messages: Messages, answers: dict[int, str], tools: Messages) -> str:
-        """The prompt, with the messages of these places replaced by raw texts exactly as given.
+        """Render the prompt, with the messages at these positions replaced by raw texts exactly as
+        given.
 
         A template may change what it is given (strip it, take thoughts out), so it gets a fresh
         placeholder for each, which the raw text takes the place of.

@@ -17,9 +17,10 @@ from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_S = 10.0
-"""For a request's head, from its first byte; and for the first one from the connection's begin."""
+"""Timeout of a request's head from its first byte, and of the first byte from the connection's
+start."""
 BODY_S = 60.0
-"""From one piece of a body to the next."""
+"""Timeout from one piece of a body to the next."""
 MOST_DESCRIPTORS = 65_536
 RESERVED = 256
 """Descriptors that connections never take."""
@@ -64,7 +65,7 @@ class Connections:
         return len(self._unproven) + len(self._proven)
 
     def protocol(self, **arguments: Any) -> "LimitedProtocol":
-        """For uvicorn: a connection that is counted here."""
+        """Protocol instance for uvicorn whose connection is counted here."""
         return LimitedProtocol(self, **arguments)
 
     def add(self, one: "LimitedProtocol") -> None:
@@ -180,7 +181,7 @@ class Repeated(logging.Filter):
 
 
 def count_repetitions() -> None:
-    """From now on nothing that goes wrong a thousand times is written a thousand times."""
+    """Install a log filter that writes an error that repeats once per `QUIET_S` seconds."""
     once = Repeated()
     for name in ("uvicorn.error", "asyncio", logger.name):
         logging.getLogger(name).addFilter(once)

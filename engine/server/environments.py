@@ -1,6 +1,5 @@
-"""Jobs on environments in this engine, and their routes: they go on when the window closes, and end
-with the engine.
-"""
+"""Jobs on environments and their routes: they go on when the window closes, and end with the
+engine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,12 +29,12 @@ from engine.trust.projects import require_trust
 Handler = Callable[[Request], Awaitable[Response]]
 
 INSTALLING = ("install", "verify", "repair")
-"""What runs code of packages."""
+"""Actions that run code of packages."""
 
 
 class EnvironmentRoutes:
-    """One job per environment. `living` counts the runs that go on here, `pids` holds the processes
-    at work, which a run that ends must spare."""
+    """Routes of environments, one job per environment. `living` counts the runs of this engine,
+    `pids` holds the job processes, which cleaning up after a run must spare."""
 
     def __init__(self, living: Callable[[], int], pids: set[int]) -> None:
         self._living, self._pids = living, pids
@@ -56,7 +55,7 @@ class EnvironmentRoutes:
         return any(job.busy for job in self._jobs.values())
 
     async def close(self) -> None:
-        """End what is under way; another engine goes on with it."""
+        """Cancel all jobs; another engine can continue them."""
         self._leaving = True
         for job in self._jobs.values():
             await job.cancel()
@@ -73,7 +72,7 @@ class EnvironmentRoutes:
         return json_of(await self._now())
 
     async def packages(self, request: Request) -> Response:
-        """Of a project's agent; nothing where it asks for none."""
+        """State of the packages of a project's agent; 204 where the agent needs none."""
         name = await asyncio.to_thread(_packages_of, request)
         return json_of(await self._packages_now(name)) if name else Response(status_code=204)
 
@@ -126,7 +125,7 @@ def _packages_of(request: Request) -> str:
 
 
 def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
-    """Asked for the same again, it is under way."""
+    """Refuse another action while a job is under way; the same action is under way already."""
     if job.action != action:
         raise Refused.of(
             "environment.busy",
@@ -136,7 +135,7 @@ def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
 
 
 class _Job:
-    """What is done to one environment, or was done last."""
+    """Current or last job on one environment."""
 
     def __init__(self, name: str, action: EnvironmentAction, pids: set[int]) -> None:
         self.name, self.action, self._pids = name, action, pids
@@ -149,13 +148,13 @@ class _Job:
         return not self._task.done()
 
     def view(self) -> dict[str, object]:
-        """What it adds to what is on the disk."""
+        """Fields of the view that come from the job, not from the disk."""
         if self.busy:
             return {"action": self.action, "tick": self._tick, "elsewhere": False}
         return {"problem": self._problem}
 
     async def cancel(self) -> None:
-        """Returns when nothing of it is left."""
+        """Cancel the job, and wait until it has ended."""
         self._task.cancel()
         await asyncio.wait([self._task])
 

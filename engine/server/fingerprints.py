@@ -13,7 +13,7 @@ from engine.trust.files import named_files, project_file
 
 MISSING = ""
 LARGEST_BYTES = 256 << 20
-"""Of larger files size and time of change are the fingerprint."""
+"""Size in bytes beyond which size and modification time are the fingerprint, not the content."""
 
 
 def fingerprint(file: Path) -> str:
@@ -47,7 +47,8 @@ def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
 
 
 def check_unchanged(file: Path, read: str) -> None:
-    """Raises Refused where a file is not as it was read; an empty `read` is not compared."""
+    """Check that a file is as it was read. Raises Refused where it is not; an empty `read` is not
+    compared."""
     if read and fingerprint(file) != read:
         raise Refused.of(
             "file.changed",

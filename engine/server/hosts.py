@@ -1,6 +1,5 @@
-"""Routes of servers: the list, what is done with one, answers to its questions; and the relay, by
-which what is asked of a run that lives elsewhere is asked there.
-"""
+"""Routes of servers: the list, actions, answers to their questions; and the relay, which forwards
+requests about a remote run to its engine."""
 
 import asyncio
 import contextlib
@@ -37,9 +36,9 @@ STAYING = {
     "/runs/{run}/send",
     "/runs/{run}/track",
 }
-"""What is asked with POST and answered here: of the replica, or about where the run is."""
+"""POST routes that are answered here: from the replica, or about the location of the run."""
 LOG = "/runs/{run}/log"
-"""What workers write is read there, where that can be."""
+"""Route of the workers' output, which is read on the server where possible."""
 EXPORT = "/runs/{run}/checkpoints/{step:int}/export"
 STARTING: dict[str, type[StartRun] | type[StartEvaluation]] = {
     "/runs": StartRun,
@@ -49,7 +48,7 @@ PASSED_ON = {"content-type", "content-length"}
 COMMAND = "/runs/{run}/command"
 TRYING = {"/runs/{run}/judge", "/runs/{run}/judge/price", "/runs/{run}/judge/suggest"}
 KINDS = {"application/json", "application/x-ndjson", "text/plain", "text/event-stream"}
-"""Of answers from elsewhere, as they are passed on."""
+"""Content types of remote responses that are passed on."""
 
 
 class HostRoutes:
@@ -74,7 +73,7 @@ class HostRoutes:
         ]
 
     async def hosts(self, request: Request) -> Response:
-        """At once, or with `after` and `wait` as soon as something has changed."""
+        """List of servers, at once, or with `after` and `wait` as soon as something has changed."""
         after = int(request.query_params.get("after", 0))
         wait = min(float(request.query_params.get("wait", 0)), LONGEST_WAIT_S)
         return json_of(await self._desk.listed(after, wait))
@@ -99,8 +98,8 @@ class HostRoutes:
     # The relay
 
     def relayed(self, method: str, path: str, handler: Handler) -> Handler:
-        """`handler`, but for runs that live elsewhere: they begin there, and whatever changes one
-        is asked there."""
+        """Handler that forwards requests to start or change a remote run to its engine, and leaves
+        the rest to `handler`."""
         if method == "POST" and path in STARTING:
             return self._beginning(STARTING[path], handler)
         is_read = method == "GET" and path != LOG
@@ -121,7 +120,7 @@ class HostRoutes:
         return there_or_here
 
     async def _ask_there(self, request: Request, host: Host, run_id: str, path: str) -> Response:
-        """What the person asks now, the run there may need the judge for."""
+        """Forward a request, and allow the remote run the judge questions that follow from it."""
         folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
         if path in TRYING:
             await asyncio.to_thread(require_run_trust, folder)
@@ -151,8 +150,8 @@ class HostRoutes:
 async def _pass_on(
     request: Request, host: Host, run_id: str, lasting: contextlib.ExitStack
 ) -> Response:
-    """The same request to the engine there; its answer as it comes. `lasting` is closed with it.
-    Raises Refused while the server is away."""
+    """Forward the request to the remote engine, and stream its response. `lasting` is closed with
+    it. Raises Refused while the server is not connected."""
     try:
         return await _answered(request, host, run_id, lasting)
     except BaseException:

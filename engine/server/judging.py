@@ -1,6 +1,4 @@
-"""Judges of this engine: those of a run that goes on, and the one at the desk, kept warm for trials
-and suggestions.
-"""
+"""Judges of this engine: those of a run that goes on, and a warm one for trials and suggestions."""
 
 import asyncio
 import contextlib
@@ -29,7 +27,8 @@ from engine.trust.projects import require_run_trust
 
 
 class JudgeDesk:
-    """Starts a judge process with the first question; another configuration replaces it."""
+    """Judge process for trials, started with the first question; another configuration replaces
+    it."""
 
     def __init__(self, access: Callable[[RunSpec], Access]) -> None:
         self._access = access
@@ -39,13 +38,13 @@ class JudgeDesk:
 
     @property
     def pids(self) -> list[int]:
-        """Processes that are at work here."""
+        """PIDs of the judge process."""
         return [self._provider.pid] if self._provider and self._provider.pid else []
 
     @contextlib.asynccontextmanager
     async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Trial]:
-        """One at a time. Raises ConfigError where rubric or judges cannot be used, Refused where
-        the run is not trusted."""
+        """Trial of a judge on a run, one at a time. Raises ConfigError where rubric or judges
+        cannot be used, Refused where the run is not trusted."""
         await asyncio.to_thread(require_run_trust, run.folder)
         config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
         async with self._lock:
@@ -70,8 +69,8 @@ class JudgeDesk:
 
 @contextlib.asynccontextmanager
 async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncIterator[Panel | None]:
-    """The judges of one run, if it has any; their process is gone when the block ends. Without a
-    policy there is no local judge."""
+    """Context manager of the judges of one run, None without one; their process is gone when the
+    block ends. Without a policy there is no local judge."""
     judge = run.config.judge
     if not judge.enabled:
         yield None
@@ -95,7 +94,7 @@ async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncItera
 
 
 def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
-    """The project's judge as it is now, with what the request says instead."""
+    """Judge settings and rubric of the project, with the request's own values in their place."""
     judge = load_config(project).judge
     models = request.models or judge.models
     if not models:

@@ -66,7 +66,7 @@ STATES: dict[str, RunState] = {
 
 
 class Library:
-    """Knows the workspace, and every project that was opened outside it."""
+    """Library of the projects in the workspace, and of every project opened outside it."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
@@ -80,7 +80,8 @@ class Library:
         return sorted(known, key=lambda path: path.name)
 
     def open_project(self, path: Path) -> ProjectView:
-        """Raises ConfigError without a project.toml; a broken one opens with its problems."""
+        """Open a project. Raises ConfigError without a project.toml; a broken one opens with its
+        problems."""
         path = path.expanduser().resolve()
         before = fingerprint(path / FILE)
         toml = read_toml(path)
@@ -125,7 +126,8 @@ class Library:
             )
 
     def runs(self, project: Path) -> list[RunSummary]:
-        """Newest first; a folder that cannot be read is shown as damaged, with the reason."""
+        """Runs of a project, newest first; a folder that cannot be read is shown as damaged, with
+        the reason."""
         files = (file for name in (SPEC, DATABASE) for file in project.glob(f"runs/*/{name}"))
         folders = sorted({file.parent for file in files}, reverse=True)
         return [self.summary(folder) for folder in folders]
@@ -135,7 +137,7 @@ class Library:
         return sorted(runs, key=lambda run: run.id, reverse=True)
 
     def folder(self, run_id: str) -> Path:
-        """Raises Refused for an id that no known project holds."""
+        """Folder of a run. Raises Refused for an id that no known project holds."""
         if run_id in self._runs:
             return self._runs[run_id]
         for project in self.projects():
@@ -149,7 +151,7 @@ class Library:
         self._runs[run_id] = folder
 
     def forget(self, run_id: str) -> None:
-        """It is here no more."""
+        """Remove a run that is no longer on this machine."""
         if folder := self._runs.pop(run_id, None):
             self._summaries.pop(folder, None)
 
@@ -288,7 +290,7 @@ def _splits() -> tuple[Split, Split]:
 
 
 def problem_of(error: Exception, where: Path) -> Problem:
-    """What an error says of a folder that cannot be read."""
+    """Problem of a folder that cannot be read, from the error."""
     if isinstance(error, AtelierError):
         return error.problem
     return Problem(
@@ -301,7 +303,7 @@ def problem_of(error: Exception, where: Path) -> Problem:
 
 
 def _stamp(folder: Path) -> tuple[float, ...]:
-    """Changes whenever the spec or the database does; WAL included."""
+    """Modification times of a run's spec and database, WAL included."""
 
     def changed(name: str) -> float:
         file = folder / name

@@ -1,4 +1,4 @@
-"""Limits on requests: how long a body may be, by its route, and how many a key may have open.
+"""Limits on requests: the length of a body by its route, and the number of open requests by key.
 
 Everything here is ASGI and stands between the guard and the routes. A body that is declared too
 long is refused before a byte of it is read; one that is not declared is counted as it comes.
@@ -35,13 +35,14 @@ ROUTES: tuple[tuple[str, str, int], ...] = (
 )
 """Method, path and length of the bodies that may be longer than `DEFAULT_BYTES`."""
 CONTENTS = re.compile(r"/sync/contents/[^/]+")
-"""Files of any size: as long as their request declares."""
+"""Path for contents of files: any size, as declared in the request."""
 LINGER_S, LINGER_BYTES = 2.0, 32 * MB
-"""What is read of a refused body, so that its sender gets to see the answer."""
+"""Seconds and bytes for which a refused body is still read, so that its sender gets to see the
+answer."""
 
 
 class BodyTooLong(HTTPException):
-    """Raised where a body is read that is longer than its route allows."""
+    """Error for a body that is longer than its route allows; raised while it is read."""
 
     def __init__(self, most: int) -> None:
         super().__init__(413, too_long(most).message)
@@ -58,18 +59,18 @@ def too_long(most: int) -> Problem:
 
 
 async def answer_too_long(request: Request, error: BodyTooLong) -> Response:
-    """For Starlette, where a route has read too much."""
+    """Exception handler for a body that turned out too long while a route read it."""
     headers = {"connection": "close", "content-type": "application/json"}
     return Response(_body(request.scope, too_long(error.most)), 413, headers)
 
 
 async def answer_gone(request: Request, error: ClientDisconnect) -> Response:
-    """For Starlette, where the sender of a body is gone: nobody reads this."""
+    """Exception handler for a sender that disconnected; nobody reads this response."""
     return Response(status_code=400)
 
 
 def most_bytes(scope: Scope) -> int:
-    """How long the body of a control request may be."""
+    """Size limit in bytes of the body of a control request."""
     method, path = scope["method"], scope["path"]
     if method == "PUT" and CONTENTS.fullmatch(path):
         return _declared(scope)
@@ -80,7 +81,7 @@ def most_bytes(scope: Scope) -> int:
 
 
 def _declared(scope: Scope) -> int:
-    """Bytes of a file that are still to come, by the request's own words."""
+    """Bytes of a file that are still to come, as the request declares."""
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
     try:
         size, offset = int(query["bytes"][0]), int(query["offset"][0])
@@ -90,7 +91,7 @@ def _declared(scope: Scope) -> int:
 
 
 class BodyLimit:
-    """Refuses bodies longer than `most_of` allows with 413."""
+    """Middleware that refuses bodies longer than `most_of` allows with 413."""
 
     def __init__(self, app: ASGIApp, most_of: Callable[[Scope], int]) -> None:
         self._app, self._most_of = app, most_of
@@ -107,7 +108,7 @@ class BodyLimit:
 
 
 class _Counted:
-    """One request whose body is counted as it comes."""
+    """Request whose body is counted as it is read."""
 
     def __init__(self, receive: Receive, send: Send, most: int) -> None:
         self._receive, self._send, self._most = receive, send, most
@@ -121,7 +122,8 @@ class _Counted:
         return message
 
     async def send(self, message: Message) -> None:
-        """Where the body was too long, what is left of it is read before the answer ends."""
+        """Send a message; after a body that was too long, drain its rest before the response
+        ends."""
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if last and self._count > self._most:
             await self._send({**message, "more_body": True})
@@ -131,8 +133,8 @@ class _Counted:
 
 
 class KeyLimit:
-    """Lets requests under one key wait for each other, and refuses more with 429, which clients of
-    OpenAI try again after a moment."""
+    """Middleware that queues requests under one key, and refuses those beyond its limit with 429,
+    which OpenAI clients retry after a moment."""
 
     def __init__(self, app: ASGIApp, lane_of: Callable[[str], Lane]) -> None:
         self._app, self._lane_of = app, lane_of
@@ -166,7 +168,8 @@ HANDLERS: dict[Any, Any] = {BodyTooLong: answer_too_long, ClientDisconnect: answ
 
 
 def limited(app: ASGIApp, gateway: Gateway) -> ASGIApp:
-    """The routes of a server, the gateway's among them, within all limits on requests."""
+    """ASGI application of a server's routes, the gateway's among them, within all limits on
+    requests."""
 
     def most(scope: Scope) -> int:
         if scope["path"].startswith("/v1/"):
@@ -184,8 +187,9 @@ async def refuse(
     problem: Problem | None,
     headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> None:
-    """Answer without the routes: in OpenAI's form at the gateway, without words where `problem` is
-    None. A connection whose request has a body is closed afterwards."""
+    """Respond with an error without calling the routes: in OpenAI's form at the gateway, with an
+    empty body where `problem` is None. A connection whose request has a body is closed
+    afterwards."""
     body = _body(scope, problem)
     kept = [
         (b"content-length", str(len(body)).encode()),
@@ -213,7 +217,7 @@ def _body(scope: Scope, problem: Problem | None) -> bytes:
 
 
 async def drain(receive: Receive) -> None:
-    """Read and drop what still comes, for a while."""
+    """Read and drop the rest of a body, for at most `LINGER_S` seconds and `LINGER_BYTES` bytes."""
     count = 0
     try:
         async with asyncio.timeout(LINGER_S):
@@ -234,5 +238,5 @@ def has_content(scope: Scope) -> bool:
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """The first one of this name, in small letters."""
+    """Value of the first header of this name (in lower case)."""
     return next((value for key, value in scope.get("headers", ()) if key == name), None)

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
+from engine.atomic import write_atomically
 from engine.hosts.record import read_record
-from engine.project import write_atomically
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import RunSpec
 from engine.run import DATABASE, SPEC, read_spec

@@ -1,4 +1,4 @@
-"""Routes of Setup: forecast, demonstrations, rubric, judges and their test."""
+"""Routes of the Setup page: forecast, demonstrations, rubric, judges and their test."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class SetupRoutes:
-    """Translation, nothing else."""
+    """HTTP routes of the Setup page."""
 
     def __init__(self, library: Library, supervisor: Supervisor) -> None:
         self.library = library
@@ -55,7 +55,8 @@ class SetupRoutes:
         ]
 
     async def forecast(self, request: Request) -> Response:
-        """Of the project as it stands, or with dotted `values` (JSON) that are not saved yet."""
+        """Forecast of a run of the project, or with dotted `values` (JSON) that are not saved
+        yet."""
         path = project_of(request)
         config = load_config(path, _values(request.query_params.get("values")))
         model = find_model(config.model.name)
@@ -114,7 +115,7 @@ class SetupRoutes:
         )
 
     def _step_times(self, project: Path) -> list[float]:
-        """Of the newest run with finished steps on this machine."""
+        """Step times in seconds of the project's newest run with finished steps on this machine."""
         for run in self.library.runs(project):
             if run.rewards and run.kind == "train":
                 reader = RunReader(Path(run.path) / DATABASE)
@@ -133,7 +134,7 @@ def _rubric_file(project: Path) -> Path:
 
 
 def _values(text: str | None) -> dict[str, Any]:
-    """Dotted keys and their values, as a query carries them."""
+    """Dotted keys and values of a query. Raises ConfigError."""
     try:
         values = json.loads(text) if text else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which runs live and which wait: starts them, steers them, ends them."""
+"""Supervisor of runs: starts, controls, ends and queues them."""
 
 import asyncio
 import contextlib
@@ -40,14 +40,14 @@ from engine.trust.projects import require_run_trust, require_trust
 
 
 class Lent(NamedTuple):
-    """What a home machine lends for one run, in memory only."""
+    """Keys and addresses that a home machine lends for one run, in memory only."""
 
     keys: dict[str, str]
     addresses: frozenset[AddressConfirmation]
 
 
 class Supervisor:
-    """One per engine. One run trains at a time on one device."""
+    """Supervisor of all runs of an engine; one run trains at a time."""
 
     def __init__(self, library: Library, broadcast: Broadcast, gateway: Gateway) -> None:
         self._library = library
@@ -71,18 +71,18 @@ class Supervisor:
         self.exports = ExportDesk(self.opened)
         self.tracking = TrackDesk(library, self._living.__contains__, partial(log_to, self._living))
         self.others: Callable[[], list[int]] = list
-        """Of processes that serve others than our runs."""
+        """PIDs of processes that serve other things than runs."""
         self.environment_pids: set[int] = set()
-        """Processes that install or check an environment."""
+        """PIDs of processes that install or check an environment."""
 
     @property
     def spared(self) -> list[int]:
-        """Children that are no run's."""
+        """PIDs of child processes that belong to no run."""
         known = [*self.desk.pids, *self.arena.pids, *self.exports.pids, *renderer_pids()]
         return [*known, *self.tracking.pids, *self.environment_pids, *self.others()]
 
     def access(self, spec: RunSpec) -> Access:
-        """How a run reaches providers."""
+        """Access of a run to providers."""
         if spec.keys_at_home:
             return Access({}, partial(self.errands.ask, spec.id))
         lent = self._lent.get(spec.id, Lent({}, frozenset()))
@@ -115,7 +115,7 @@ class Supervisor:
         self._refuse_second()
 
     async def begin_outside(self, folder: Path, desk: Desk) -> None:
-        """Work for the script at this desk; what is to be asked of it was asked."""
+        """Begin an outside run for the script at this desk; all checks were made."""
         spec = read_spec(folder)
         self.house.desks[spec.id] = desk
         self.house.gateway.open_door(desk.script.key, desk.door)
@@ -126,7 +126,7 @@ class Supervisor:
             raise
 
     async def ended(self, run_id: str) -> None:
-        """Returns when nothing of this run goes on any more."""
+        """Wait until a run has ended completely."""
         if living := self._living.get(run_id):
             await asyncio.wait([living.task])
 
@@ -136,7 +136,7 @@ class Supervisor:
             desk.close(problem)
 
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
-        """Likewise. Raises ConfigError, ModelError, Refused."""
+        """Start an evaluation, or queue it. Raises ConfigError, ModelError, Refused."""
         async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
@@ -160,8 +160,8 @@ class Supervisor:
         return next((one for one in folders if self._library.summary(one).state in ended), None)
 
     async def _admit(self, key: str, queue: bool) -> RunSummary | None:
-        """What was started with this key already. Raises Refused where the device is busy, and
-        nobody wants to wait for it."""
+        """Run that was started with this key already. Raises Refused where the device is busy and
+        the request does not wait."""
         if key and (known := self._keys.get(key)):
             return self.summary(known)
         await self._settle()
@@ -170,7 +170,7 @@ class Supervisor:
         return None
 
     async def _launch(self, folder: Path, spec: RunSpec, key: str) -> RunSummary:
-        """Begin, or wait; a repeated request with the same key finds it."""
+        """Begin a run or queue it; a repeated request with the same key finds it."""
         self._library.remember(spec.id, folder)
         self._keys[key or spec.id] = spec.id
         if self._living:
@@ -178,7 +178,7 @@ class Supervisor:
         return await self._begin(folder)
 
     async def command(self, run_id: str, command: Command) -> RunSummary:
-        """Raises Refused where the run is not in a state for it."""
+        """Carry out a command. Raises Refused where the run's state does not allow it."""
         await self._settle()
         if command.action in ("resume", "extend"):
             return await self._resume(run_id, command)
@@ -239,8 +239,8 @@ class Supervisor:
 
     @contextlib.asynccontextmanager
     async def opened(self, run_id: str) -> AsyncIterator[Opened]:
-        """A run for labels and trials, living or not. Raises Refused where another engine works
-        on it."""
+        """Open a run for labels and trials, living or not. Raises Refused where another engine uses
+        it."""
         await self._settle()
         if living := self._living.get(run_id):
             yield Opened(living.run, living.labeller)
@@ -250,8 +250,7 @@ class Supervisor:
 
     @contextlib.asynccontextmanager
     async def resting(self, run_id: str) -> AsyncIterator[Path]:
-        """Its folder, while nobody works on it and nobody can. Raises Refused where somebody
-        does."""
+        """Lock a run's folder. Raises Refused where the run goes on, or is in use."""
         await self._settle()
         folder = self._library.folder(run_id)
         if run_id in self._living:
@@ -281,8 +280,8 @@ class Supervisor:
             return await self._begin(folder, steps=command.steps or summary.steps)
 
     async def _begin(self, folder: Path, steps: int | None = None) -> RunSummary:
-        """Raises Refused where the run is not trusted: also one that an earlier engine left in the
-        queue."""
+        """Begin a run. Raises Refused where it is not trusted, also for one that an earlier engine
+        left in the queue."""
         spec = read_spec(folder)
         await asyncio.to_thread(require_run_trust, folder)
         await self.arena.rest()
@@ -316,7 +315,7 @@ class Supervisor:
     # The queue: runs that wait until the device is free, oldest first
 
     def take_up_queue(self) -> None:
-        """Begin the next one, if nothing is going on; also those that an earlier engine left."""
+        """Begin the next queued run, also one of an earlier engine, if no run goes on."""
         if not self._leaving and (self._advancing is None or self._advancing.done()):
             self._advancing = asyncio.create_task(self._advance(), name="queue")
 
@@ -339,7 +338,7 @@ class Supervisor:
         return self.summary(spec.id)
 
     async def _leave_queue(self, run_id: str) -> None:
-        """Raises Refused where it is not in the queue."""
+        """Take a run out of the queue. Raises Refused where it is not in it."""
         folder = self._library.folder(run_id)
         if self._library.summary(folder).state != "queued":
             raise Refused.of("run.not_living", "This run is not going on.")
@@ -348,7 +347,7 @@ class Supervisor:
             await opened.run.say(RunStopped(step=0, reason="You took it out of the queue."))
 
     async def _tell_parent(self, spec: RunSpec) -> None:
-        """So that it keeps the checkpoint that others began with."""
+        """Record the branch in the parent run, so that it keeps the checkpoint."""
         if spec.parent is None or not spec.parent.run_id:
             return
         with contextlib.suppress(Refused):  # another engine works on it: the branch has its copy
@@ -357,7 +356,7 @@ class Supervisor:
                 await opened.run.say(branched)
 
     async def _settle(self) -> None:
-        """Wait for runs that have said their last word and are only closing their workers."""
+        """Wait for runs that have ended and are only closing their workers."""
         ended = [
             living.task
             for run_id, living in self._living.items()
@@ -385,7 +384,7 @@ def _doing(run: Run) -> str:
 
 
 async def _change_rubric(run: Run, source: str) -> None:
-    """Raises Refused without a judge that reads one, ConfigError where it cannot be used."""
+    """Change a run's rubric. Raises Refused without a judge for it, ConfigError if unusable."""
     judge = run.config.judge
     if not (judge.enabled and judge.models):
         raise Refused.of("run.no_judge", "This run has no judge that goes by a rubric.")

@@ -1,4 +1,4 @@
-"""What a file system that takes nothing answers: a refusal in words, and not an internal error."""
+"""Refusal with a plain message, not an internal error, where a file system cannot be written."""
 
 import errno
 
@@ -24,7 +24,7 @@ CODE = "store.unwritable"
 
 
 def unwritable_problem(error: Exception) -> Problem | None:
-    """The refusal for an error that says that nothing can be written; None for any other."""
+    """Refusal for an error that means that nothing can be written; None for any other."""
     if isinstance(error, OSError):
         reason, where = REASONS.get(error.errno or 0), str(error.filename or "")
     else:
@@ -42,7 +42,7 @@ def unwritable_problem(error: Exception) -> Problem | None:
 
 
 async def answer_unwritable(request: Request, error: Exception) -> Response:
-    """409 where nothing can be written. Raises any other error again."""
+    """Respond with 409 where nothing can be written. Raises any other error again."""
     if problem := unwritable_problem(error):
         return JSONResponse(problem.model_dump(), 409)
     raise error

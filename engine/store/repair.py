@@ -30,22 +30,22 @@ from engine.store.schema import open_writer, refuse_newer
 from engine.store.writer import summary_of, trajectory_rows
 
 KEPT = "damaged"
-"""Folder of the run that keeps the files as they were found."""
+"""Subfolder of the run that keeps the damaged files."""
 LOST = "The transcript of this rollout was lost; the run was repaired."
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair has kept and lost."""
+    """Result of a repair: numbers of kept events and of lost transcripts."""
 
     events: int
-    """Kept; 0 where the database was not damaged."""
+    """Number of events kept; 0 where the database was not damaged."""
     broken: bool
-    """Whether there were events behind them, which are lost."""
+    """Whether events after them were lost."""
     transcripts: int
-    """Lost transcripts of rollouts whose rewards are kept."""
+    """Number of lost transcripts of rollouts whose rewards are kept."""
     spec: RunSpec
-    """As the run began: for a run.json that has to be written anew."""
+    """Spec with which the run began, for a run.json that has to be rewritten."""
 
     @property
     def words(self) -> str:
@@ -57,7 +57,7 @@ class Repaired:
 
 
 def repair_database(folder: Path, database: str, known: RunSpec | None) -> Repaired:
-    """Replace the database of a run by what can be read of it; nobody may work on it meanwhile.
+    """Replace the database of a run by its readable part; nothing else may use the run meanwhile.
 
     `known` is what run.json says, where that can be read. The old files go to `damaged/`. Raises
     StoreError where no beginning of a run can be read, or a newer version made it.
@@ -114,7 +114,7 @@ def _nothing(folder: Path, why: str) -> StoreError:
 
 def _whole(db: apsw.Connection, found: Beginning) -> tuple[dict[str, Trajectory], Beginning]:
     """Stored trajectories of the events' rollouts, and the events up to the first step that would
-    be trained again on transcripts that are lost: that step is to be rolled out anew."""
+    be trained again on lost transcripts: that step must be rolled out again."""
     told = found.rollouts()
     stored = salvage.trajectories(db)
     if told:
@@ -164,7 +164,8 @@ def _write(
 def _write_trajectories(
     target: apsw.Connection, found: Beginning, stored: dict[str, Trajectory]
 ) -> None:
-    """As the events tell of them; of imported runs, which have no such events, as stored."""
+    """Write trajectories as recorded by the events; those of imported runs, which have no such
+    events, as stored."""
     rollouts = found.rollouts() or {
         id_: Told(summary_of(one), one.advantage) for id_, one in stored.items()
     }
@@ -196,7 +197,7 @@ def _write_labels(target: apsw.Connection, found: Beginning) -> None:
 
 
 def _write_calls(target: apsw.Connection, db: apsw.Connection, found: Beginning) -> None:
-    """All answers that can be read, and the cost of the others: what was spent stays spent."""
+    """Write all readable answers, and the cost of the others: money that was spent still counts."""
     costs = found.costs()
     select = "SELECT rowid, id, key, judge, answered, cost, body FROM calls NOT INDEXED"
     for row in salvage.numbered(db, select, "rowid"):
@@ -224,7 +225,7 @@ def _write_verdicts(target: apsw.Connection, db: apsw.Connection, found: Beginni
 
 
 def fits(row: tuple[object, ...], *kinds: type | UnionType) -> bool:
-    """Whether the values of a row are of the kinds that its table has."""
+    """Whether the values of a row have the types of its table's columns."""
     return all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
@@ -250,7 +251,7 @@ def _insert(target: apsw.Connection, into: str, values: tuple[object, ...]) -> N
 
 
 def _swap(folder: Path, database: str, made: Path) -> None:
-    """The repaired file takes the place of the damaged ones, which are kept."""
+    """Put the repaired file in the place of the damaged ones, which are kept."""
     kept = folder / KEPT / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     kept.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(apsw.Connection(str(made))) as db:

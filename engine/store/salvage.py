@@ -33,9 +33,9 @@ from engine.store.reader import unpacked
 
 Row = tuple[object, ...]
 UNREADABLE = (apsw.Error, UnicodeDecodeError)
-"""What reading a damaged row raises; text in it need not be UTF-8."""
+"""Exceptions raised by reading a damaged row, whose text need not be UTF-8."""
 GIVEN_UP = 64
-"""Unreadable places one after another, after which a table is taken to end."""
+"""Number of unreadable places in a row after which a table is taken to end."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Beginning:
     bodies: list[str] = field(default_factory=list)
     events: list[Event | UnknownEvent] = field(default_factory=list)
     broken: bool = False
-    """Whether there was something behind the last one."""
+    """Whether there was something after the last event."""
 
     @property
     def seq(self) -> int:
@@ -56,7 +56,7 @@ class Beginning:
         return Beginning(self.bodies[:seq], self.events[:seq], True)
 
     def rollouts(self) -> dict[str, "Told"]:
-        """What is told of each trajectory, by id, in the order of their rows."""
+        """State of each trajectory by the events, by id, in the order of their rows."""
         found: dict[str, Told] = {}
         for event in self.events:
             match event:
@@ -89,7 +89,8 @@ class Beginning:
         return found
 
     def costs(self) -> dict[str, list[tuple[str, float]]]:
-        """(judge, cost in USD) of the tries of each question; its highest where none came back."""
+        """(judge, cost in USD) of the attempts at each question by its key; the highest possible
+        cost where no answer came back."""
         found: dict[str, list[tuple[str, float]]] = {}
         waiting: dict[str, int] = {}
         for event in self.events:
@@ -103,7 +104,7 @@ class Beginning:
         return found
 
     def begin_of(self, step: int) -> int:
-        """The last event before a step was started."""
+        """Number of the last event before a step was started."""
         begun = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(begun, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -111,19 +112,20 @@ class Beginning:
 
 @dataclass
 class Told:
-    """The last word of the events on one trajectory."""
+    """Latest state of one trajectory by the events."""
 
     summary: TrajectorySummary
     advantage: float | None = None
-    """In the column of its row; that of the summary follows the last opinion."""
+    """Advantage in the column of the row; the one in the summary follows the last verdict or
+    label."""
 
     def fits(self, stored: Trajectory) -> bool:
-        """Whether a stored trajectory is this rollout, and not a later one in its place."""
+        """Whether a stored trajectory is this rollout, and not a later one with its id."""
         return all(getattr(stored, name) == getattr(self.summary, name) for name in UNCHANGED)
 
 
 UNCHANGED = ("scenario_id", "turns", "sampled_tokens", "truncated", "duration_s")
-"""What no opinion changes."""
+"""Fields of a trajectory that no verdict or label changes."""
 
 
 def _retell(found: dict[str, Told], trajectories: list[TrajectorySummary]) -> None:
@@ -142,7 +144,7 @@ def _score(found: dict[str, Told], group: GroupSummary) -> None:
 
 
 def beginning(db: apsw.Connection, spec: RunSpec | None = None) -> Beginning:
-    """Events 1, 2, 3 … as far as each is there, is an event, and has its number.
+    """Events 1, 2, 3 … up to the first that is missing, invalid or has another number.
 
     The first one says how the run began: where it cannot be read, `spec` says it.
     """

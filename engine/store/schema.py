@@ -146,8 +146,9 @@ def open_reader(file: Path) -> apsw.Connection:
 
 
 def _connect_to_read(file: Path) -> apsw.Connection:
-    """In a folder where nothing can be written, SQLite cannot make the shared memory of a WAL
-    database: the file is then read as it is, which is whole once its run has ended."""
+    """Open a database for reading. In a folder where nothing can be written, SQLite cannot make the
+    shared memory of a WAL database: the file is then read as it is, which is whole once its run has
+    ended."""
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         _version(db)

@@ -1,5 +1,4 @@
-"""Files of demonstrations → what is learned and what is held out. Every bad line is listed with its
-reason; none is dropped in silence."""
+"""Convert files of demonstrations into training and held-out examples."""
 
 import os
 import random
@@ -8,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.atomic import write_atomically
 from engine.gold import FILE as GOLD
 from engine.policy.base import TrainItem
-from engine.project import write_atomically
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import (
     BadLine,
@@ -29,31 +28,32 @@ from engine.supervised.schedule import updates_of
 from engine.trust.files import project_file, read_regular
 
 MOST_BYTES = 2**32
-"""Of a file of demonstrations."""
+"""Size limit of a file of demonstrations."""
 SHOWN, NAMED = 50, 3
-"""Bad lines that are listed unless more are asked for, and those that a refusal names."""
+"""Default number of bad lines in a list, and number of those that a refusal names."""
 TRAIN, HELD_OUT = "demonstrations.jsonl", "held_out.jsonl"
-"""What an SFT run keeps in its folder."""
+"""Files of demonstrations that an SFT run keeps in its folder."""
 
 
 class Entry(NamedTuple):
-    """A good line."""
+    """Valid line of a file of demonstrations."""
 
     line: bytes
     beginning: str
-    """Equal for answers to the same question: they are held out together."""
+    """Key of the prompt: equal for answers to the same question, which are held out
+    together."""
     items: list[TrainItem]
 
 
 class Source(NamedTuple):
-    """A file, and its good lines."""
+    """File of demonstrations, and its valid lines."""
 
     file: DemonstrationFile
     entries: list[Entry]
 
 
 class Data(NamedTuple):
-    """All that an SFT run has."""
+    """Files, training and held-out examples of an SFT run."""
 
     files: list[DemonstrationFile]
     train: list[Entry]
@@ -68,8 +68,8 @@ def read_source(
     context: int,
     shown: int | None = SHOWN,
 ) -> Source:
-    """Reads to the end whatever is wrong; `context` is the most tokens of a demonstration, `shown`
-    how many bad lines are listed (None: all)."""
+    """Read a file to its end, whatever is wrong in it. `context` is the most tokens of a
+    demonstration, `shown` the most bad lines listed (None: all)."""
     inside = file.is_relative_to(project)
     about = DemonstrationFile(
         path=os.path.relpath(file, project) if inside else str(file), role=role
@@ -104,7 +104,7 @@ def read_source(
 def collect(
     project: Path, config: ProjectConfig, chat: ChatFormat, shown: int | None = SHOWN
 ) -> Data:
-    """What an SFT run of the project would learn from and measure; refuses nothing."""
+    """Training and held-out examples of an SFT run of the project; refuses nothing."""
     sft, context = config.sft, config.model.max_context
     project = project.resolve()
     wanted: list[tuple[Path, Role]] = [(project_file(project, sft.data, "sft.data"), "train")]
@@ -122,8 +122,8 @@ def collect(
 
 
 def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], list[Entry]]:
-    """(learned, held out): about this share of the questions, at least one where there are two;
-    answers to one question stay together, so that none is known already."""
+    """(training, held out): about this share of the questions is held out, at least one where there
+    are two; answers to one question stay together, so that none of them is known from training."""
     questions = list(dict.fromkeys(entry.beginning for entry in entries))
     count = max(1, round(share * len(questions))) if share and len(questions) > 1 else 0
     count = min(count, len(questions) - 1)
@@ -133,8 +133,8 @@ def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], l
 
 
 def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> Problem | None:
-    """Why nobody may learn from these files: one that cannot be read, or bad lines that nobody has
-    said to leave out; the first are named."""
+    """Reason why these files cannot be trained on: one that cannot be read, or bad lines that were
+    not allowed to be left out; the first are named. None where there is no reason."""
     files = list(files)
     if broken := next((file.problem for file in files if file.problem), None):
         return broken
@@ -155,7 +155,7 @@ def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> P
 
 
 def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
-    """Raises ConfigError where an SFT run may not start."""
+    """Check that an SFT run may start. Raises ConfigError."""
     if problem := refusal(data.files, config.sft.skip_bad_lines):
         raise ConfigError(problem)
     if not data.train:
@@ -168,7 +168,7 @@ def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
 
 
 def plan_of(config: ProjectConfig, data: Data) -> SupervisedPlan:
-    """What the run keeps of it in its run.json."""
+    """Summary of the data for the run's run.json."""
     sft = config.sft
     return SupervisedPlan(
         train=tally(data.train),
@@ -200,7 +200,8 @@ def keep_lines(folder: Path, data: Data) -> None:
 
 
 def kept_lines(folder: Path, chat: ChatFormat, context: int) -> tuple[list[Entry], list[Entry]]:
-    """(learned, held out). Raises StoreError where they do not read as they did."""
+    """(training, held out) examples that a run has kept. Raises StoreError where its files cannot
+    be read any more."""
     found = []
     for name in (TRAIN, HELD_OUT):
         source = read_source(folder / name, "train", folder, chat, context)

@@ -1,4 +1,4 @@
-"""Files of a run that lies on another engine come here, resumed, checked, whole or not at all.
+"""Download of the files of a run from another engine: resumed, checked, complete or not at all.
 
 The other engine says which files there are. Their names are relative paths (`protocol/identifiers`)
 below what was asked for, the files that make a run this machine's are never among them, modes are
@@ -18,16 +18,16 @@ from engine.sync.inside import FILE_MODE, inside, make_parents, open_to_write, o
 from engine.sync.manifest import entry_of
 
 PARTS = ".arriving"
-"""In the run's folder: what has come and is not whole."""
+"""Subfolder of the run for incomplete files."""
 OURS = ("lock", "ballast", "replica.json", PARTS)
-"""At the top of a run folder: never brought from another machine, no more than its database."""
+"""Names at the top of a run folder that are never downloaded, like the database."""
 DATABASE = "run.db"
 SPEC = "run.json"
-"""Fetched by its own name alone, when the run begins."""
+"""File that is downloaded only by its own name, when the run begins."""
 MOST_RUN_BYTES = 2**41
-"""Of all files of a run."""
+"""Size limit of all files of a run."""
 ROOM_BYTES = 2**28
-"""That stay free on this disk."""
+"""Bytes that must stay free on this disk."""
 Progress = Callable[[int, int], None]
 
 
@@ -39,7 +39,8 @@ async def fetch(
     progress: Progress,
     most_bytes: int = MOST_RUN_BYTES,
 ) -> list[Path]:
-    """The file `below`, or all in that folder of the run; `run.json` only where it is asked for.
+    """Download the file `below`, or all files in that folder of the run; `run.json` only where it
+    is asked for.
 
     Raises LaunchError where the way is cut (call it again: it goes on), Refused where the other
     engine names files that were not asked for or do not fit in, StoreError where one keeps
@@ -74,7 +75,7 @@ async def fetch(
 
 
 def _check(wanted: list[FileEntry], below: str, most_bytes: int) -> None:
-    """Raises Refused."""
+    """Check the listed files. Raises Refused."""
     seen: set[str] = set()
     for file in wanted:
         if below and file.path != below and not file.path.startswith(f"{below}/"):
@@ -98,7 +99,7 @@ def _check(wanted: list[FileEntry], below: str, most_bytes: int) -> None:
 
 
 def _check_room(folder: Path, total: int) -> None:
-    """Raises StoreError."""
+    """Check the free space of the disk. Raises StoreError."""
     free = shutil.disk_usage(folder).free
     if total + ROOM_BYTES > free:
         raise StoreError.of(
@@ -138,7 +139,7 @@ async def _fetch_one(
 async def _arrives(
     client: EngineClient, run_id: str, part: Path, file: FileEntry, came: Callable[[int], None]
 ) -> bool:
-    """From where it stopped; whether it is what was announced."""
+    """Continue a download where it stopped; returns whether the file is as announced."""
     with os.fdopen(open_to_write(part, append=True), "ab") as target:
         begin = target.tell()
         if begin > file.bytes:

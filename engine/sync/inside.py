@@ -1,4 +1,4 @@
-"""Targets inside a folder: what a name from outside may become on this disk."""
+"""Resolution of names from outside into paths inside a folder."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,11 @@ from engine.protocol.identifiers import check_path
 from engine.protocol.problems import Refused
 
 FILE_MODE = 0o644
-"""Of every file that comes from another machine; never what that machine says."""
+"""Mode of every file from another machine, whatever mode that machine names."""
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file `name` below `folder`, with every existing parent resolved.
+    """Path of the file `name` below `folder`, with every existing parent resolved.
 
     Raises Refused where the name is no relative path, where a link among its parents leaves the
     folder, or where it is a link itself.
@@ -30,14 +30,14 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def make_parents(folder: Path, target: Path) -> None:
-    """Create the folders of a target that `inside` gave. Raises Refused as it does."""
+    """Create the parent folders of a path that `inside` returned. Raises Refused as it does."""
     target.parent.mkdir(parents=True, exist_ok=True)
     inside(folder, target.relative_to(folder.resolve()).as_posix())
 
 
 def open_to_write(file: Path, append: bool = False) -> int:
-    """A descriptor of a regular file, created where there is none; a link is never followed.
-    Raises OSError."""
+    """Descriptor of a regular file, created where there is none; a link is never followed. Raises
+    OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(file, flags | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)
 

@@ -1,4 +1,4 @@
-"""A folder on this disk as a list of contents."""
+"""Manifests: the files of a folder, with size and hash."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from engine.protocol.problems import ConfigError
 from engine.protocol.sync import FileEntry, Manifest
 
 RULES = ".atelierignore"
-"""In a project: what stays at home, as git writes such rules."""
+"""File of a project with rules, as in .gitignore, for files that are not uploaded."""
 ALWAYS = (
     "/runs/",
     ".git/",
@@ -26,13 +26,14 @@ ALWAYS = (
     ".atelier/",
     ".env",
 )
-"""What never goes: runs come down, they do not go up; and where people keep secrets."""
+"""Rules for files that are never uploaded: runs, which are only downloaded, and places where people
+keep secrets."""
 MOST_BYTES = 2 * 10**9
 
 
 def project_manifest(project: Path) -> Manifest:
-    """What of a project goes to a server. Raises ConfigError where that is unreasonably much, or
-    where a link leads out of the project."""
+    """Manifest of the files of a project that are uploaded to a server. Raises ConfigError where
+    they are too large, or where a link leads out of the project."""
     rules = project / RULES
     said = rules.read_text(encoding="utf-8").splitlines() if rules.is_file() else []
     files = listed(project, [*ALWAYS, *said])
@@ -51,7 +52,8 @@ def project_manifest(project: Path) -> Manifest:
 
 
 def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
-    """A link could name any file of this machine, and its content would be sent."""
+    """Refuse links that lead out of the project: one could name any file of this machine, whose
+    content would be sent."""
     root = project.resolve()
     for name, file in files:
         if file.is_symlink() and not file.resolve().is_relative_to(root):
@@ -65,13 +67,13 @@ def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
 
 
 def manifest(folder: Path, ignored: Sequence[str] = (), below: str = "") -> Manifest:
-    """Every file that no rule names; links to files count as what they point to. With `below` only
-    that file, or those in that folder."""
+    """Manifest of every file that no rule excludes; links to files count as what they point to.
+    With `below` only that file, or the files in that folder."""
     return Manifest(files=[entry_of(file, name) for name, file in listed(folder, ignored, below)])
 
 
 def listed(folder: Path, ignored: Sequence[str] = (), below: str = "") -> list[tuple[str, Path]]:
-    """Names and files, without a look into them."""
+    """Names and paths of the files that no rule excludes; their content is not read."""
     rules = pathspec.GitIgnoreSpec.from_lines(ignored)
     inside = below.rstrip("/") + "/"
     return sorted(
@@ -93,7 +95,8 @@ def _files(root: Path, folder: Path, rules: pathspec.GitIgnoreSpec) -> Iterator[
 
 
 def entry_of(file: Path, name: str) -> FileEntry:
-    """A file as it is now, under a name. Raises ConfigError where a server could not have that."""
+    """Manifest entry of a file as it is now. Raises ConfigError where a server could not store that
+    name."""
     try:
         check_path(name)
     except ValueError as error:
@@ -110,7 +113,7 @@ def entry_of(file: Path, name: str) -> FileEntry:
 
 
 class Digest(NamedTuple):
-    """Content of a file, whatever its name is."""
+    """Size in bytes, SHA-256 and executable bit of a file, independent of its name."""
 
     bytes: int
     sha256: str

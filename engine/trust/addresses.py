@@ -17,7 +17,7 @@ from engine.protocol.trust import AddressConfirmation
 from engine.trust.store import changing_record, read_record
 
 NO_KEY = "none"
-"""Sent where a server of the person's own wants some key and gets none of a provider."""
+"""Placeholder key for a server that requires some key and may not get the provider's."""
 CLOUDS: Mapping[str, tuple[str, ...]] = {
     "wandb": ("https://api.wandb.ai",),
     "langfuse": (
@@ -27,10 +27,10 @@ CLOUDS: Mapping[str, tuple[str, ...]] = {
         "https://hipaa.cloud.langfuse.com",
     ),
 }
-"""Own addresses of trackers with a cloud."""
+"""Official addresses of trackers with a cloud service."""
 SELF_HOSTED = ("mlflow", "otel")
-"""Trackers without a cloud: a key lent for them is for the server on this machine, unless another
-one is confirmed."""
+"""Trackers without a cloud service: a key lent for them is for the server on this machine, unless
+another one is confirmed."""
 FIELDS: Mapping[str, str] = {
     "wandb": "host",
     "mlflow": "uri",
@@ -51,7 +51,7 @@ def confirm_address(provider: str, address: str) -> None:
 
 
 def confirmed_addresses() -> list[AddressConfirmation]:
-    """Those that the person has confirmed on this machine."""
+    """Addresses that the person has confirmed on this machine."""
     return read_record().addresses
 
 
@@ -70,8 +70,7 @@ def sends_key(model: str, address: str | None, more: Confirmed = (), where: str 
 
 
 def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
-    """The key that a tracker is given. Raises ConfigError where nothing may be sent to its
-    address."""
+    """Key for a tracker. Raises ConfigError where nothing may be sent to its address."""
     field = FIELDS.get(name)
     address = str(getattr(settings, field)) if field else ""
     if not address or address in CLOUDS.get(name, ()):
@@ -88,7 +87,8 @@ def check_section(
     models: Iterable[str],
     more: Confirmed = (),
 ) -> None:
-    """Raises ConfigError for the first model whose questions may not be sent."""
+    """Check the models of a section. Raises ConfigError for the first one whose questions may not
+    be sent."""
     for model in models:
         sends_key(model, config.base_url, more, f"{section}.base_url")
 
@@ -96,9 +96,9 @@ def check_section(
 def check_addresses(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> None:
-    """Raises ConfigError where a run with these settings would send to an address that is not
-    confirmed: its judges, trackers, and the `providers`' models that an evaluation compares.
-    `more` are confirmed besides those of this machine."""
+    """Check all addresses of a run: judges, trackers, and the `providers`' models that an
+    evaluation compares. `more` are confirmed besides those of this machine. Raises ConfigError
+    where one is not confirmed."""
     if problems := address_problems(config, providers, more):
         raise ConfigError(problems[0])
 
@@ -106,7 +106,7 @@ def check_addresses(
 def address_problems(
     config: ProjectConfig, providers: Iterable[str] = (), more: Confirmed = ()
 ) -> list[Problem]:
-    """Everything that keeps a run with these settings from sending."""
+    """Problems that keep a run with these settings from sending."""
     found: list[Problem] = []
     judges = config.judge.models if config.judge.enabled else ()
     sections: list[tuple[str, JudgeConfig | EvaluateConfig, Iterable[str]]] = [
@@ -123,7 +123,7 @@ def address_problems(
 
 
 def tracker_problems(track: TrackConfig) -> list[Problem]:
-    """Trackers that are on and may not be told."""
+    """Problems of trackers that are turned on and may not be sent to."""
     found = []
     for name in switched_on(track):
         try:

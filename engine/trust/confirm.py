@@ -1,4 +1,4 @@
-"""One entry for everything that a person confirms."""
+"""Dispatch of a person's confirmation to its store."""
 
 from pathlib import Path
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.atomic import PRIVATE_MODE, write_atomically
 from engine.protocol.problems import Refused
 from engine.protocol.trust import AddressConfirmation, FileConfirmation
 
@@ -72,7 +73,7 @@ def changing_record() -> Iterator[Record]:
         record = read_record()
         yield record
         try:
-            write_private(folder / FILE, record.model_dump_json(indent=1) + "\n")
+            write_atomically(folder / FILE, record.model_dump_json(indent=1) + "\n", PRIVATE_MODE)
         except OSError as error:
             raise _not_written(folder, error) from error
     finally:
@@ -85,7 +86,7 @@ def remember_run(run_id: str, spec: bytes) -> None:
     folder = trust_folder() / RUNS
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_private(_run_file(run_id), hashlib.sha256(spec).hexdigest() + "\n")
+        write_atomically(_run_file(run_id), hashlib.sha256(spec).hexdigest() + "\n", PRIVATE_MODE)
     except OSError as error:
         raise _not_written(folder, error) from error
 
@@ -97,20 +98,6 @@ def is_known_run(run_id: str, spec: bytes) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return text.strip() == hashlib.sha256(spec).hexdigest()
-
-
-def write_private(file: Path, text: str) -> None:
-    """Replace a file that its owner alone may read. Raises OSError."""
-    scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
-            target.write(text)
-            target.flush()
-            os.fsync(target.fileno())
-        scratch.replace(file)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def _run_file(run_id: str) -> Path:

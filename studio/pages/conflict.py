@@ -1,4 +1,4 @@
-"""The question that is asked where a file has changed under unsaved edits."""
+"""Dialog for a file that another program changed under unsaved edits."""
 
 import difflib
 from typing import Literal
@@ -18,7 +18,7 @@ Answer = Literal["mine", "file", ""]
 
 
 class DifferenceField(Field):
-    """A unified diff to be read; its value is nothing."""
+    """Read-only field with a unified diff; its value is always empty."""
 
     def __init__(self, mine: str, theirs: str) -> None:
         text = QPlainTextEdit()
@@ -34,7 +34,7 @@ class DifferenceField(Field):
 
 
 def difference(mine: str, theirs: str) -> str:
-    """From the file to what is written here, as a unified diff."""
+    """Unified diff from the file to the unsaved text, shortened where it is long."""
     lines = difflib.unified_diff(
         theirs.splitlines(), mine.splitlines(), "file", "yours", lineterm=""
     )
@@ -43,7 +43,7 @@ def difference(mine: str, theirs: str) -> str:
 
 
 async def choose(parent: QWidget, name: str, mine: str, theirs: str) -> Answer:
-    """Whose text stays; empty where nobody chose."""
+    """Ask which text to keep; returns `mine`, `file`, or an empty string for Cancel."""
     title = f"{name} was changed by another program"
     words = "You have unsaved changes of the same file. Keep mine puts yours in its place."
     field: DifferenceField | None = None

@@ -76,7 +76,7 @@ CHANGES_LIFE = (
 
 
 def restart_words(event: e.WorkerRestarted) -> str:
-    """Why a worker was started again, and how often in a row."""
+    """Reason why a worker was restarted, and how often in a row."""
     again = f" (time {event.attempt} in a row)" if event.attempt > 1 else ""
     return f"{event.problem.message} It is started again{again}."
 

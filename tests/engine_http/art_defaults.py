@@ -1,5 +1,6 @@
-"""What the package openpipe-art says of its trainer, as JSON. Run by the Python of an environment
-that has it, and not a test by itself. Its trainer needs torch and a GPU, so its source is read."""
+"""Print the trainer's defaults of the package openpipe-art as JSON. Run by the Python of an
+environment that has the package, and not a test by itself. Its trainer needs torch and a GPU, so
+its source code is parsed."""
 
 import ast
 import importlib.util

@@ -1,4 +1,4 @@
-"""Agents that send and return whatever does harm: each attempt is unscored, with its reason, and
+"""Hostile agents that send and return harmful data: each rollout is unscored, with its reason, and
 the run goes on to its end."""
 
 import json
@@ -125,7 +125,7 @@ FINE = ("good", "caught", "deep_arguments", "flood")
 def test_whatever_an_attempt_does_is_its_own_problem(
     workspace: Path, tiny_model: Path, engine: Engine
 ) -> None:
-    """One attempt a process, so that what is forged meets nobody else's attempt."""
+    """Each process runs one rollout at a time, so that forged messages reach no other rollout."""
     project = make_project(workspace / "hostile", tiny_model, AGENT)
     names = [*FINE, *REASONS]
     lines = "".join(json.dumps({"id": name}) + "\n" for name in names)

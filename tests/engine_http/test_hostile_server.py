@@ -33,20 +33,19 @@ from tests.engine_http.conftest import (
     JUDGE_WORKER,
     Engine,
     make_project,
-    start_engine,
     stop_engine,
     until,
 )
-from tests.engine_http.test_hosts import Pair
+from tests.engine_http.test_hosts import Pair, start_home
 from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
-from tests.far_engine import NAME, lay_engine, let_in, link_environments, spec_of
+from tests.far_engine import NAME, lay_engine, link_environments, spec_of
 from tests.hostile_engine import HostileEngine, Lie, lay_attach
 from tests.ssh_server import FarSide, Keys
 
 EVIL = "evil"
 ALL = bool(os.environ.get("ATELIER_LONG"))
 MOST_LIES = 10**6 if ALL else 8
-"""Of each kind of message; drawn by chance where not all are told."""
+"""Lies per kind of message; a random sample where not all are told."""
 NEW = "01JD5MAMBERKESTRE000000000"
 """An id for a new run, which a server may choose: a folder of its own is all that it gets."""
 ESCAPED = Path("/tmp/atelier-escaped")
@@ -60,7 +59,7 @@ class Two:
     home: Engine
     honest: Pair
     base: Path
-    """Of ours on the hostile server."""
+    """Atelier's folder on the hostile server."""
     hostile: HostileEngine
     watched: list[Path]
     script: Script
@@ -77,7 +76,7 @@ class Two:
         self.home.call(lambda client: client.act_on_host(EVIL, asked))
 
     def reconnect(self) -> None:
-        """With an engine that tells the truth again."""
+        """Reconnect to the engine, which answers truthfully again."""
         self.hostile.lies = lambda kind, path, body: None
         self.notices += self.view().notices
         self.act("disconnect")
@@ -89,13 +88,14 @@ class Two:
         return self.home.call(lambda client: client.start_run(request))
 
     def _rests(self) -> bool:
-        """Nothing more is asked before somebody acts."""
+        """Whether the home machine asks nothing more until somebody acts."""
         return self.view().state in ("connected", "stopped")
 
     def storm(
         self, kind: str, told: Iterator[Lie], act: Callable[[], None] | None = None
     ) -> tuple[int, float]:
-        """Answer messages of a kind with one lie after the other; (how many, the seconds)."""
+        """Answer messages of a kind with one lie after the other; returns (number of lies,
+        seconds)."""
         rest, begun = list(told), time.monotonic()
         Random(len(rest)).shuffle(rest)
         left = iter(rest[:MOST_LIES])
@@ -116,7 +116,7 @@ class Two:
             if act and self.view().state == "connected":
                 with contextlib.suppress(AtelierError):
                     act()
-            if count == before:  # a new connection asks everything anew
+            if count == before:  # a new connection asks everything again
                 self.act("disconnect")
                 self.act("connect")
                 end = time.monotonic() + 3.0
@@ -155,11 +155,7 @@ def two(
     python = next(evil.glob("engines/*/.venv/bin/python"))
     lay_attach(python, hostile.port, port_file)
     person = tmp_path_factory.mktemp("person")
-    let_in(person, far)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
-        patch.setenv("HOME", str(person))
-        engine = start_engine(home)
+    engine = start_home(home, kept, person, far)
     pair = Pair(engine, far, honest)
     with provider(Script(grade=letters)) as script, provider(Script()) as evil_provider:
         watched = [home, home.parent / "xdg" / "data", home.parent / "xdg" / "config", person]
@@ -199,7 +195,7 @@ def may_stay(two: Two) -> Callable[[psutil.Process], bool]:
 
 @contextlib.contextmanager
 def watched_engine(two: Two) -> Iterator[None]:
-    """Memory of the home engine, and how long it takes to answer, all the while."""
+    """Watch the home engine's memory and response time in the background."""
     ended, process = threading.Event(), psutil.Process(two.home.process.pid)
 
     def look() -> None:
@@ -298,7 +294,7 @@ def run_json(run: RunSummary) -> bytes:
 def storms(
     two: Two, victim: RunSummary, honest: RunSummary, bad: Path
 ) -> Iterator[tuple[str, Iterator[Lie], Callable[[], None] | None]]:
-    """(kind of message, lies, what makes the home machine ask)"""
+    """(kind of message, lies, action that makes the home machine request it)"""
     content = b"print('owned')\n"
     digest = hashlib.sha256(content).hexdigest()
 

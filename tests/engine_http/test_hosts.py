@@ -98,6 +98,15 @@ def _words(process: psutil.Process) -> list[str]:
         return []
 
 
+def start_home(home: Path, kept: Path, person: Path, far: FarSide) -> Engine:
+    """Start a home engine with the environments in `kept`, for a person who can log in to `far`."""
+    let_in(person, far)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
+        patch.setenv("HOME", str(person))
+        return start_engine(home)
+
+
 @pytest.fixture(scope="module")
 def pair(
     home: Path, real_cache: None, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
@@ -106,12 +115,7 @@ def pair(
     base = ssh_server.home / ".atelier-engine"
     lay_engine(base)
     kept = link_environments(base)
-    person = tmp_path_factory.mktemp("person")
-    let_in(person, ssh_server)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
-        patch.setenv("HOME", str(person))
-        engine = start_engine(home)
+    engine = start_home(home, kept, tmp_path_factory.mktemp("person"), ssh_server)
     both = Pair(engine, ssh_server, base)
     engine.call(lambda client: client.add_host(AddHost(spec=spec_of(ssh_server))))
     both.act("connect")

@@ -34,7 +34,8 @@ LENDING = AGENT.replace(
             await asyncio.sleep(0.1)
     return {"reward\"""",
 )
-"""One attempt writes down its key and waits, so that the test can speak in its name."""
+"""Agent that on scenario `s0` writes its key to a file and waits, so that the test can use the
+key."""
 
 
 PINGS = """
@@ -55,7 +56,7 @@ print(max(waits), len(waits))
 
 
 class Pings:
-    """Asks for what is not there again and again, in a process that does nothing else."""
+    """Process that requests a missing route again and again, and measures the response times."""
 
     def __init__(self, engine: Engine) -> None:
         self.longest_s, self.count = 0.0, 0
@@ -81,7 +82,7 @@ def send(
     body: Any,
     headers: dict[str, str] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """The status and the answer; 0 where the connection is gone before that."""
+    """Status and body of the response; status 0 where the connection closes before it."""
     connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
     said = {"Authorization": f"Bearer {key}", **(headers or {})}
     try:
@@ -97,13 +98,13 @@ def send(
 
 
 def blocks(count: int) -> Iterator[bytes]:
-    """So many megabytes."""
+    """Body of `count` blocks of 1 MiB."""
     return (b" " * 2**20 for _ in range(count))
 
 
 @pytest.fixture
 def lent(engine: Engine, workspace: Path, tiny_model: Path) -> Iterator[tuple[RunSummary, str]]:
-    """A run that goes on, and the key of an attempt of it."""
+    """Run that goes on, and the key of one of its rollouts."""
     project = make_project(workspace / "lending", tiny_model, LENDING)
     run = engine.train(project, **{"train.steps": 3, "agent.timeout_s": 120})
     file = project / "key"
@@ -134,7 +135,7 @@ def test_every_route_has_a_limit_and_says_so(engine: Engine, lent: tuple[RunSumm
 
 
 def attacks(engine: Engine, key: str) -> list[Callable[[], int]]:
-    """What is sent again and again; each returns a status."""
+    """Requests that the test sends again and again; each returns the response's status."""
     user = {"role": "user", "content": "x"}
 
     def ask(body: dict[str, Any]) -> Callable[[], int]:

@@ -28,7 +28,7 @@ Path(__file__).with_name("{MARK}").write_text("it ran")
 
 
 def from_elsewhere(folder: Path, model: Path, toml: str = "", agent: str = RUNS_CODE) -> Path:
-    """A project that lies in the workspace and that nobody has trusted."""
+    """Project in the workspace that nobody has trusted."""
     other = make_project(folder.with_name(f"{folder.name}-source"), model, agent, toml)
     (other / "rubric.md").write_text("More letters are better.\n")
     shutil.copytree(other, folder)
@@ -97,7 +97,7 @@ def test_a_run_from_elsewhere_is_not_resumed_in_a_trusted_project(
 def test_a_queued_run_from_elsewhere_does_not_start_with_the_engine(
     workspace: Path, tiny_model: Path
 ) -> None:
-    """It waits, and begins when the person trusts its project."""
+    """The queued run waits, and begins when the person trusts its project."""
     project = make_project(workspace / "mine", tiny_model, RUNS_CODE)
     engine = start_engine(workspace)
     try:
@@ -203,7 +203,7 @@ def test_a_judge_of_the_request_is_bound_as_well(
 def test_keys_stay_when_a_strangers_run_is_judged(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    """Its project is not trusted: the judge is not even asked for a price."""
+    """The run's project is not trusted: the judge is not even asked for a price."""
     with provider(Script()) as script:
         project = from_elsewhere(
             workspace / "run", tiny_model, JUDGED.format(url=script.url), AGENT

@@ -45,11 +45,11 @@ TOKENS = (
 )
 """Values that have broken parsers before."""
 LONGEST = 2**20
-"""Bytes of an input at most."""
+"""Size limit of an input in bytes."""
 
 
 def mutate(seed: bytes, rng: random.Random, others: Sequence[bytes] = ()) -> bytes:
-    """One to eight random changes of `seed`; `others` are spliced in."""
+    """Apply one to eight random changes to `seed`; parts of `others` may be spliced in."""
     data = bytearray(seed)
     for _ in range(1 + int(rng.expovariate(0.6)) % 8):
         rng.choice(CHANGES)(data, rng)

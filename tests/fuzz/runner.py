@@ -28,7 +28,7 @@ from tests.fuzz.watch import WroteOutsideError, watching
 
 SLOW_S = 1.0
 LONGEST_S = 20.0
-"""An execution is ended after that and counted as a crash."""
+"""Seconds after which an execution is ended and counted as a crash."""
 MOST_KEPT = 20
 
 
@@ -53,7 +53,7 @@ class Result:
     executions: int = 0
     refused: int = 0
     crashes: dict[str, Crash] = field(default_factory=dict)
-    """One for each place in the source that raised."""
+    """First crash at each place in the source that raised."""
     crashed: int = 0
     slowest_s: float = 0.0
     slowest: Any = None

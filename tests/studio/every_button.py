@@ -53,7 +53,7 @@ def _ours_above(button: QAbstractButton) -> Iterator[QWidget]:
 
 
 def obstacle(button: QAbstractButton) -> str:
-    """Why the mouse does not reach a button at its centre; empty where it does."""
+    """Reason why the mouse does not reach a button at its centre; empty where it does."""
     if not button.isVisible():
         return "hidden"
     if not button.isEnabled():

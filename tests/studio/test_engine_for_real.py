@@ -4,9 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from PySide6.QtWidgets import QApplication
 from engine.identity import ulid
 from engine.protocol.problems import Problem
 from engine.protocol.requests import ImportRun, StartRun
-from studio.app import Studio
 from studio.notify import Question
 from studio.pages.run.damaged import DamagedRun
 from studio.widgets.buttons import Button
@@ -31,24 +28,9 @@ from tests.engine_http.test_trials import RUBRIC, attempts_file
 from tests.studio.button_scenes import page_of
 from tests.studio.conftest import Run, until
 from tests.studio.every_button import obstacle
+from tests.studio.real_window import window
 
 SOON_S = 60.0
-
-
-@asynccontextmanager
-async def window(app: QApplication, folder: Path) -> AsyncIterator[Studio]:
-    """With an engine of its own, which ends with it."""
-    studio = Studio(app, str(folder), folder.parent / "studio.toml")
-    studio.start()
-    try:
-        await until(lambda: studio.session.connected, SOON_S)
-        studio.window.resize(1280, 800)
-        yield studio
-        await studio.link.shut_down()
-    finally:
-        studio.window.close()
-        await studio.close()
-        studio.window.deleteLater()
 
 
 def click(button: Button) -> None:

@@ -5,8 +5,6 @@ the server has.
 """
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,30 +15,15 @@ from PySide6.QtWidgets import QApplication
 
 from engine.protocol.hosts import HostSpec
 from engine.protocol.problems import Refused
-from studio.app import Studio
 from studio.notify import Question
 from studio.widgets.buttons import Button
 from tests.studio.conftest import Run, until
+from tests.studio.real_window import window
 
 if TYPE_CHECKING:
     from tests.ssh_server import FarSide
 
 SOON_S = 30.0
-
-
-@asynccontextmanager
-async def window(app: QApplication, folder: Path) -> AsyncIterator[Studio]:
-    """With an engine of its own, which ends with it."""
-    studio = Studio(app, str(folder / "workspace"), folder / "studio.toml")
-    studio.start()
-    try:
-        await until(lambda: studio.session.connected, 60)
-        yield studio
-        await studio.link.shut_down()
-    finally:
-        studio.window.close()
-        await studio.close()
-        studio.window.deleteLater()
 
 
 def dialog() -> Any:
@@ -74,7 +57,7 @@ def test_an_unknown_server_with_a_password_is_looked_at(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
 
     async def job() -> None:
-        async with window(qapp, tmp_path) as studio:
+        async with window(qapp, tmp_path / "workspace") as studio:
             studio.actions.trigger("servers.add")
             wizard: Any = studio.servers.wizard
             await until(lambda: wizard._form.address.choices() == ["box"], SOON_S)

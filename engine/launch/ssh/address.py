@@ -1,4 +1,4 @@
-"""A server as it is written: [user@]host[:port], or an alias of the configuration."""
+"""Parser of server addresses: [user@]host[:port], or an alias of the SSH configuration."""
 
 import re
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from engine.launch.ssh.problems import bad_address
 
 _SHELL = "'\"`$;&<>|(){}!*?#\\\\"
-"""What a shell reads something into: host and user become words of a ProxyCommand or of `Match
-exec`, which a shell runs. OpenSSH refuses them as well, since 9.6."""
+"""Characters that mean something to a shell; refused, because host and user become words of a
+ProxyCommand or of `Match exec`, which a shell runs. OpenSSH refuses them as well, since 9.6."""
 _CONTROL = "\\x00-\\x20\\x7f-\\xa0\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff"
 _PATTERN = re.compile(
     rf"(?:ssh://)?(?:(?P<user>(?!-)[^\s{_CONTROL}{_SHELL}]*)@)?"
@@ -20,13 +20,13 @@ _PATTERN = re.compile(
 @dataclass(frozen=True)
 class Address:
     host: str
-    """Or an alias."""
+    """Host name, IP address, or an alias of the SSH configuration."""
     user: str | None = None
     port: int | None = None
 
 
 def parse_address(text: str) -> Address:
-    """Raises LaunchError `ssh.bad_address`."""
+    """Parse an address. Raises LaunchError `ssh.bad_address`."""
     found = _PATTERN.fullmatch(text)
     if not found:
         raise bad_address(text)

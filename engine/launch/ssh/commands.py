@@ -17,11 +17,12 @@ CHUNK_BYTES = 1 << 16
 ANNOUNCING_S = 5.0
 ENDING_S = 5.0
 KEPT_BYTES = 1 << 20
-"""Of stderr; the end of it."""
+"""Bytes kept of stderr: its end."""
 MOST_OUT_BYTES = 1 << 24
-"""Of stdout where nobody takes it as it comes: no command of ours says more."""
+"""Size limit of stdout where no callback takes it as it comes; no command of Atelier prints
+more."""
 PROCESS = re.compile(rb"\x1eprocess (\d+)\x1e\n")
-"""What a command that was asked for its number says first, on stderr."""
+"""Line with its process number that a command prints first on stderr when `announce` is set."""
 _ANNOUNCE = "printf '\\036process %s\\036\\n' $$ >&2\n"
 
 
@@ -36,7 +37,8 @@ class Writer(Protocol):
 
 
 def by_sh(command: str, announce: bool = False) -> str:
-    """A line that any login shell hands to /bin/sh unchanged, in the place of that shell.
+    """Command line that any login shell hands to /bin/sh unchanged; /bin/sh then replaces that
+    shell.
 
     With `announce` the command first says its process number (`PROCESS`), which is also that of
     its process group. Raises ValueError for a NUL.
@@ -53,12 +55,12 @@ def by_sh(command: str, announce: bool = False) -> str:
 
 
 def _plain(byte: int) -> str:
-    """What no shell reads anything into between single quotes; printf undoes it."""
+    """Encode a byte so that no shell interprets it between single quotes; printf decodes it."""
     return chr(byte) if 32 <= byte < 127 and byte not in b"'\\!" else f"\\0{byte:03o}"
 
 
 def receive_file(path: str, begin: int, mode: int) -> str:
-    """A command that puts its input into a file from byte `begin` on."""
+    """Command that writes its input into a file from byte `begin` on."""
     file = shlex.quote(path if path.startswith("/") else f"./{path}")
     if begin:
         ready = (
@@ -79,9 +81,9 @@ async def converse(
     heard: Callable[[bytes], None] | None,
     noted: Callable[[bytes], None] | None = None,
 ) -> tuple[bytes, bytes]:
-    """Feeds a command and hears it out: (stdout where nobody heard it, the end of stderr). Input
-    that it does not want any more is left; what the input or `heard` raises is raised. `noted`
-    gets stderr as it comes."""
+    """Write a command's input and read its output; returns (stdout where no callback takes it, the
+    end of stderr). Input that the command no longer accepts is dropped; exceptions of the input or
+    of `heard` are raised. `noted` gets stderr as it comes."""
     feeding = asyncio.create_task(_feed(stdin, input))
     hearing = asyncio.ensure_future(asyncio.gather(_hear(stdout, heard), _hear_end(stderr, noted)))
     both: tuple[asyncio.Future[Any], ...] = (feeding, hearing)
@@ -97,8 +99,8 @@ async def converse(
 
 
 async def number_of(stderr: Reader, said: bytearray) -> int | None:
-    """Of the process of a command that announces it; `said` is what has been read of its stderr.
-    None where it does not say it in time."""
+    """Process number that a command announces; `said` is the stderr read so far. None where the
+    command does not announce it in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(ANNOUNCING_S):
             while not PROCESS.search(said) and (chunk := await stderr.read(CHUNK_BYTES)):
@@ -108,8 +110,8 @@ async def number_of(stderr: Reader, said: bytearray) -> int | None:
 
 
 def end_group(number: int) -> str:
-    """A command that ends another one with all that it has started. SSH's own signals would not
-    do: OpenSSH's server passes none on to root."""
+    """Command that ends another command with every process it has started. SSH's own signals would
+    not do: OpenSSH's server passes none on to root."""
     return f"kill -TERM -{number}"
 
 

@@ -48,7 +48,8 @@ def _collect(file: Path, home: Path, found: dict[str, None], depth: int) -> None
 
 
 def _include(pattern: str, home: Path, found: dict[str, None], depth: int) -> None:
-    """As glob(3) reads it, where two stars are one. Raises LaunchError `ssh.config_broken`."""
+    """Read the files of an Include pattern as glob(3) matches them, `**` like `*`. Raises
+    LaunchError `ssh.config_broken`."""
     try:
         path = home / os.path.expanduser(pattern)  # an absolute one stays what it is
         files = sorted(glob.glob(str(path), include_hidden=False))

@@ -1,4 +1,4 @@
-"""The notice of a damaged run: what is known, what is wrong with it, Repair and Remove."""
+"""Notice of a damaged run: known facts, the problem, Repair and Remove."""
 
 from datetime import datetime
 
@@ -30,7 +30,7 @@ REMOVE = Remedy(
 
 
 class DamagedRun(QWidget):
-    """The notice, its two actions, and what can be copied to report it."""
+    """Notice with two actions, and a report that can be copied."""
 
     def __init__(self, session: Session, tasks: TaskScope, actions: Actions) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class DamagedRun(QWidget):
             ask_to_remove(self._session, run, self.window())
 
     def _copy_log(self) -> None:
-        """The log, as far as there is one."""
+        """Copy the run's log, where there is one."""
 
         self._tasks.run("log", self._session.client.log(self._session.run.run_id), self._copied)
 
@@ -80,7 +80,7 @@ class DamagedRun(QWidget):
 
 
 def known_words(run: RunSummary) -> str:
-    """What the folder still says: when it began, how many steps were planned, the model."""
+    """Known facts of a damaged run: start time, number of planned steps, model."""
     begun = datetime.fromtimestamp(run.started_at).strftime("%d %b %Y, %H:%M")
     steps = f"{run.steps:,} steps planned" if run.steps else ""
     return " · ".join(part for part in (begun, steps, run.model) if part)

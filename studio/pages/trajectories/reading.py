@@ -102,7 +102,7 @@ def items_of(
 
 
 def branch_words(branch: Branch) -> str:
-    """Why a branch is one of its own."""
+    """Reason why a branch starts here."""
     if branch.choice:
         return f"choice {branch.choice + 1} of one request; every choice is trained"
     return "the template rewrote what came before"

@@ -54,7 +54,7 @@ class ScenarioTable(Table):
         self.rows.set_source(source)
 
     def refresh(self) -> None:
-        """Ask anew, now or as soon as it comes into view."""
+        """Request the data again, now or as soon as the table comes into view."""
         self._stale = not self.isVisible()
         if not self._stale:
             self.rows.refresh()

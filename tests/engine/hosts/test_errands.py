@@ -62,7 +62,7 @@ class Speaker:
         return {"reply": "0.5", "metered": False}
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Close nothing: there is no process."""
 
 
 class House:

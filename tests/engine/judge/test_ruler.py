@@ -47,7 +47,7 @@ FAULTS = {
     "cut": "cut at the token limit",
     "filtered": "content filter",
 }
-"""What the judge is told about a reply of that kind."""
+"""Text in the second question that names the fault, by kind of reply."""
 
 
 @pytest.mark.parametrize("mood", FAULTS)

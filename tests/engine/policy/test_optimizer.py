@@ -1,4 +1,4 @@
-"""One step of AdamW, written out: clipping, moments, decoupled weight decay."""
+"""AdamW against its formula: clipping, moments, decoupled weight decay."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from engine.protocol.algorithm import Algorithm
 
 @pytest.mark.parametrize(("decay", "most"), [(0.0, 1.0), (0.1, 0.1), (0.0, 1e9)])
 def test_two_steps_are_those_of_the_paper(decay: float, most: float) -> None:
-    """1711.05101, algorithm 2, with the gradient clipped to a norm before."""
+    """Reference: 1711.05101, algorithm 2, with the gradient clipped to a maximum norm first."""
     generator = torch.Generator().manual_seed(0)
     weight = nn.Parameter(torch.randn(5, 3, generator=generator))
     expected = weight.detach().double()

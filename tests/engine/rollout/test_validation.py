@@ -1,4 +1,5 @@
-"""What an agent may not send: each is refused with 400 and the name of the field, and goes on."""
+"""Invalid requests of agents: each is refused with 400 and the name of the field, and the engine
+continues."""
 
 import json
 import time

@@ -25,12 +25,12 @@ from tests.engine.replica.story import Story, contents
 RUN = "01JD5MAMBERKESTREL00000000"
 MOVES = 160
 LEFT = {f"{DATABASE}-wal", f"{DATABASE}-shm"}
-"""What readers leave beside a database; empty."""
+"""Empty files that readers leave beside a database."""
 COMPARED = ("groups", "labels", "checkpoints")
 
 
 def make(folder: Path, moves: int, seed: int = 3) -> Path:
-    """A run in which this many things have happened, an event each."""
+    """Create a run with `moves` random actions."""
     folder.mkdir(parents=True)
     spec = RunSpec(
         id=RUN, name="amber-kestrel", project="p", started_at=1.0, config=ProjectConfig(),
@@ -65,7 +65,7 @@ def spoil_row(run: Path, sql: str, *values: object) -> None:
 
 
 def rollouts(run: Path) -> list[tuple[object, ...]]:
-    """Everything of the trajectories but their row numbers, in the order of these."""
+    """Rows of the trajectories without their row numbers, in the order of these."""
     reader = RunReader(run / DATABASE)
     try:
         rows = reader._rows(
@@ -79,7 +79,7 @@ def rollouts(run: Path) -> list[tuple[object, ...]]:
 
 
 def compare(run: Path, moves: int, tmp_path: Path, seed: int = 3) -> None:
-    """The repaired run is what the undamaged one was after so many things."""
+    """Check that the repaired run equals the undamaged one after `moves` actions."""
     then = make(tmp_path / "then" / RUN, moves, seed)
     ours, theirs = contents(run / DATABASE), contents(then / DATABASE)
     for table in COMPARED:

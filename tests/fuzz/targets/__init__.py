@@ -1,1 +1,1 @@
-"""One module for each fuzz target; its contract is in `tests.fuzz`."""
+"""Modules of the fuzz targets, one each; their contract is in `tests.fuzz`."""

@@ -1,4 +1,4 @@
-"""What an agent sends: lines on its process's descriptor, and requests to the gateway."""
+"""Messages of an agent: lines on its process's socket, and requests to the gateway."""
 
 import json
 from typing import Any
@@ -50,7 +50,8 @@ def seeds() -> list[bytes]:
 
 
 def execute(data: bytes) -> None:
-    """Each reader on its own; the last refusal is handed on."""
+    """Run every reader of agent data on its own; raises the last refusal where both parsers of
+    requests refuse."""
     _said(data.decode(errors="surrogateescape"))
     _line(data)
     refusals = [error for read in (_chat, _response) if (error := _refused(read, data))]
@@ -95,7 +96,7 @@ def _response(data: bytes) -> None:
 
 
 def _recorded(asked: ChatRequest) -> None:
-    """What becomes of the messages afterwards."""
+    """Process the messages as the engine does after parsing."""
     for message in asked.messages:
         _normal(message)
         json.dumps(for_template(message), allow_nan=False)

@@ -9,7 +9,7 @@ REFUSALS = (ValueError,)
 
 
 def seeds() -> list[bytes]:
-    """One line of each kind of event."""
+    """Sample lines of the event stream, one for each kind of event."""
     lines = [line for file in sorted(GOLDEN.iterdir()) for line in file.read_bytes().splitlines()]
     return list({decode(line).kind: line for line in lines}.values())
 

@@ -51,7 +51,7 @@ def mutate(seed: bytes, rng: random.Random) -> bytes:
 
 
 def execute(data: bytes, folder: Path) -> None:
-    """As our form, then as ART's: each reads or refuses."""
+    """Read the file in our form, then in ART's: each reads or refuses it."""
     file = folder / "0001.jsonl"
     file.write_bytes(data)
     ours: ConfigError | None = None

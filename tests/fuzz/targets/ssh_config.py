@@ -40,7 +40,8 @@ def seeds() -> list[bytes]:
 
 
 def mutate(seed: bytes, rng: random.Random) -> bytes:
-    """Without `exec`, which runs commands of the person's; the address is changed now and then."""
+    """Change the configuration, and now and then the address; `exec` is replaced, since it runs
+    commands."""
     address, _, config = seed.partition(b"\n")
     if rng.random() < 0.3:
         address = change(address, rng).replace(b"\n", b"")

@@ -19,7 +19,7 @@ HOSTILE = '<img src="file:///nowhere.png"><b>bold</b>\nsecond & last'
 
 
 def shown(tip: str) -> str:
-    """What Qt makes of a tip."""
+    """Text that Qt displays for a tip."""
     if not tip.startswith("<"):
         return tip
     document = QTextDocument()
@@ -74,7 +74,7 @@ def test_no_tip_or_label_of_any_page_is_rich_text_from_outside(
 
 
 def tips_of(window: QWidget) -> list[str]:
-    """Of all widgets, and of all cells of their tables and lists."""
+    """Tool tips of all widgets, and of all cells of their tables and lists."""
     found = [widget.toolTip() for widget in window.findChildren(QWidget)]
     for view in window.findChildren(QAbstractItemView):
         model: Any = view.model()

@@ -1,0 +1,28 @@
+"""The studio's window over an engine process of its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from PySide6.QtWidgets import QApplication
+
+from studio.app import Studio
+from tests.studio.conftest import until
+
+CONNECTED_S = 60.0
+
+
+@asynccontextmanager
+async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
+    """Open a studio connected to a new engine over `workspace`; both end with the block."""
+    studio = Studio(app, str(workspace), workspace.parent / "studio.toml")
+    studio.start()
+    try:
+        await until(lambda: studio.session.connected, CONNECTED_S)
+        studio.window.resize(1280, 800)
+        yield studio
+        await studio.link.shut_down()
+    finally:
+        studio.window.close()
+        await studio.close()
+        studio.window.deleteLater()
