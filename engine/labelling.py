@@ -39,6 +39,10 @@ class Labeller:
         self._run = run
         self._one_at_a_time = asyncio.Lock()
 
+    @property
+    def run_id(self) -> str:
+        return self._run.spec.id
+
     def preview(self, label: Label) -> LabelPreview:
         """What it would do. Raises Refused where it cannot be given."""
         self._check_run(label)
@@ -90,10 +94,11 @@ class Labeller:
             return await self._store(again, False, self._with(again)[1])
 
     def _check_run(self, label: Label) -> None:
-        if label.run_id and label.run_id != self._run.spec.id:
+        if label.run_id != self._run.spec.id:
+            named = f"is for run {label.run_id}" if label.run_id else "names no run"
             raise Refused.of(
                 "label.other_run",
-                f"The label is for run {label.run_id}, and was sent to {self._run.spec.id}.",
+                f"The label {named}, and was sent to {self._run.spec.id}.",
                 "Open the run that the group belongs to, and label it there.",
                 where=self._run.spec.name,
             )

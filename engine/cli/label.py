@@ -106,6 +106,9 @@ async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[De
 
 
 class _Here(Labeller):
+    async def add(self, label: Label) -> Labelled:
+        return await super().add(label.for_run(self.run_id))
+
     async def done(self) -> None:
         raise Refused.of("run.not_living", "This run is not going on, so no review waits.")
 

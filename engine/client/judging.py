@@ -55,10 +55,12 @@ class JudgingCalls(Transport):
     async def preview_label(self, run_id: str, label: Label) -> LabelPreview:
         """What it would do; stores nothing."""
         path = f"/runs/{run_id}/labels/preview"
-        return await self._ask("POST", path, LabelPreview, body=label)
+        return await self._ask("POST", path, LabelPreview, body=label.for_run(run_id))
 
     async def add_label(self, run_id: str, label: Label) -> Labelled:
-        return await self._ask("POST", f"/runs/{run_id}/labels", Labelled, body=label)
+        """Store a label. Raises Refused where it names another run."""
+        path = f"/runs/{run_id}/labels"
+        return await self._ask("POST", path, Labelled, body=label.for_run(run_id))
 
     async def undo_label(self, run_id: str) -> Labelled:
         """Take back the newest that holds."""

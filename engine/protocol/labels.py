@@ -46,8 +46,8 @@ class Label(Record):
     id: str
     """Chosen by whoever sends it: the same id is stored once."""
     run_id: str = ""
-    """Run of the group. A label that names another run than the one it is sent to is refused: its
-    trajectories have the same ids in every run."""
+    """Run of the group. A label that names another run than the one it is sent to, or none, is
+    refused: trajectories have the same ids in every run."""
     split: Split = "train"
     step: int
     group: int
@@ -69,6 +69,10 @@ class Label(Record):
     undone: int | None = None
     """The event that undid it."""
     redo_of: str | None = None
+
+    def for_run(self, run_id: str) -> "Label":
+        """The same label, naming this run where it names none."""
+        return self if self.run_id else self.model_copy(update={"run_id": run_id})
 
     def holds(self, until: int | None = None) -> bool:
         """Whether it counts: now, or as seen just before event `until`."""

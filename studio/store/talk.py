@@ -101,6 +101,7 @@ class Talk:
         self.voted = True
         return Label(
             id=label_id,
+            run_id=self.run_id,
             split=self.group.split,
             step=self.group.step,
             group=self.group.group,

@@ -66,7 +66,7 @@ async def one(labeller: Labeller, run: Run, group: GroupSummary) -> float:
     )
     label = Label(id=f"{group.step}-{group.group}", step=group.step, group=group.group, words=words)
     begun = time.perf_counter()
-    await labeller.add(label)
+    await labeller.add(label.for_run(labeller.run_id))
     return (time.perf_counter() - begun) * 1000
 
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from engine.protocol.events import BatchClosed, ReviewClosed, RunFinished, StepFinished
@@ -141,6 +142,26 @@ def test_what_makes_no_sense_is_refused_in_words(
     for given, words in wrong:
         with pytest.raises(Refused, match=words):
             answer(engine, run, given)
+
+
+def test_a_label_for_another_run_or_for_none_is_refused(
+    engine: Engine, finished: tuple[RunSummary, Path]
+) -> None:
+    """Ids of trajectories are the same in every run: only the run's own id tells them apart."""
+    run, _ = finished
+    before = rows(run, "labels", "trajectories", "groups")
+    given = label((1, 0), score("t00001-000-000", 1))
+    for named in ("", "01JD5MAMBERKESTREL00000000"):
+        body = given.model_copy(update={"run_id": named}).model_dump(mode="json")
+        for route in ("labels", "labels/preview"):
+            refused = httpx.post(
+                f"http://127.0.0.1:{engine.port}/runs/{run.id}/{route}",
+                json=body,
+                headers={"Authorization": f"Bearer {engine.token}"},
+            )
+            assert refused.status_code == 409
+            assert refused.json()["code"] == "label.other_run"
+    assert rows(run, "labels", "trajectories", "groups") == before
 
 
 def grade(engine: Engine, run: RunSummary, step: int) -> None:
