@@ -10,7 +10,7 @@ from engine import checkpoint
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import LEARNING, Checkpoint, RunSpec
 from engine.retention import Known
-from engine.run import DATABASE, SPEC, read_spec
+from engine.run import DATABASE, specs_of
 from engine.store.reader import RunReader
 
 BEST, NEWEST = "best", "newest"
@@ -36,9 +36,7 @@ class Found(NamedTuple):
 
 def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
     """Runs that have weights of their own, newest first."""
-    files = sorted(project.glob(f"runs/*/{SPEC}"), reverse=True)
-    runs = [(file.parent, read_spec(file.parent)) for file in files]
-    return [(folder, spec) for folder, spec in runs if spec.kind in LEARNING]
+    return [(folder, spec) for folder, spec in specs_of(project) if spec.kind in LEARNING]
 
 
 def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:

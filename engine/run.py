@@ -13,7 +13,6 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 import psutil
-from pydantic import ValidationError
 
 from engine.atomic import write_atomically
 from engine.machine.cards import watching
@@ -29,7 +28,7 @@ from engine.protocol.events import (
 )
 from engine.protocol.json_text import parse_json
 from engine.protocol.machine import Card
-from engine.protocol.problems import Problem, Refused, StoreError
+from engine.protocol.problems import Problem, Refused, StoreError, in_one_line
 from engine.protocol.records import Phase, RunSpec
 from engine.store.reader import RunReader
 from engine.store.writer import RunWriter
@@ -245,11 +244,21 @@ def read_spec(folder: Path) -> RunSpec:
     except (OSError, ValueError) as error:
         raise StoreError.of(
             "store.no_spec",
-            f"The run's {SPEC} cannot be read: {_first_line(error)}.",
+            f"The run's {SPEC} cannot be read: {in_one_line(error)}.",
             "Repair the run: `python -m engine repair RUN` writes it anew from the database.",
             where=str(folder),
             detail=str(error)[:4000],
         ) from error
+
+
+def specs_of(project: Path) -> Iterator[tuple[Path, RunSpec]]:
+    """Folder and spec of each run of a project that can be read, newest first. Damaged runs are
+    left out: the list of runs shows them with the reason."""
+    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
+        try:
+            yield file.parent, read_spec(file.parent)
+        except StoreError:
+            continue
 
 
 def _bounded(file: Path) -> bytes:
@@ -260,13 +269,6 @@ def _bounded(file: Path) -> bytes:
     if status.st_size > MOST_SPEC_BYTES:
         raise ValueError(f"it has {status.st_size // 2**20} MB")
     return file.read_bytes()
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(error).splitlines()[0][:300].rstrip(".") if str(error) else type(error).__name__
 
 
 def is_locked(folder: Path) -> bool:

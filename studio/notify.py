@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
@@ -18,6 +19,7 @@ from studio.widgets.form_fields import Field
 from studio.widgets.text import Text
 from studio.widgets.toast import Toast
 
+WIDTH_PX = 480
 BLOCKING = ("engine.", "link.")
 """Problems with these codes concern the whole window."""
 
@@ -85,7 +87,7 @@ class Question(QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(title)
-        self.setMinimumWidth(440)
+        self.setMinimumWidth(WIDTH_PX)
         self.answer: str | None = None
         self.field = field
         column = QVBoxLayout(self)
@@ -103,6 +105,14 @@ class Question(QDialog):
             line.returnPressed.connect(lambda: self._answered(primary))
         if field is not None:
             field.setFocus()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Give wrapped words all the height they need: a layout asks for too little by itself."""
+        layout = self.layout()
+        if layout is not None:
+            self.setFixedWidth(max(self.width(), WIDTH_PX))
+            self.setFixedHeight(layout.totalHeightForWidth(self.width()))
+        super().showEvent(event)
 
     def _buttons(self, choices: Sequence[Choice]) -> QHBoxLayout:
         line = QHBoxLayout()

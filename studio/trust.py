@@ -4,7 +4,8 @@ The engine decides what is refused; here the person sees why, and trusts or conf
 """
 
 from pydantic import TypeAdapter, ValidationError
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, QPointF, QRectF, Slot
+from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
@@ -16,6 +17,8 @@ from engine.protocol.trust import (
 )
 from studio.notify import Choice, ask
 from studio.session import Session
+from studio.theme import theme
+from studio.widgets import paint
 from studio.widgets.buttons import Button
 from studio.widgets.text import Text
 
@@ -27,6 +30,7 @@ BUTTONS = {
     "address": "Confirm address",
     "file": "Confirm file",
 }
+ICON_PX = 16
 UNTRUSTED = "This project is not trusted: nothing of it is run or sent."
 
 
@@ -70,10 +74,11 @@ class TrustBar(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setFixedHeight(44)
-        self._words = Text("", "body")
+        self._words = Text("", "body", elide=True)
         self.button = Button("", "primary", icon="shield-check", height=28)
         line = QHBoxLayout(self)
-        line.setContentsMargins(24, 0, 16, 0)
+        line.setContentsMargins(ICON_PX + 34, 0, 16, 0)
+        line.setSpacing(12)
         line.addWidget(self._words, 1)
         line.addWidget(self.button)
         self.hide()
@@ -88,6 +93,14 @@ class TrustBar(QWidget):
 
     def words(self) -> str:
         return self._words.words()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            painter.fillRect(self.rect(), theme().color("warn-soft"))
+            edge = QRectF(0, self.height() - 1, self.width(), 1)
+            painter.fillRect(edge, theme().color("warn-line"))
+            place = QPointF(24, (self.height() - ICON_PX) / 2)
+            paint.icon(painter, place, "triangle-alert", "warn", ICON_PX)
 
 
 class TrustController(QObject):

@@ -10,7 +10,7 @@ from engine.project import changed_config, load_config
 from engine.protocol.arena import Tally
 from engine.protocol.config import ProjectConfig
 from engine.protocol.records import RunSpec
-from engine.run import DATABASE, SPEC, make_place, read_spec
+from engine.run import DATABASE, make_place, read_spec, specs_of
 from engine.store.reader import RunReader
 
 NAME = "arena"
@@ -18,10 +18,7 @@ NAME = "arena"
 
 def find_arena(project: Path) -> Path | None:
     """Its folder; None before the first question."""
-    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
-        if read_spec(file.parent).kind == "arena":
-            return file.parent
-    return None
+    return next((folder for folder, spec in specs_of(project) if spec.kind == "arena"), None)
 
 
 async def make_arena(project: Path) -> Path:

@@ -14,7 +14,7 @@ from engine.protocol.authoring import BEGUN, DescribeTask, Writer
 from engine.protocol.config import JudgeConfig, ProjectConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import RunSpec
-from engine.run import SPEC, make_place, read_spec
+from engine.run import make_place, specs_of
 from engine.trust.projects import require_trust, trust_new_project
 
 NAME = "writing"
@@ -63,10 +63,7 @@ async def open_place(wanted: DescribeTask) -> Path:
 
 
 def find_place(project: Path) -> Path | None:
-    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
-        if read_spec(file.parent).kind == "writing":
-            return file.parent
-    return None
+    return next((folder for folder, spec in specs_of(project) if spec.kind == "writing"), None)
 
 
 def refuse_others(folder: Path) -> None:

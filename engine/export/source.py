@@ -4,6 +4,7 @@ on. Reads only."""
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from engine.protocol.exports import ExportCheckpoint, ExportDtype
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import Branch, Checkpoint, RunSpec, Split, Trajectory
 from engine.protocol.requests import TrajectoryQuery
-from engine.run import DATABASE, SPEC, read_spec
+from engine.run import DATABASE, read_spec, specs_of
 from engine.store.reader import RunReader
 
 ADAPTER = "adapter"
@@ -159,20 +160,25 @@ def bytes_of(source: Source, request: ExportCheckpoint, dtype: ExportDtype) -> i
 
 
 def _evaluation(run: Path, spec: RunSpec, step: int) -> EvaluationResult | None:
-    for file in sorted(run.parent.glob(f"*/{SPEC}"), reverse=True):
-        try:
-            plan = read_spec(file.parent).evaluation
-        except StoreError:
-            continue  # not ours to read: the checkpoint is exported without it
+    """Result of the newest evaluation of this checkpoint; a damaged one is passed over."""
+    for folder, other in specs_of(run.parents[1]):
+        plan = other.evaluation
         if plan and any((c.run_id, c.step) == (spec.id, step) for c in plan.contestants):
-            reader = RunReader(file.parent / DATABASE)
-            try:
-                events = reader.events_of("evaluation.finished")
-            finally:
-                reader.close()
-            if events and isinstance(events[-1], EvaluationFinished):
-                return events[-1].result
+            with suppress(StoreError):
+                if result := _result(folder):
+                    return result
     return None
+
+
+def _result(folder: Path) -> EvaluationResult | None:
+    """Result of an evaluation run, where it has ended. Raises StoreError where it is damaged."""
+    reader = RunReader(folder / DATABASE)
+    try:
+        events = reader.events_of("evaluation.finished")
+    finally:
+        reader.close()
+    last = events[-1] if events else None
+    return last.result if isinstance(last, EvaluationFinished) else None
 
 
 def find_base(spec: RunSpec) -> Base:

@@ -15,7 +15,7 @@ from engine.project import FILE, load_config, write_toml
 from engine.protocol.outside import OpenOutside
 from engine.protocol.problems import ConfigError, ModelError, Refused
 from engine.protocol.records import RunSpec
-from engine.run import SPEC, read_spec
+from engine.run import specs_of
 from engine.trust.projects import trust_new_project
 
 MOST_CONTEXT = 8192
@@ -56,11 +56,8 @@ def project_for(workspace: Path, asked: OpenOutside) -> Path:
 
 def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
     """The run of this name, where the script was here before."""
-    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
-        spec = read_spec(file.parent)
-        if spec.kind == "outside" and spec.name == model:
-            return file.parent, spec
-    return None
+    runs = (one for one in specs_of(project) if one[1].kind == "outside")
+    return next((one for one in runs if one[1].name == model), None)
 
 
 def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> RunSpec:

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Problem(BaseModel):
@@ -64,3 +64,18 @@ class LaunchError(AtelierError):
 
 class Refused(AtelierError):
     """A request that is understood and cannot be granted now."""
+
+
+MOST_LINE_CHARS = 300
+
+
+def in_one_line(error: Exception) -> str:
+    """An exception as part of a sentence: its first line, or the first thing that pydantic found
+    wrong, with its place."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        text = f"{place}: {first['msg']}" if place else first["msg"]
+    else:
+        text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return text[:MOST_LINE_CHARS].rstrip(".")

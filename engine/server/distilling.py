@@ -7,9 +7,9 @@ from engine.evaluation.stored import kept_scenarios
 from engine.protocol.config import ProjectConfig
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.evaluation import EvaluationPlan
-from engine.protocol.problems import AtelierError, ConfigError, StoreError
+from engine.protocol.problems import ConfigError, StoreError
 from engine.protocol.records import RunSpec, Scenario
-from engine.run import DATABASE, SPEC, Run, read_spec
+from engine.run import DATABASE, Run, read_spec, specs_of
 from engine.store.reader import RunReader
 from engine.supervised.select import demonstrate, words_of
 
@@ -19,14 +19,10 @@ STEP = 0
 def earlier(project: Path, plan: EvaluationPlan) -> list[Path]:
     """Run folders in which the same teacher was asked the same way, newest first."""
     found = []
-    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
-        try:
-            spec = read_spec(file.parent)
-        except AtelierError:
-            continue  # a damaged run has nothing that could be taken over
+    for folder, spec in specs_of(project):
         other = spec.evaluation
         if other and other.demonstrate and _alike(other, plan):
-            found.append(file.parent)
+            found.append(folder)
     return found
 
 

@@ -18,7 +18,14 @@ from engine.protocol.events import (
     StepFinished,
     ValidationFinished,
 )
-from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, StoreError
+from engine.protocol.problems import (
+    AtelierError,
+    ConfigError,
+    Problem,
+    Refused,
+    StoreError,
+    in_one_line,
+)
 from engine.protocol.records import (
     LIVING,
     ProjectView,
@@ -295,7 +302,7 @@ def problem_of(error: Exception, where: Path) -> Problem:
         return error.problem
     return Problem(
         code="store.damaged",
-        message=f"The folder cannot be read: {type(error).__name__}: {str(error)[:300]}.",
+        message=f"The folder cannot be read: {type(error).__name__}: {in_one_line(error)}.",
         hint="Repair the run, or remove it.",
         where=str(where),
         detail="".join(traceback.format_exception(error))[-4000:],

@@ -13,7 +13,7 @@ from engine.protocol.curves import CurvePage, CurveQuery
 from engine.protocol.events import Event, UnknownEvent, decode
 from engine.protocol.judging import Call, Verdict
 from engine.protocol.labels import Label
-from engine.protocol.problems import Refused
+from engine.protocol.problems import Refused, in_one_line
 from engine.protocol.records import (
     Checkpoint,
     GroupSummary,
@@ -334,7 +334,7 @@ def parsed(kind: type[R], body: object) -> R:
     try:
         return kind.model_validate_json(str(body))
     except ValueError as error:
-        raise damaged(None, f"a row is no {kind.__name__}: {str(error)[:500]}") from error
+        raise damaged(None, f"a row is no {kind.__name__}: {in_one_line(error)}") from error
 
 
 def unpacked(kind: type[R], body: object) -> R:
@@ -346,7 +346,7 @@ def unpacked(kind: type[R], body: object) -> R:
         if not packed.eof:
             raise ValueError("it is cut, or larger than any record")
     except (AssertionError, ValueError, zlib.error) as error:
-        raise damaged(None, f"a packed row is no {kind.__name__}: {error}") from error
+        raise damaged(None, f"a packed row is no {kind.__name__}: {in_one_line(error)}") from error
     return parsed(kind, text.decode("utf-8", "replace"))
 
 
@@ -354,7 +354,7 @@ def _event(body: object, seq: object) -> Event | UnknownEvent:
     try:
         event = decode(str(body))
     except ValueError as error:
-        raise damaged(None, f"event {seq} cannot be read: {str(error)[:500]}") from error
+        raise damaged(None, f"event {seq} cannot be read: {in_one_line(error)}") from error
     if event.seq != seq:
         raise damaged(None, f"event {seq} says that it is event {event.seq}")
     return event

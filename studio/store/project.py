@@ -43,8 +43,9 @@ class ProjectStore:
 
     @property
     def trainable(self) -> bool:
-        readable = self.view is not None and self.view.config is not None
-        return readable and not self.problems and not self.outside
+        view = self.view
+        ready = view is not None and view.config is not None and view.trusted
+        return ready and not self.problems and not self.outside
 
     def command(self) -> str:
         """The line that trains it without a window."""

@@ -32,7 +32,7 @@ class PriceButton(QWidget):
         self._cancel.clicked.connect(self.cancel_requested)
         self._raise.clicked.connect(self.budget_requested)
         self.setFocusProxy(self._button)
-        self.set_priced("", "")
+        self.set_unavailable("")
 
     def set_priced(self, words: str, price: str) -> None:
         """`set_priced("Re-judge 24 groups", "48 calls · ≈ $0.31")`."""

@@ -48,6 +48,7 @@ class JudgeChoice(Card):
         self.price.pressed.connect(self.try_wanted)
         self.price.cancel_requested.connect(self.cancel_wanted)
         self.price.budget_requested.connect(self.setup_wanted)
+        self.show_nothing("A run with stored groups comes first.")
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()

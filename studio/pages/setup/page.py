@@ -334,6 +334,8 @@ class SetupPage(Page):
         )
         if project.outside:
             why = no_train_words(None)
+        elif not view.trusted:
+            why = "Trust this project first."
         elif not project.trainable:
             why = "Mend what is marked first."
         elif lacking:
