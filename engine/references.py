@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine import checkpoint
-from engine.protocol.problems import ConfigError
+from engine.protocol.problems import ConfigError, StoreError
 from engine.protocol.records import LEARNING, Checkpoint, RunSpec
 from engine.retention import Known
 from engine.run import DATABASE, specs_of
@@ -95,9 +95,12 @@ def find_checkpoint(project: Path, reference: str) -> Found:
 
 def newest_best(project: Path) -> Found | None:
     """The best checkpoint of the newest run that keeps one; where no test was made at any of them,
-    its newest. None where no run keeps any."""
+    its newest. None where no run keeps any. Damaged runs are passed over."""
     for folder, spec in trained_runs(project):
-        kept, known = _kept(folder)
+        try:
+            kept, known = _kept(folder)
+        except StoreError:
+            continue
         if whole := [one for one in kept if checkpoint.verify(folder / one.path)]:
             return Found(folder, spec, _best(whole, known) or whole[-1])
     return None

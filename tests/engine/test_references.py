@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from engine.arena.run import find_arena
+from engine.authoring.place import find_place
+from engine.outside.folders import known_run
+from engine.protocol.evaluation import EvaluationPlan
 from engine.protocol.problems import ConfigError
 from engine.protocol.records import RunSpec
 from engine.references import find_checkpoint, newest_best
+from engine.server.distilling import earlier
 from tests.engine.kept_runs import make_run
+from tests.engine_http.test_damaged import DAMAGES
+
+PLAN = EvaluationPlan(contestants=[], attempts=1, scenarios=1, source="train", seed=0)
 
 
 @pytest.fixture
@@ -47,6 +55,26 @@ def test_the_newest_runs_best(project: Path, run: RunSpec) -> None:
     found = newest_best(project)
     assert found is not None
     assert found.name == "blue-heron@5"
+
+
+@pytest.mark.parametrize(
+    "damage", ["spec is a list", "no spec", "spec is deep", "empty database", "half", "no header"]
+)
+def test_a_damaged_run_does_not_stop_a_search_through_the_others(
+    project: Path, run: RunSpec, damage: str
+) -> None:
+    """Each search of a project's runs: by name, the best, the arena, the writer, a script's run, an
+    evaluation that was done before."""
+    broken = make_run(project, "broken-newer", {9: 0.9})
+    DAMAGES[damage](project / "runs" / broken.id)
+    assert find_checkpoint(project, "amber-kestrel@4").step == 4
+    found = newest_best(project)
+    assert found is not None
+    assert found.name == "amber-kestrel@4"
+    assert find_arena(project) is None
+    assert find_place(project) is None
+    assert known_run(project, "x") is None
+    assert earlier(project, PLAN) == []
 
 
 def test_what_is_not_there_is_said(project: Path, run: RunSpec) -> None:
