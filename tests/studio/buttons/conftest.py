@@ -6,16 +6,35 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import apsw
 import psutil
 import pytest
 
+from engine.identity import ulid
 from engine.protocol.requests import ImportRun
 from engine.trust.addresses import confirm_address
-from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import CACHE, Engine, at_home, make_project, start_engine, stop_engine
-from tests.engine_http.conftest import is_alive, until
+from tests.engine.judge.scripted import Grade, Script, provider
+from tests.engine.store.test_repair import make
+from tests.engine_http.conftest import (
+    AGENT,
+    CACHE,
+    Engine,
+    at_home,
+    is_alive,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_trials import RUBRIC, attempts_file
+
+EVEN = ("sum(c.isalpha() for c in said)", "(scenario['id'] != 's0') * sum(c.isalpha() for c in said)")
+"""Every attempt at one scenario gets the same reward: it is without signal."""
+RAISES = """
+async def rollout(scenario, model):
+    raise RuntimeError("broken on purpose")
+"""
 
 
 @dataclass
@@ -28,10 +47,18 @@ class World:
     """A trusted project with a judge (off), a trained run and an imported one."""
     stranger: Path
     """A project that nobody trusts."""
+    fresh: Path
+    """A trusted project without a run."""
+    failing: Path
+    """A trusted project whose agent raises."""
     trained: str
     imported: str
+    failed: str
+    damaged: str
     script: Script
     model: Path
+    letters: Grade = letters
+    """How the provider grades as long as no scene has something else in mind."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +89,11 @@ def world(home: Path, tiny_model: Path) -> Iterator[World]:
             until(lambda: not any(is_alive(process) for process in family))
 
 
+@pytest.fixture(autouse=True)
+def no_stray_threads() -> None:
+    """Not looked for here: the provider has a thread for every connection that is kept open."""
+
+
 @pytest.fixture
 def may_stay(request: pytest.FixtureRequest) -> Callable[[psutil.Process], bool]:
     """The engine of the module stays, with what it has started."""
@@ -73,9 +105,15 @@ def may_stay(request: pytest.FixtureRequest) -> Callable[[psutil.Process], bool]
 
 def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
     toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
-    lab = make_project(workspace / "lab", model, toml=toml)
+    lab = make_project(workspace / "lab", model, agent=AGENT.replace(*EVEN), toml=toml)
+    file = lab / "project.toml"
+    file.write_text(file.read_text().replace("[train]", "[train]\nvalidation_attempts = 2"))
     (lab / "rubric.md").write_text(RUBRIC)
     demonstrations(lab)
+    fresh = make_project(workspace / "fresh", model)
+    failing = make_project(workspace / "failing", model, agent=RAISES)
+    stranger = workspace / "stranger"
+    shutil.copytree(lab, stranger)
     confirm_address("openai", script.url)
     engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
     settings = {"train.steps": 3, "train.checkpoint_every": 1, "train.validate_every": 3}
@@ -83,9 +121,25 @@ def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
     source = ImportRun(source=str(attempts_file(lab)))
     imported = engine.call(lambda client: client.import_run(str(lab), source))
     engine.wait(trained)
-    stranger = workspace / "stranger"
-    shutil.copytree(lab, stranger, ignore=shutil.ignore_patterns("runs", ".atelier"))
-    return World(engine, workspace, lab, stranger, trained.id, imported.id, script, model)
+    failed = engine.train(failing, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(failed)
+    damaged = lab / "runs" / ulid()
+    spoil(make(damaged, 60))
+    return World(
+        engine, workspace, lab, stranger, fresh, failing, trained.id, imported.id, failed.id,
+        damaged.name, script, model,
+    )  # fmt: skip
+
+
+def spoil(run: Path) -> None:
+    """Its last event cannot be read."""
+    file, made = run / "run.json", json.loads((run / "run.json").read_text())["id"]
+    file.write_text(file.read_text().replace(made, run.name))
+    db = apsw.Connection(str(run / "run.db"))
+    db.execute("UPDATE events SET body = replace(body, ?, ?)", (made, run.name))
+    last = "SELECT max(seq) FROM events WHERE kind IN ('step.finished', 'run.started')"
+    db.execute(f"UPDATE events SET body = ? WHERE seq = ({last})", ("{",))
+    db.close()
 
 
 def demonstrations(project: Path) -> None:

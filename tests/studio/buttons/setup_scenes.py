@@ -133,14 +133,14 @@ SETUP = [
         Row("DemonstrationsTab._again", "GET .*demonstrations"),
         Row("DemonstrationsTab._own", "POST .*demonstrations"),
         Row("ToggleField._toggle of DemonstrationsTab", " /project .*skip_bad_lines"),
-        Row("DemonstrationsTab.train", "POST /runs .*sft"),
+        Row("DemonstrationsTab.train", "POST /runs .*sft", rest=True),
     ]),
     Scene("teacher", teacher, [
         Row("TeacherSheet: Close", "hidden TeacherSheet"),
         Row("TeacherSheet: Cancel", "hidden TeacherSheet"),
-        Row("TeacherSheet._go", "POST /evaluations"),
+        Row("TeacherSheet._go", "POST /evaluations", rest=True),
     ]),
     Scene("form", form, [
-        Row("Preflight._train", "POST /runs "),
+        Row("Preflight._train", "POST /runs ", rest=True),
     ]),
 ]

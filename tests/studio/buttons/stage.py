@@ -12,16 +12,19 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWidget
 
-from engine.protocol.requests import EditProject
+from engine.protocol.records import LIVING
+from engine.protocol.requests import Command, EditProject
 from studio.app import Studio
 from studio.widgets.buttons import Button
 from studio.widgets.sheet import Sheet
 from tests.studio.buttons.effects import Look, Watch
 from tests.studio.buttons.every_button import buttons_of, centre, flaw, name_of, obstacle
 
-READY_S, EFFECT_S, QUIET_S = 20.0, 20.0, 0.6
 TELL = bool(os.environ.get("ATELIER_BUTTONS"))
-"""Print the effects of every click."""
+"""Print how long clicks take, and wait for no more than a few seconds: for who writes a row."""
+READY_S, EFFECT_S, QUIET_S = (6.0, 3.0, 0.6) if TELL else (20.0, 20.0, 0.6)
+
+ACTIVE = (*LIVING, "queued")
 
 
 @dataclass
@@ -122,6 +125,21 @@ class Stage:
                 return
         raise AssertionError(f"no button {words!r} can be pressed: {self.in_view()}")
 
+    async def rest(self) -> None:
+        """Nothing is started any more, and every run has ended, those that wait among them."""
+        session, told = self.session, set[str]()
+        await self.until(lambda: not session.tasks.busy("train") and not session.writing)
+        end = time.monotonic() + READY_S
+        while going := [run for run in await session.client.runs() if run.state in ACTIVE]:
+            assert time.monotonic() < end, f"runs go on: {going}"
+            for run in going:
+                if run.id not in told:
+                    told.add(run.id)
+                    await session.client.command(run.id, Command(action="stop_now"))
+            await asyncio.sleep(0.05)
+        session.refresh()
+        await self.until(lambda: not session.runs.living())
+
     async def quiet(self) -> Look:
         """A look at the window once nothing changes in it any more, or soon."""
         before, end = self.watch.look(), time.monotonic() + QUIET_S
@@ -155,8 +173,8 @@ class Row:
     name: str
     effect: str
     words: str = ""
-    keep: bool = False
-    """Leave what the click has opened, for the next row."""
+    rest: bool = False
+    """Stop afterwards what goes on in the engine: the click has started it."""
 
 
 Reach = Callable[[Stage], Awaitable[None]]
@@ -188,8 +206,9 @@ async def play(stage: Stage, scene: Scene) -> list[str]:
                 wrong.append(f"{scene.name} · {row.name}: {problem}")
         except (AssertionError, TimeoutError) as error:
             wrong.append(f"{scene.name} · {row.name}: {error!r} {stage.in_view()}")
-        if not row.keep:
-            await stage.tidy()
+        await stage.tidy()
+        if row.rest:
+            await stage.rest()
     return wrong
 
 
@@ -212,7 +231,7 @@ async def _play_row(stage: Stage, scene: Scene, row: Row) -> str:
     click(button)
     effects = stage.watch.since(before)
     limit_s = 1.2 if TELL and row.effect == "?" else EFFECT_S
-    while row.effect == "?" or not any(re.search(row.effect, line) for line in effects):
+    while row.effect == "?" or not any(re.search(row.effect, line, re.DOTALL) for line in effects):
         if time.monotonic() - begun > limit_s:
             break
         await asyncio.sleep(0.02)

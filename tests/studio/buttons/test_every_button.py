@@ -9,7 +9,15 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from studio.app import Studio
-from tests.studio.buttons import frame_scenes, setup_scenes
+from tests.studio.buttons import (
+    checkpoints_scenes,
+    describing_scenes,
+    frame_scenes,
+    judge_scenes,
+    reading_scenes,
+    run_scenes,
+    setup_scenes,
+)
 from tests.studio.buttons.conftest import World
 from tests.studio.buttons.effects import watching
 from tests.studio.buttons.stage import TELL, Scene, Stage, play
@@ -18,6 +26,11 @@ from tests.studio.conftest import Run, until
 REAL: dict[str, Sequence[Scene]] = {
     "frame": frame_scenes.FRAME,
     "setup": setup_scenes.SETUP,
+    "judge": judge_scenes.JUDGE,
+    "run": run_scenes.RUN,
+    "trajectories": reading_scenes.TRAJECTORIES,
+    "checkpoints": checkpoints_scenes.CHECKPOINTS,
+    "describing": describing_scenes.DESCRIBING,
 }
 KNOWN = {row.name for scenes in REAL.values() for scene in scenes for row in scene.rows}
 
@@ -29,7 +42,8 @@ async def window(app: QApplication, workspace: Path, folder: Path) -> AsyncItera
     studio.settings.update(reduced_motion=True)
     studio.start()
     try:
-        await until(lambda: studio.session.connected, 60)
+        session = studio.session
+        await until(lambda: session.connected and not session.tasks.busy("engine"), 60)
         studio.window.resize(1280, 800)
         yield studio
     finally:
@@ -42,9 +56,10 @@ async def play_all(stage: Stage, scenes: Sequence[Scene]) -> None:
     wrong = []
     for scene in scenes:
         begun = time.monotonic()
-        wrong += await play(stage, scene)
+        found = await play(stage, scene)
+        wrong += found
         if TELL:
-            print(f"{scene.name}: {time.monotonic() - begun:.1f} s")
+            print(f"{scene.name}: {time.monotonic() - begun:.1f} s", *found, sep="\n    ")
     unknown = sorted(stage.met.keys() - KNOWN)
     if TELL:
         print("no row:", unknown)
