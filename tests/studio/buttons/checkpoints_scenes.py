@@ -108,7 +108,7 @@ async def exported(stage: Stage) -> None:
     sheet = await export(stage)
     if sheet._report is None:
         await exporting(stage)
-        stage.press(sheet._go.words())
+        await stage.pressed(sheet._go.words())
     await stage.until(lambda: sheet._report is not None, 60)
 
 
@@ -137,11 +137,10 @@ CHECKPOINTS = [
         Row("ArenaCard._tie", "POST .*/labels .*"),
     ]),
     Scene("voted", talk, [
-        Row("ArenaCard._anew", "?"),
+        Row("ArenaCard._anew", "hidden SideColumn"),
         Row("ArenaCard._blind", "checked Toggle Blind"),
         Row("ArenaCard._blind", "unchecked Toggle Blind"),
     ]),
-    Scene("export", plain, []),
     Scene("exporting", exporting, [
         Row("PathField: Choose of ExportSheet", "shown QFileDialog Where the export goes"),
         Row("ExportSheet: Close", "hidden ExportSheet"),

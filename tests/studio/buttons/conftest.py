@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+import keyring
 import psutil
 import pytest
+from keyring.backend import KeyringBackend
 
 from engine.identity import ulid
 from engine.protocol.requests import ImportRun
@@ -89,6 +91,31 @@ def world(home: Path, tiny_model: Path) -> Iterator[World]:
             until(lambda: not any(is_alive(process) for process in family))
 
 
+class MemoryKeyring(KeyringBackend):
+    """A keyring that keeps what it is told as long as a test goes on."""
+
+    priority = 1.0  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+@pytest.fixture(autouse=True)
+def own_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = MemoryKeyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: ring)
+
+
 @pytest.fixture(autouse=True)
 def no_stray_threads() -> None:
     """Not looked for here: the provider has a thread for every connection that is kept open."""
@@ -117,6 +144,7 @@ def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
     confirm_address("openai", script.url)
     engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
     settings = {"train.steps": 3, "train.checkpoint_every": 1, "train.validate_every": 3}
+    settings["judge.enabled"] = True
     trained = engine.train(lab, **settings)
     source = ImportRun(source=str(attempts_file(lab)))
     imported = engine.call(lambda client: client.import_run(str(lab), source))

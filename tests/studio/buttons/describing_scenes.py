@@ -103,7 +103,7 @@ DESCRIBING = [
     ]),
     Scene("draft", draft, [
         Row("ScenarioTable: Add", "words Table .*rows"),
-        Row("ScenarioTable: Practise or test", "?"),
+        Row("ScenarioTable: Practise or test", "words Text .* to practise, 1 to test"),
         Row("ScenarioTable: Delete", "words Table .*rows"),
         Row("DescribeSheet._back", "shown Button Begin anew"),
     ]),
@@ -112,6 +112,6 @@ DESCRIBING = [
     Scene("again", again, [Row("DescribeSheet._anew", "hidden Button Begin anew")]),
     Scene("finish", finish, [
         Row("FinishStep.measure", "checked Toggle Then measure"),
-        Row("DescribeSheet._main", "POST .*", "Create", rest=True),
+        Row("DescribeSheet._main", "PUT /drafts .*second|page setup", "Create", rest=True),
     ]),
 ]

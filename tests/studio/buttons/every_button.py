@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QAbstractButton, QScrollArea, QWidget
 
 from studio.main_window import MainWindow
 from studio.pages.page import Page
+from studio.widgets.sidebar import Sidebar
 
 LEAST_PX, PADDING_PX = 16, 12
 """Of a side; the room at the left and right of a button's words may shrink before they are cut."""
@@ -55,7 +56,7 @@ def _attribute(owner: QWidget, button: QAbstractButton) -> str:
         held: object = value
         if isinstance(held, dict) and any(one is button for one in held.values()):
             key = next(key for key, one in held.items() if one is button)
-            return f"{name}[{key}]" if isinstance(key, str) and "/" not in key else f"{name}[]"
+            return f"{name}[{key}]" if isinstance(owner, Sidebar) else f"{name}[]"
         if isinstance(held, list | tuple) and any(one is button for one in held):
             return f"{name}[]"
     return ""

@@ -114,7 +114,7 @@ FRAME = [
         Row("Card: Reconnect of SettingsPage", "GET /proof"),
     ]),
     Scene("typed key", typed_key, [
-        Row("KeysCard._keep", "?"),
-        Row("KeysCard._forget", "?"),
+        Row("KeysCard._keep", "words Text No key of .* -> A key of .* is kept"),
+        Row("KeysCard._forget", "words Text A key of .* -> No key of"),
     ]),
 ]

@@ -4,11 +4,18 @@ from typing import Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 
 from engine.protocol.requests import TrajectoryQuery
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 Key = Qt.Key
+
+
+def press_key(stage: Stage, page: Any, key: Qt.Key) -> None:
+    stage.studio.window.activateWindow()
+    page._home().setFocus()
+    QTest.keyClick(QApplication.focusWidget() or page._home(), key)
 
 
 async def reading(stage: Stage) -> Any:
@@ -26,6 +33,13 @@ async def reading(stage: Stage) -> Any:
 
 async def plain(stage: Stage) -> None:
     await reading(stage)
+
+
+async def judged(stage: Stage) -> None:
+    """A run that a judge scores: a label can teach it."""
+    await stage.opened(stage.behind.lab, stage.behind.trained)
+    page = stage.page("trajectories")
+    await stage.until(lambda: page._siblings is not None)
 
 
 async def narrow(stage: Stage) -> None:
@@ -48,8 +62,9 @@ async def searching(stage: Stage) -> None:
 async def pending(stage: Stage) -> None:
     """The best one is chosen, and nothing is applied yet."""
     page = await reading(stage)
+    await stage.until(lambda: page._groups.total and not page.tasks.busy("siblings"))
     if not page._desk.labelling.draft:
-        QTest.keyClick(page._home(), Key.Key_2)
+        press_key(stage, page, Key.Key_2)
     await stage.until(lambda: page._desk.labelling.preview)
 
 
@@ -64,7 +79,7 @@ async def applied(stage: Stage) -> None:
 async def evidence(stage: Stage) -> None:
     page = await reading(stage)
     if not page._proof.sheet.is_open():
-        QTest.keyClick(page._home(), Key.Key_E)
+        press_key(stage, page, Key.Key_E)
     await stage.until(lambda: page._proof.sheet.is_open())
 
 
@@ -85,10 +100,10 @@ TRAJECTORIES = [
     Scene("reading", plain, [
         Row("GroupPanel._filters", "shown QMenu"),
         Row("LabelBar._effect", "shown QMenu"),
-        Row("LabelBar._teach", "checked Toggle Teach"),
     ]),
-    Scene("narrow", narrow, [Row("GroupHead._after", "?")]),
-    Scene("paged", paged, [Row("GroupHead._before", "?")]),
+    Scene("judged", judged, [Row("LabelBar._teach", "checked Toggle Teach")]),
+    Scene("narrow", narrow, [Row("GroupHead._after", "words ColumnHead Attempt 1.*-> Attempt 3")]),
+    Scene("paged", paged, [Row("GroupHead._before", "words ColumnHead Attempt 3.*-> Attempt 1")]),
     Scene("searching", searching, [Row("SearchInput._clear of GroupPanel", "words SearchInput ab -> ")]),
     Scene("pending", pending, [Row("LabelBar._apply", "POST .*/labels")]),
     Scene("applied", applied, [
@@ -101,7 +116,6 @@ TRAJECTORIES = [
         Row("RawView._copy", "copied "),
     ]),
     Scene("nothing found", nothing_found, [
-        Row("EmptyPage: Clear filters of TrajectoriesPage", "?"),
-        Row("Emptiness: Clear filters", "?"),
+        Row("Emptiness: Clear filters", "POST .*/groups"),
     ]),
 ]

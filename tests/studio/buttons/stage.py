@@ -117,6 +117,12 @@ class Stage:
             why = found
         return None, why
 
+    async def pressed(self, words: str) -> None:
+        """Click the button with these words once a mouse reaches it."""
+        found = self.buttons
+        await self.until(lambda: any(words_of(b) == words and not obstacle(b) for b in found()))
+        self.press(words)
+
     def press(self, words: str, top: QWidget | None = None) -> None:
         """Click the one visible button with these words."""
         for button in buttons_of(top or self.studio.window):
@@ -187,6 +193,9 @@ class Scene:
     name: str
     reach: Reach
     rows: Sequence[Row]
+    fake: str = ""
+    """What a real engine would need that this machine has not got in seconds: then the fake engine
+    is behind the window."""
 
 
 def words_of(button: QAbstractButton) -> str:

@@ -10,11 +10,13 @@ from PySide6.QtWidgets import QApplication
 
 from studio.app import Studio
 from tests.studio.buttons import (
+    beside_scenes,
     checkpoints_scenes,
     describing_scenes,
     frame_scenes,
     judge_scenes,
     reading_scenes,
+    remote_scenes,
     run_scenes,
     setup_scenes,
 )
@@ -22,6 +24,8 @@ from tests.studio.buttons.conftest import World
 from tests.studio.buttons.effects import watching
 from tests.studio.buttons.stage import TELL, Scene, Stage, play
 from tests.studio.conftest import Run, until
+from tests.studio.fake_engine import FakeEngine
+from tests.studio.shots import fill, open_project, studio_on
 
 REAL: dict[str, Sequence[Scene]] = {
     "frame": frame_scenes.FRAME,
@@ -32,7 +36,12 @@ REAL: dict[str, Sequence[Scene]] = {
     "checkpoints": checkpoints_scenes.CHECKPOINTS,
     "describing": describing_scenes.DESCRIBING,
 }
-KNOWN = {row.name for scenes in REAL.values() for scene in scenes for row in scene.rows}
+FAKE: dict[str, Sequence[Scene]] = {
+    "remote": remote_scenes.REMOTE,
+    "beside": beside_scenes.BESIDE,
+}
+ALL = [scene for plays in (REAL, FAKE) for scenes in plays.values() for scene in scenes]
+KNOWN = {row.name for scene in ALL for row in scene.rows}
 
 
 @asynccontextmanager
@@ -75,7 +84,33 @@ def test_every_button_over_a_real_engine(
 ) -> None:
     async def job() -> None:
         async with window(qapp, world.workspace, tmp_path) as studio:
+            studio.window.activateWindow()
             with watching(studio) as watch:
                 await play_all(Stage(studio, watch, world), REAL[name])
 
     run(job())
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", FAKE)
+def test_every_button_over_the_fake_engine(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, name: str
+) -> None:
+    made = fill(engine, 6)
+
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            studio.settings.update(reduced_motion=True)
+            studio.window.resize(1280, 800)
+            state = studio.session.runs.state(made.spec.id)
+            await until(lambda: state.seq == len(made.events))
+            await open_project(studio, engine, "inbox-scout")
+            with watching(studio) as watch:
+                await play_all(Stage(studio, watch, engine), FAKE[name])
+
+    run(job())
+
+
+def test_the_fake_engine_is_used_for_a_reason() -> None:
+    assert not [scene.name for scenes in REAL.values() for scene in scenes if scene.fake]
+    assert not [scene.name for scenes in FAKE.values() for scene in scenes if not scene.fake]
