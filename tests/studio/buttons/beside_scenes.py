@@ -169,7 +169,7 @@ BESIDE = [
         Row("ToolsPart._one", "POST /drafts|POST .*tools|shown ServerSheet"),
     ], fake=PACKAGES),
     Scene("too small", too_small, [
-        Row("CardMemory: ", "?"),
+        Row("CardMemory._offered[]", " /project "),
     ], fake=CARD),
     Scene("fixed", fixed, [Row("CardMemory._undo", " /project ")], fake=CARD),
     Scene("trackers", trackers, [

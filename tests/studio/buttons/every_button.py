@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QAbstractButton, QScrollArea, QWidget
 
 from studio.main_window import MainWindow
 from studio.pages.page import Page
+from studio.widgets.sheet import Sheet
 from studio.widgets.sidebar import Sidebar
 
 LEAST_PX, PADDING_PX = 16, 12
@@ -51,7 +52,7 @@ def _place(owner: QWidget) -> str:
 def _attribute(owner: QWidget, button: QAbstractButton) -> str:
     """The attribute of an owner that holds a button, alone or among others."""
     for name, value in vars(owner).items():
-        if value is button:
+        if value is button and not (isinstance(owner, Sheet) and name == "_before"):
             return name
         held: object = value
         if isinstance(held, dict) and any(one is button for one in held.values()):

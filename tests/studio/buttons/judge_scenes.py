@@ -7,7 +7,7 @@ from PySide6.QtTest import QTest
 
 from engine.protocol.judging import Tried
 from engine.protocol.labels import Label, Word
-from engine.protocol.requests import TryJudge
+from engine.protocol.requests import SaveRubric, StartRun, TryJudge
 from studio.pages.judge.choice import OTHER
 from tests.engine_http.test_trials import RUBRIC
 from tests.studio.buttons.stage import Row, Scene, Stage
@@ -118,7 +118,22 @@ async def suggestion(stage: Stage) -> None:
     if not page._suggestion.is_open():
         page.agreement.suggestion_wanted.emit()
         await stage.until(lambda: page._suggestion.is_open())
-        print("SUGG", page._suggestion._words.words())
+        assert page._suggestion._take.isEnabled(), page._suggestion._words.words()
+
+
+async def judging_run(stage: Stage) -> None:
+    """A run that a judge scores by another rubric than the saved one."""
+    page = await judge(stage)
+    session = stage.session
+    if page.editor._use.isVisible():
+        return
+    values = {"train.steps": 500, "train.validate_every": 0, "judge.enabled": True}
+    session.start_run(StartRun(project=str(stage.behind.lab), overrides=values))
+    await stage.until(lambda: session.run.state.living and session.run.state.rubric, 60)
+    stage.page("judge")
+    await session.client.save_rubric(str(stage.behind.lab), SaveRubric(source=f"{time.time()}"))
+    stage.page("home")
+    stage.page("judge")
 
 
 JUDGE = [
@@ -159,6 +174,9 @@ JUDGE = [
     Scene("suggestion", suggestion, [
         Row("SuggestionSheet: Close", "hidden SuggestionSheet"),
         Row("SuggestionSheet._take", "enabled Button Discard"),
+    ]),
+    Scene("judging", judging_run, [
+        Row("RubricEditor._use", "POST .*/command .*use_rubric", rest=True),
     ]),
     Scene("slow", slow, [Row("PriceButton._cancel of JudgeChoice", "hidden IconButton Cancel")]),
     Scene("over budget", over_budget, [Row("PriceButton._raise of JudgeChoice", "page setup")]),

@@ -125,6 +125,7 @@ async def agreeing(stage: Stage) -> None:
     """A comparison of what is not here."""
     page = await elsewhere(stage)
     page._fetches.cancel()
+    stage.session.hosts.choose(stage.session.project.path, "")
     if not stage.dialog("Not on this machine"):
         page._list.evaluate_wanted.emit()
         await stage.until(lambda: stage.dialog("Not on this machine"))
@@ -141,11 +142,6 @@ REMOTE = [
     Scene("no server", partial(listed, one=view(state="away")), [
         Row("HostRow: Connect", "POST /hosts/box .*connect"),
         Row("HostRow._open", "shown HostSheet"),
-    ], fake=SSH),
-    Scene("address", address, [
-        Row("AddServerSheet: Close", "hidden AddServerSheet"),
-        Row("AddressForm._fold", "shown FormRow"),
-        Row("AddServerSheet._main", "POST /hosts .*annex", "Connect"),
     ], fake=SSH),
     Scene("report", partial(wizard, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)), [
         Row("AddServerSheet._later", "hidden AddServerSheet"),
@@ -213,6 +209,9 @@ REMOTE = [
         Row("SecretField._keep of Question", "checked Toggle Remember"),
         Row("Question: Cancel", "POST /hosts/box/answer"),
     ], fake=SSH),
+    Scene("a passphrase is typed", partial(asked, question=PASSPHRASE), [
+        Row("Question: Unlock", "POST /hosts/box/answer"),
+    ], fake=SSH),
     Scene("a code is asked for", partial(asked, question=CODE), [
         Row("Question: Answer", "POST /hosts/box/answer"),
     ], fake=SSH),
@@ -231,4 +230,9 @@ REMOTE = [
         Row("MoveSheet._go", "POST .*/bring_home"),
     ], fake=SSH),
     Scene("away", away, [Row("AwayBar._again", "POST /hosts/box .*connect")], fake=SSH),
+    Scene("address", address, [
+        Row("AddServerSheet: Close", "hidden AddServerSheet"),
+        Row("AddressForm._fold", "shown FormRow"),
+        Row("AddServerSheet._main", "POST /hosts .*annex", "Connect"),
+    ], fake=SSH),
 ]

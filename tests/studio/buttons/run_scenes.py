@@ -51,6 +51,11 @@ async def training(stage: Stage) -> None:
     await stage.until(lambda: stage.session.run.state.life == "running")
 
 
+async def another(stage: Stage) -> None:
+    """The page of a project that only measured, while another one trains."""
+    await unlearned(stage)
+
+
 async def training_home(stage: Stage) -> None:
     await living(stage, "home")
 
@@ -119,6 +124,13 @@ async def empty(stage: Stage) -> None:
     stage.page("run")
 
 
+async def unlearned(stage: Stage) -> None:
+    """Only a measurement was made."""
+    runs = stage.session.runs.of(str(stage.behind.fresh))
+    await stage.opened(stage.behind.fresh, next(run.id for run in runs if run.kind == "baseline"))
+    stage.page("run")
+
+
 async def nothing_kept(stage: Stage) -> None:
     await stage.opened(stage.behind.fresh)
     stage.page("checkpoints")
@@ -132,8 +144,8 @@ async def nothing_read(stage: Stage) -> None:
 RUN = [
     Scene("finished", plain, [
         Row("RunPage._add", "shown QMenu"),
-        Row("ChartCard._info of ChartGrid", "?"),
-        Row("DiagnosisCard._show of SideColumn", "?"),
+        Row("ChartCard._info of ChartGrid", "shown Tip Reward"),
+        Row("DiagnosisCard._show of SideColumn", "page trajectories"),
         Row("DiagnosisCard._close of SideColumn", "hidden DiagnosisCard"),
     ]),
     Scene("log", log, [Row("CardHeader: Close the log of LogDrawer", "hidden LogDrawer")]),
@@ -145,24 +157,36 @@ RUN = [
     Scene("failed", failed, [
         Row("ErrorCard: Show log of RunPage", "shown LogDrawer"),
         Row("ErrorCard: Copy report of RunPage", "copied "),
-        Row("_RemedyRow._button of RunPage", "?"),
+        Row("_RemedyRow._button of RunPage", "POST .*/command .*resume", "Resume|Try", rest=True),
     ]),
     Scene("damaged", broken, [
-        Row("ErrorCard: Show log of DamagedRun", "?"),
+        Row("ErrorCard: Show log of DamagedRun", "copied |shown Toast This run has written no log"),
         Row("ErrorCard: Copy report of DamagedRun", "copied "),
         Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Remove"),
     ]),
     Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete run")]),
     Scene("damaged", broken, [Row("_RemedyRow._button of DamagedRun", "POST .*/repair", "Repair")]),
+    Scene("nothing kept", nothing_kept, [
+        Row("EmptyPage: Watch the run of CheckpointsPage", "page run"),
+    ]),
+    Scene("nothing to read", nothing_read, [
+        Row("Emptiness: Go to the run", "page run"),
+    ]),
     Scene("empty", empty, [
         Row("_PreparationRow: Measure of RunPage", "POST /runs .*baseline", rest=True),
         Row("EmptyPage: Just one step of RunPage", "POST /runs .*train.steps", rest=True),
+    ]),
+    Scene("nothing learned", unlearned, [
+        Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True),
     ]),
     Scene("training", training, [
         Row("FlightCard._rows[]", "page trajectories"),
         Row("PageHeader.train", "shown QMenu", "Training"),
         Row("PageHeader._stop", "shown QMenu After this step"),
         Row("PageHeader._pause", "POST .*/command .*pause"),
+    ]),
+    Scene("another trains", another, [
+        Row("EmptyPage: Watch lab train of RunPage", "page run|words "),
     ]),
     Scene("training, on Home", training_home, [Row("RunBanner._open of HomePage", "page run")]),
     Scene("training, on Setup", training_elsewhere, [

@@ -97,6 +97,7 @@ async def teacher(stage: Stage) -> None:
 
 SETUP = [
     Scene("form", form, [
+        Row("Sidebar._rows[run]", "page run"),
         Row("ChoiceRow: Browse", "shown QFileDialog Choose a model folder"),
         Row("PathField: Browse of ChoiceRow", "shown QFileDialog Choose the agent"),
         Row("ChoicesForm._copy", "copied .*engine train"),

@@ -15,6 +15,7 @@ from tests.studio.buttons import (
     describing_scenes,
     frame_scenes,
     judge_scenes,
+    lost_scenes,
     reading_scenes,
     remote_scenes,
     run_scenes,
@@ -23,6 +24,7 @@ from tests.studio.buttons import (
 from tests.studio.buttons.conftest import World
 from tests.studio.buttons.effects import watching
 from tests.studio.buttons.stage import TELL, Scene, Stage, play
+from tests.engine.machine.models import write_headers
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.shots import fill, open_project, studio_on
@@ -40,7 +42,9 @@ FAKE: dict[str, Sequence[Scene]] = {
     "remote": remote_scenes.REMOTE,
     "beside": beside_scenes.BESIDE,
 }
-ALL = [scene for plays in (REAL, FAKE) for scenes in plays.values() for scene in scenes]
+LOST: dict[str, Sequence[Scene]] = {"lost": lost_scenes.LOST}
+"""Over an engine of their own, which they end."""
+ALL = [scene for plays in (REAL, LOST, FAKE) for scenes in plays.values() for scene in scenes]
 KNOWN = {row.name for scene in ALL for row in scene.rows}
 
 
@@ -92,11 +96,28 @@ def test_every_button_over_a_real_engine(
 
 
 @pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", LOST)
+def test_every_button_of_a_window_that_lost_its_engine(
+    run: Run, qapp: QApplication, tmp_path: Path, name: str
+) -> None:
+    async def job() -> None:
+        async with window(qapp, tmp_path / "own", tmp_path) as studio:
+            with watching(studio) as watch:
+                await play_all(Stage(studio, watch, None), LOST[name])
+            session = studio.session
+            await until(lambda: session.connected and not session.tasks.busy("engine"), 60)
+            await studio.link.shut_down()
+
+    run(job())
+
+
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("name", FAKE)
 def test_every_button_over_the_fake_engine(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, name: str
 ) -> None:
-    made = fill(engine, 6)
+    made = fill(engine, 24)
+    engine.homes.model = write_headers(tmp_path / "llama-8b")
 
     async def job() -> None:
         async with studio_on(engine, qapp, tmp_path) as studio:
