@@ -29,8 +29,8 @@ from tests.engine_http.conftest import CACHE, make_project
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_trials import RUBRIC, attempts_file
 from tests.studio.buttons.button_scenes import page_of
-from tests.studio.conftest import Run, until
 from tests.studio.buttons.every_button import obstacle
+from tests.studio.conftest import Run, until
 
 SOON_S = 60.0
 

@@ -2,17 +2,20 @@
 
 from typing import Any
 
+from engine.protocol import events as e
 from engine.protocol.environments import ChosenEngine, EngineChoice, EnvironmentTicked
 from engine.protocol.problems import Problem
+from engine.protocol.records import Finding
 from engine.protocol.tracking import TrackerList, TrackerView
 from studio.pages.run.trackers import TrackersCard
 from tests.studio.buttons.stage import Row, Scene, Stage
-from tests.studio.fake_environments import AGENT, HOME, at_home
 from tests.studio.fake_cards import GB, card
+from tests.studio.fake_environments import AGENT, HOME, at_home
 
 GIGABYTES = "an environment is installed, which takes minutes and gigabytes"
 PACKAGES = "packages of MCP servers are installed first, from an index"
 CARD = "a graphics card with too little memory"
+WRONG = "a training that goes wrong so much that a pause is advised"
 TRACKER = "a tracker that has an address, and one that is down"
 TICK = EnvironmentTicked(stage="downloading", words="torch", done=12, total=228, share=0.1)
 
@@ -54,7 +57,10 @@ async def chosen(stage: Stage) -> None:
     """It is chosen, and another engine runs still."""
     beside = stage.behind.beside
     engine = ChosenEngine(name="engine-gpu", home=HOME.format("engine-gpu"))
-    beside.choice, beside.running = EngineChoice(current=engine, previous=ChosenEngine()), ChosenEngine()
+    beside.choice, beside.running = (
+        EngineChoice(current=engine, previous=ChosenEngine()),
+        ChosenEngine(),
+    )
     await ready(stage)
 
 
@@ -105,9 +111,13 @@ async def too_small(stage: Stage) -> None:
     engine, path = stage.behind, str(stage.behind.workspace / "inbox-scout")
     engine.homes.cards = (card(total=24 * GB, ours=0, others=3 * GB),)
     view = engine.homes.projects[path]
-    config = view.config.model_dump() | {"backend": {**view.config.backend.model_dump(), "sampler": "vllm"}}
+    config = view.config.model_dump() | {
+        "backend": {**view.config.backend.model_dump(), "sampler": "vllm"}
+    }
     config["model"]["max_context"] = 4096
-    engine.homes.projects[path] = view.model_copy(update={"config": type(view.config).model_validate(config)})
+    engine.homes.projects[path] = view.model_copy(
+        update={"config": type(view.config).model_validate(config)}
+    )
     stage.session.show_project(engine.homes.projects[path])
     stage.page("setup")
     await stage.until(lambda: stage.studio.pages["setup"]._preflight.cards.isVisible())
@@ -115,6 +125,16 @@ async def too_small(stage: Stage) -> None:
 
 async def fixed(stage: Stage) -> None:
     await stage.until(lambda: stage.studio.pages["setup"]._preflight.cards._undo.isVisible())
+
+
+async def diagnosed(stage: Stage) -> None:
+    """Something is wrong with the run, and can be stopped at once."""
+    run = stage.behind.runs[stage.session.run.run_id]
+    stage.page("run")
+    if not stage.session.run.state.findings:
+        finding = Finding(code="apart", title="They disagree.", words="", action="pause")
+        run.say(e.DiagnosisChanged(step=24, findings=[finding]))
+    await stage.until(lambda: stage.session.run.state.findings)
 
 
 async def trackers(stage: Stage) -> None:
@@ -132,55 +152,138 @@ async def trackers(stage: Stage) -> None:
 
 
 BESIDE = [
-    Scene("absent", absent, [
-        Row("EnvironmentRow: Install", "POST /environments/.* .*install"),
-    ], fake=GIGABYTES),
-    Scene("installing", installing, [
-        Row("EnvironmentRow: Cancel", "POST /environments/engine-gpu .*cancel"),
-    ], fake=GIGABYTES),
-    Scene("begun", begun, [
-        Row("EnvironmentRow: Discard", "POST /environments/engine-gpu .*remove"),
-    ], fake=GIGABYTES),
-    Scene("begun", begun, [
-        Row("EnvironmentRow: Resume", "POST /environments/engine-gpu .*install"),
-    ], fake=GIGABYTES),
-    Scene("broken", broken, [
-        Row("EnvironmentRow: Repair", "POST /environments/.* .*repair"),
-    ], fake=GIGABYTES),
-    Scene("ready", ready, [
-        Row("EnvironmentRow: Remove", "POST /environments/.* .*remove"),
-    ], fake=GIGABYTES),
-    Scene("tools", plain_tools, [
-        Row("ToolServers._look", "POST /project/servers"),
-        Row("ToolServers._add", "shown ServerSheet"),
-    ], fake=PACKAGES),
-    Scene("looked", looked, [
-        Row("ServerRow.tools[]", " /project/servers .*"),
-    ], fake=PACKAGES),
-    Scene("server sheet", server_sheet, [
-        Row("ServerSheet: Close", "hidden ServerSheet"),
-        Row("ServerSheet: Cancel", "hidden ServerSheet"),
-        Row("ServerSheet._add", " /project/servers .*other"),
-    ], fake=PACKAGES),
-    Scene("tools", plain_tools, [
-        Row("ServerRow._remove", " /project/servers .*library"),
-    ], fake=PACKAGES),
-    Scene("describing", describing, [
-        Row("ToolsPart._one", "POST /drafts|POST .*tools|shown ServerSheet"),
-    ], fake=PACKAGES),
-    Scene("too small", too_small, [
-        Row("CardMemory._offered[]", " /project "),
-    ], fake=CARD),
+    Scene(
+        "absent",
+        absent,
+        [
+            Row("EnvironmentRow: Install", "POST /environments/.* .*install"),
+        ],
+        fake=GIGABYTES,
+    ),
+    Scene(
+        "installing",
+        installing,
+        [
+            Row("EnvironmentRow: Cancel", "POST /environments/engine-gpu .*cancel"),
+        ],
+        fake=GIGABYTES,
+    ),
+    Scene(
+        "begun",
+        begun,
+        [
+            Row("EnvironmentRow: Discard", "POST /environments/engine-gpu .*remove"),
+        ],
+        fake=GIGABYTES,
+    ),
+    Scene(
+        "begun",
+        begun,
+        [
+            Row("EnvironmentRow: Resume", "POST /environments/engine-gpu .*install"),
+        ],
+        fake=GIGABYTES,
+    ),
+    Scene(
+        "broken",
+        broken,
+        [
+            Row("EnvironmentRow: Repair", "POST /environments/.* .*repair"),
+        ],
+        fake=GIGABYTES,
+    ),
+    Scene(
+        "ready",
+        ready,
+        [
+            Row("EnvironmentRow: Remove", "POST /environments/.* .*remove"),
+        ],
+        fake=GIGABYTES,
+    ),
+    Scene(
+        "tools",
+        plain_tools,
+        [
+            Row("ToolServers._look", "POST /project/servers"),
+            Row("ToolServers._add", "shown ServerSheet"),
+        ],
+        fake=PACKAGES,
+    ),
+    Scene(
+        "looked",
+        looked,
+        [
+            Row("ServerRow.tools[]", " /project/servers .*"),
+        ],
+        fake=PACKAGES,
+    ),
+    Scene(
+        "server sheet",
+        server_sheet,
+        [
+            Row("ServerSheet: Close", "hidden ServerSheet"),
+            Row("ServerSheet: Cancel", "hidden ServerSheet"),
+            Row("ServerSheet._add", " /project/servers .*other"),
+        ],
+        fake=PACKAGES,
+    ),
+    Scene(
+        "tools",
+        plain_tools,
+        [
+            Row("ServerRow._remove", " /project/servers .*library"),
+        ],
+        fake=PACKAGES,
+    ),
+    Scene(
+        "describing",
+        describing,
+        [
+            Row("ToolsPart._one", "POST /drafts|POST .*tools|shown ServerSheet"),
+        ],
+        fake=PACKAGES,
+    ),
+    Scene(
+        "too small",
+        too_small,
+        [
+            Row("CardMemory._offered[]", " /project "),
+        ],
+        fake=CARD,
+    ),
     Scene("fixed", fixed, [Row("CardMemory._undo", " /project ")], fake=CARD),
-    Scene("trackers", trackers, [
-        Row("TrackerLine._open", "url https://wandb.ai/x"),
-        Row("TrackersCard._send", "POST .*/track"),
-    ], fake=TRACKER),
-    Scene("ready, without a run", at_rest, [
-        Row("EnvironmentRow: Use", "POST /engine/use .*engine-gpu"),
-    ], fake=GIGABYTES),
-    Scene("chosen", chosen, [
-        Row("EnvironmentRow: Restart with it", "POST /engine/use .*engine-gpu"),
-        Row("EnginesCards._back", "POST /engine/use .*built-in"),
-    ], fake=GIGABYTES),
+    Scene(
+        "diagnosed",
+        diagnosed,
+        [
+            Row("DiagnosisCard._action of SideColumn", "POST .*/command .*pause", "Pause"),
+        ],
+        fake=WRONG,
+    ),
+    Scene(
+        "trackers",
+        trackers,
+        [
+            Row("TrackerLine._open", "url https://wandb.ai/x"),
+            Row("TrackersCard._send", "POST .*/track"),
+        ],
+        fake=TRACKER,
+    ),
+    Scene(
+        "ready, without a run",
+        at_rest,
+        [
+            Row("EnvironmentRow: Use", "POST /engine/use .*engine-gpu"),
+        ],
+        fake=GIGABYTES,
+    ),
+    Scene(
+        "chosen",
+        chosen,
+        [
+            Row("EnvironmentRow: Restart with it", "POST /engine/use .*engine-gpu"),
+            Row("EnginesCards._back", "POST /engine/use .*built-in"),
+        ],
+        fake=GIGABYTES,
+    ),
 ]

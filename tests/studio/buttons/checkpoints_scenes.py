@@ -5,7 +5,6 @@ from typing import Any
 
 from PySide6.QtTest import QTest
 
-from engine.protocol.requests import EditProject
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 
@@ -45,7 +44,9 @@ async def pair(stage: Stage) -> Any:
     page = await kept(stage)
     chosen = [row.name for row in page._model.chosen()]
     wanted = [row.name for row in page._model.rows if "/" not in row.name][:2]
-    for name in [one for one in chosen if one not in wanted] + [n for n in wanted if n not in chosen]:
+    for name in [one for one in chosen if one not in wanted] + [
+        n for n in wanted if n not in chosen
+    ]:
         page._list.toggle_name(name)
     return page
 
@@ -113,42 +114,70 @@ async def exported(stage: Stage) -> None:
 
 
 CHECKPOINTS = [
-    Scene("kept", plain, [
-        Row("ListCard._add", "shown Question Compare with another"),
-        Row("ListCard._save", "shown ExportSheet"),
-        Row("ArenaCard._how", "shown QMenu"),
-    ]),
+    Scene(
+        "kept",
+        plain,
+        [
+            Row("ListCard._add", "shown Question Compare with another"),
+            Row("ListCard._save", "shown ExportSheet"),
+            Row("ArenaCard._how", "shown QMenu"),
+        ],
+    ),
     Scene("adding a model", asking_name, [Row("Question: Leave it", "hidden Question")]),
     Scene("a model is named", named, [Row("Question: Add it", "words Table .*rows")]),
-    Scene("deleting", deleting, [
-        Row("Question: Keep it", "hidden Question"),
-        Row("Question: Delete it", "DELETE .*/checkpoints/1"),
-    ]),
-    Scene("pair", talk, [
-        Row("ArenaCard._try", "shown QMenu Say"),
-        Row("ListCard.evaluate", "POST /evaluations"),
-    ]),
+    Scene(
+        "deleting",
+        deleting,
+        [
+            Row("Question: Keep it", "hidden Question"),
+            Row("Question: Delete it", "DELETE .*/checkpoints/1"),
+        ],
+    ),
+    Scene(
+        "pair",
+        talk,
+        [
+            Row("ArenaCard._try", "shown QMenu Say"),
+            Row("ListCard.evaluate", "POST /evaluations"),
+        ],
+    ),
     Scene("evaluated", evaluated, [Row("CompareCard._open", "page trajectories")]),
     Scene("answering", answering, [Row("ArenaCard._stop", "shown Button Try a scenario")]),
     Scene("tried", tried, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),
-    Scene("answered", answered, [
-        Row("ArenaCard._left", "POST .*/labels .*"),
-        Row("ArenaCard._right", "POST .*/labels .*"),
-        Row("ArenaCard._tie", "POST .*/labels .*"),
-    ]),
-    Scene("voted", talk, [
-        Row("ArenaCard._anew", "hidden SideColumn"),
-        Row("ArenaCard._blind", "checked Toggle Blind"),
-        Row("ArenaCard._blind", "unchecked Toggle Blind"),
-    ]),
-    Scene("exporting", exporting, [
-        Row("PathField: Choose of ExportSheet", "shown QFileDialog Where the export goes"),
-        Row("ExportSheet: Close", "hidden ExportSheet"),
-        Row("ExportSheet._cancel", "hidden ExportSheet", "Cancel"),
-        Row("ExportSheet._go", "POST .*/export"),
-    ]),
-    Scene("exported", exported, [
-        Row("Commands: Copy", "copied "),
-        Row("ExportSheet._go", "url file:"),
-    ]),
+    Scene(
+        "answered",
+        answered,
+        [
+            Row("ArenaCard._left", "POST .*/labels .*"),
+            Row("ArenaCard._right", "POST .*/labels .*"),
+            Row("ArenaCard._tie", "POST .*/labels .*"),
+        ],
+    ),
+    Scene(
+        "voted",
+        talk,
+        [
+            Row("ArenaCard._anew", "hidden SideColumn"),
+            Row("ArenaCard._blind", "checked Toggle Blind"),
+            Row("ArenaCard._blind", "unchecked Toggle Blind"),
+        ],
+    ),
+    Scene(
+        "exporting",
+        exporting,
+        [
+            Row("PathField: Choose of ExportSheet", "shown QFileDialog Where the export goes"),
+            Row("ExportSheet: Close", "hidden ExportSheet"),
+            Row("ExportSheet._cancel", "hidden ExportSheet", "Cancel"),
+            Row("ExportSheet._go", "POST .*/export"),
+        ],
+    ),
+    Scene(
+        "exported",
+        exported,
+        [
+            Row("Commands: Copy", "copied "),
+            Row("ExportSheet._go", "url file:"),
+        ],
+    ),
 ]

@@ -31,7 +31,10 @@ from tests.engine_http.conftest import (
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_trials import RUBRIC, attempts_file
 
-EVEN = ("sum(c.isalpha() for c in said)", "(scenario['id'] != 's0') * sum(c.isalpha() for c in said)")
+EVEN = (
+    "sum(c.isalpha() for c in said)",
+    "(scenario['id'] != 's0') * sum(c.isalpha() for c in said)",
+)
 """Every attempt at one scenario gets the same reward: it is without signal."""
 RAISES = """
 async def rollout(scenario, model):
@@ -57,6 +60,8 @@ class World:
     imported: str
     failed: str
     damaged: str
+    lost: str
+    """Another damaged run, to delete."""
     script: Script
     model: Path
     letters: Grade = letters
@@ -65,7 +70,10 @@ class World:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with at_home(tmp_path_factory.mktemp("home")) as workspace, pytest.MonkeyPatch.context() as patch:
+    with (
+        at_home(tmp_path_factory.mktemp("home")) as workspace,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         cache = CACHE or str(Path.home() / ".cache")
         patch.setenv("XDG_CACHE_HOME", cache)  # the judge's environment is installed once
         patch.setenv("HOME", str(workspace.parent))
@@ -151,11 +159,12 @@ def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
     engine.wait(trained)
     failed = engine.train(failing, **{"train.steps": 1, "train.validate_every": 0})
     engine.wait(failed)
-    damaged = lab / "runs" / ulid()
-    spoil(make(damaged, 60))
+    damaged, lost = (lab / "runs" / ulid() for _ in range(2))
+    for folder in (damaged, lost):
+        spoil(make(folder, 60))
     return World(
         engine, workspace, lab, stranger, fresh, failing, trained.id, imported.id, failed.id,
-        damaged.name, script, model,
+        damaged.name, lost.name, script, model,
     )  # fmt: skip
 
 
@@ -172,6 +181,8 @@ def spoil(run: Path) -> None:
 
 def demonstrations(project: Path) -> None:
     """Two good lines and a bad one to learn from."""
-    good = {"messages": [{"role": "user", "content": "Say 1"}, {"role": "assistant", "content": "a"}]}
+    good = {
+        "messages": [{"role": "user", "content": "Say 1"}, {"role": "assistant", "content": "a"}]
+    }
     lines = [json.dumps(good), json.dumps(good), '{"messages": []}']
     (project / "demonstrations.jsonl").write_text("\n".join(lines) + "\n")

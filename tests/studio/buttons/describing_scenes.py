@@ -93,25 +93,37 @@ async def finish(stage: Stage) -> None:
 
 
 DESCRIBING = [
-    Scene("task", task, [
-        Row("DescribeSheet: Close", "hidden DescribeSheet"),
-        Row("WriterFields._fold", "hidden FormRow"),
-        Row("ToolsPart.wanted", "shown Button Choose an mcp.json"),
-        Row("ToolsPart._file", "shown QFileDialog Choose an mcp.json"),
-        Row("ToolsPart.wanted", "hidden Button Choose an mcp.json"),
-        Row("DescribeSheet._main", "POST /drafts|POST .*draft", "Write"),
-    ]),
-    Scene("draft", draft, [
-        Row("ScenarioTable: Add", "words Table .*rows"),
-        Row("ScenarioTable: Practise or test", "words Text .* to practise, 1 to test"),
-        Row("ScenarioTable: Delete", "words Table .*rows"),
-        Row("DescribeSheet._back", "shown Button Begin anew"),
-    ]),
+    Scene(
+        "task",
+        task,
+        [
+            Row("DescribeSheet: Close", "hidden DescribeSheet"),
+            Row("WriterFields._fold", "hidden FormRow"),
+            Row("ToolsPart.wanted", "shown Button Choose an mcp.json"),
+            Row("ToolsPart._file", "shown QFileDialog Choose an mcp.json"),
+            Row("ToolsPart.wanted", "hidden Button Choose an mcp.json"),
+            Row("DescribeSheet._main", "POST /drafts|POST .*draft", "Write"),
+        ],
+    ),
+    Scene(
+        "draft",
+        draft,
+        [
+            Row("ScenarioTable: Add", "words Table .*rows"),
+            Row("ScenarioTable: Practise or test", "words Text .* to practise, 1 to test"),
+            Row("ScenarioTable: Delete", "words Table .*rows"),
+            Row("DescribeSheet._back", "shown Button Begin anew"),
+        ],
+    ),
     Scene("writing", writing, [Row("DescribeSheet._stop", "shown Button Write on")]),
     Scene("cut off", cut_off, [Row("DescribeSheet._more", "POST .*draft")]),
     Scene("again", again, [Row("DescribeSheet._anew", "hidden Button Begin anew")]),
-    Scene("finish", finish, [
-        Row("FinishStep.measure", "checked Toggle Then measure"),
-        Row("DescribeSheet._main", "PUT /drafts .*second|page setup", "Create", rest=True),
-    ]),
+    Scene(
+        "finish",
+        finish,
+        [
+            Row("FinishStep.measure", "checked Toggle Then measure"),
+            Row("DescribeSheet._main", "PUT /drafts .*second|page setup", "Create", rest=True),
+        ],
+    ),
 ]

@@ -140,7 +140,8 @@ def _words(widget: QWidget) -> str:
             words = widget.toPlainText()
         case QAbstractItemView():
             rows = model.rowCount() if (model := widget.model()) is not None else 0
-            words = f"{rows} rows"
+            chosen = widget.selectionModel()
+            words = f"{rows} rows, {len(chosen.selectedRows()) if chosen else 0} selected"
         case QDialog():
             words = widget.windowTitle()
         case _:

@@ -65,56 +65,97 @@ async def typed_key(stage: Stage) -> None:
 
 
 FRAME = [
-    Scene("home", home, [
-        Row("Sidebar._rows[settings]", "page settings"),
-        Row("PageHeader: New project", "shown Question New project"),
-        Row("PageHeader: Open folder", "shown QFileDialog Open a project folder"),
-        Row("PageHeader.pill", "shown QMenu This machine"),
-        Row("SampleGallery: New from a description…", "shown DescribeSheet"),
-    ]),
-    Scene("searching", searching, [Row("SearchInput._clear of HomePage", "words SearchInput lab -> $")]),
-    Scene("new project", new_project, [
-        Row("Question: Leave it", "hidden Question New project"),
-        Row("Question: Make the project", "POST /projects .*my-agent"),
-    ]),
-    Scene("in project", in_project, [
-        Row("Sidebar._rows[setup]", "page setup"),
-        Row("Sidebar._rows[judge]", "page judge"),
-        Row("Sidebar._rows[trajectories]", "page trajectories"),
-        Row("Sidebar._rows[checkpoints]", "page checkpoints"),
-        Row("PageHeader._run", "shown QMenu .*Imported"),
-        Row("PageHeader._branch", "shown BranchSheet"),
-        Row("PageHeader.train", "shown Question Extend ", "Train more"),
-        Row("Sidebar._rows[home]", "page home"),
-    ]),
-    Scene("extending", extending, [
-        Row("Question: Leave it", "hidden Question Extend"),
-    ]),
-    Scene("importing", importing, [
-        Row("Question: Leave it", "hidden Question Import attempts"),
-        Row("Question: A file…", "shown QFileDialog Import a file"),
-        Row("Question: An .art folder…", "shown QFileDialog Import an .art folder"),
-    ]),
-    Scene("said", said, [
-        Row("Toast._undo", "words Text Done. -> Undone."),
-        Row("Toast._close", "hidden Toast Done."),
-    ]),
+    Scene(
+        "home",
+        home,
+        [
+            Row("Sidebar._rows[settings]", "page settings"),
+            Row("PageHeader: New project", "shown Question New project"),
+            Row("PageHeader: Open folder", "shown QFileDialog Open a project folder"),
+            Row("PageHeader.pill", "shown QMenu This machine"),
+            Row("SampleGallery: New from a description…", "shown DescribeSheet"),
+        ],
+    ),
+    Scene(
+        "searching",
+        searching,
+        [Row("SearchInput._clear of HomePage", "words SearchInput lab -> $")],
+    ),
+    Scene(
+        "new project",
+        new_project,
+        [
+            Row("Question: Leave it", "hidden Question New project"),
+            Row("Question: Make the project", "POST /projects .*my-agent"),
+        ],
+    ),
+    Scene(
+        "in project",
+        in_project,
+        [
+            Row("Sidebar._rows[setup]", "page setup"),
+            Row("Sidebar._rows[judge]", "page judge"),
+            Row("Sidebar._rows[trajectories]", "page trajectories"),
+            Row("Sidebar._rows[checkpoints]", "page checkpoints"),
+            Row("PageHeader._run", "shown QMenu .*Imported"),
+            Row("PageHeader._branch", "shown BranchSheet"),
+            Row("PageHeader.train", "shown Question Extend ", "Train more"),
+            Row("Sidebar._rows[home]", "page home"),
+        ],
+    ),
+    Scene(
+        "extending",
+        extending,
+        [
+            Row("Question: Leave it", "hidden Question Extend"),
+            Row("Question: Extend", "POST .*/command .*extend", rest=True),
+        ],
+    ),
+    Scene(
+        "importing",
+        importing,
+        [
+            Row("Question: Leave it", "hidden Question Import attempts"),
+            Row("Question: A file…", "shown QFileDialog Import a file"),
+            Row("Question: An .art folder…", "shown QFileDialog Import an .art folder"),
+        ],
+    ),
+    Scene(
+        "said",
+        said,
+        [
+            Row("Toast._undo", "words Text Done. -> Undone."),
+            Row("Toast._close", "hidden Toast Done."),
+        ],
+    ),
     Scene("untrusted", untrusted, [Row("TrustBar.button", "shown Question Trust this project")]),
-    Scene("trusting", trusting, [
-        Row("Question: Cancel", "hidden Question Trust this project"),
-        Row("Question: Trust this project", "POST /confirmations .*stranger"),
-    ]),
-    Scene("settings", settings, [
-        Row("Sidebar._rows[home]", "page home"),
-        Row("SettingsPage._motion", "unchecked Toggle Reduced motion"),
-        Row("SettingsPage._motion", "checked Toggle Reduced motion"),
-        Row("PathField: Choose of SettingsPage", "shown QFileDialog Choose a Python"),
-        Row("SettingsPage._check_button", "GET /doctor"),
-        Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet"),
-        Row("Card: Reconnect of SettingsPage", "GET /proof"),
-    ]),
-    Scene("typed key", typed_key, [
-        Row("KeysCard._keep", "words Text No key of .* -> A key of .* is kept"),
-        Row("KeysCard._forget", "words Text A key of .* -> No key of"),
-    ]),
+    Scene(
+        "trusting",
+        trusting,
+        [
+            Row("Question: Cancel", "hidden Question Trust this project"),
+            Row("Question: Trust this project", "POST /confirmations .*stranger"),
+        ],
+    ),
+    Scene(
+        "settings",
+        settings,
+        [
+            Row("Sidebar._rows[home]", "page home"),
+            Row("SettingsPage._motion", "unchecked Toggle Reduced motion"),
+            Row("SettingsPage._motion", "checked Toggle Reduced motion"),
+            Row("PathField: Choose of SettingsPage", "shown QFileDialog Choose a Python"),
+            Row("SettingsPage._check_button", "GET /doctor"),
+            Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet"),
+            Row("Card: Reconnect of SettingsPage", "GET /proof"),
+        ],
+    ),
+    Scene(
+        "typed key",
+        typed_key,
+        [
+            Row("KeysCard._keep", "words Text No key of .* -> A key of .* is kept"),
+            Row("KeysCard._forget", "words Text A key of .* -> No key of"),
+        ],
+    ),
 ]

@@ -27,12 +27,20 @@ async def restarted(stage: Stage) -> None:
 
 
 LOST = [
-    Scene("killed", killed, [
-        Row("ErrorCard: Copy report", "copied .*engine"),
-        Row("_RemedyRow._button", "page settings", "Open Settings"),
-        Row("_RemedyRow._button", "hidden ErrorCard", "Start"),
-    ]),
-    Scene("restarted", restarted, [
-        Row("Card: Restart the engine of SettingsPage", "POST /engine/shutdown"),
-    ]),
+    Scene(
+        "killed",
+        killed,
+        [
+            Row("ErrorCard: Copy report", "copied .*engine"),
+            Row("_RemedyRow._button", "page settings", "Open Settings"),
+            Row("_RemedyRow._button", "hidden ErrorCard", "Start"),
+        ],
+    ),
+    Scene(
+        "restarted",
+        restarted,
+        [
+            Row("Card: Restart the engine of SettingsPage", "POST /engine/shutdown"),
+        ],
+    ),
 ]

@@ -97,25 +97,45 @@ async def nothing_found(stage: Stage) -> None:
 
 
 TRAJECTORIES = [
-    Scene("reading", plain, [
-        Row("GroupPanel._filters", "shown QMenu"),
-        Row("LabelBar._effect", "shown QMenu"),
-    ]),
+    Scene(
+        "reading",
+        plain,
+        [
+            Row("GroupPanel._filters", "shown QMenu"),
+            Row("LabelBar._effect", "shown QMenu"),
+        ],
+    ),
     Scene("judged", judged, [Row("LabelBar._teach", "checked Toggle Teach")]),
     Scene("narrow", narrow, [Row("GroupHead._after", "words ColumnHead Attempt 1.*-> Attempt 3")]),
     Scene("paged", paged, [Row("GroupHead._before", "words ColumnHead Attempt 3.*-> Attempt 1")]),
-    Scene("searching", searching, [Row("SearchInput._clear of GroupPanel", "words SearchInput ab -> ")]),
+    Scene(
+        "searching",
+        searching,
+        [Row("SearchInput._clear of GroupPanel", "words SearchInput ab -> ")],
+    ),
     Scene("pending", pending, [Row("LabelBar._apply", "POST .*/labels")]),
-    Scene("applied", applied, [
-        Row("Toast._close of TrajectoriesPage", "hidden Toast"),
-        Row("Toast._undo of TrajectoriesPage", " .*/labels"),
-    ]),
+    Scene(
+        "applied",
+        applied,
+        [
+            Row("Toast._close of TrajectoriesPage", "hidden Toast"),
+            Row("Toast._undo of TrajectoriesPage", " .*/labels"),
+        ],
+    ),
     Scene("evidence", evidence, [Row("Sheet: Close of TrajectoriesPage", "hidden .*Sheet")]),
-    Scene("raw", raw, [
-        Row("RawView._choice", "shown QMenu .*Record"),
-        Row("RawView._copy", "copied "),
-    ]),
-    Scene("nothing found", nothing_found, [
-        Row("Emptiness: Clear filters", "POST .*/groups"),
-    ]),
+    Scene(
+        "raw",
+        raw,
+        [
+            Row("RawView._choice", "shown QMenu .*Record"),
+            Row("RawView._copy", "copied "),
+        ],
+    ),
+    Scene(
+        "nothing found",
+        nothing_found,
+        [
+            Row("Emptiness: Clear filters", "POST .*/groups"),
+        ],
+    ),
 ]

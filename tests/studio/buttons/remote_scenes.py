@@ -139,100 +139,232 @@ async def moving(stage: Stage) -> None:
 
 
 REMOTE = [
-    Scene("no server", partial(listed, one=view(state="away")), [
-        Row("HostRow: Connect", "POST /hosts/box .*connect"),
-        Row("HostRow._open", "shown HostSheet"),
-    ], fake=SSH),
-    Scene("report", partial(wizard, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)), [
-        Row("AddServerSheet._later", "hidden AddServerSheet"),
-        Row("AddServerSheet._again", "POST /hosts/box .*connect"),
-    ], fake=SSH),
-    Scene("report", partial(wizard, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)), [
-        Row("AddServerSheet._back", "hidden Button Back"),
-    ], fake=SSH),
-    Scene("ready", partial(wizard, one=view(state="connected")), [
-        Row("ReadyStep.chosen", "checked Toggle Train this project here"),
-        Row("AddServerSheet._main", "hidden AddServerSheet", "Done"),
-    ], fake=SSH),
-    Scene("retrying", partial(listed, one=Retrying(problem=UNREACHABLE)), [
-        Row("HostRow: Retry now", "POST /hosts/box .*connect"),
-    ], fake=SSH),
-    Scene("installing", partial(listed, one=view(state="installing", tick=BRINGING, report=REPORT)), [
-        Row("HostRow: Cancel", "POST /hosts/box .*disconnect"),
-    ], fake=SSH),
-    Scene("another home", partial(listed, one=view(state="stopped", problem=OTHER_HOME)), [
-        Row("HostRow: Take over", "POST /hosts/box .*take_over"),
-    ], fake=SSH),
-    Scene("not installed", partial(listed, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)), [
-        Row("HostRow: Install", "shown AddServerSheet"),
-    ], fake=SSH),
-    Scene("outdated", partial(listed, one=view(state="connected", outdated=True, report=BOTH)), [
-        Row("HostRow: Update", "POST /hosts/box .*install"),
-    ], fake=SSH),
-    Scene("sheet", partial(sheet, one=view(state="connected", outdated=True, report=BOTH)), [
-        Row("HostSheet: Close", "hidden HostSheet"),
-        Row("HostSheet._edit", "shown AddServerSheet"),
-        Row("HostSheet: Update", "POST /hosts/box .*install"),
-    ], fake=SSH),
-    Scene("sheet", partial(sheet, one=view(state="connected", report=BOTH)), [
-        Row("HostSheet: Roll back", "POST /hosts/box .*roll_back"),
-    ], fake=SSH),
-    Scene("sheet", partial(sheet, one=view(state="connected", report=BOTH, behind=1)), [
-        Row("HostSheet: Stop its engine", "shown Question Stop the engine"),
-        Row("HostSheet: Remove from this server", "shown Question Remove Atelier"),
-        Row("HostSheet: Forget", "shown Question Forget box"),
-        Row("HostSheet: Disconnect", "POST /hosts/box .*disconnect"),
-    ], fake=SSH),
-    Scene("sheet, away", partial(sheet, one=view(state="away")), [
-        Row("HostSheet: Connect", "POST /hosts/box .*connect"),
-    ], fake=SSH),
-    Scene("sheet, silent", partial(sheet, one=Retrying(problem=SILENT)), [
-        Row("HostSheet: Repair", "POST /hosts/box .*install|shown AddServerSheet"),
-    ], fake=SSH),
-    Scene("sheet, unreachable", partial(sheet, one=Retrying(problem=UNREACHABLE)), [
-        Row("HostSheet: Retry now", "POST /hosts/box .*connect"),
-    ], fake=SSH),
-    Scene("sheet, another home", partial(sheet, one=view(state="stopped", problem=OTHER_HOME)), [
-        Row("HostSheet: Take over", "POST /hosts/box .*take_over"),
-    ], fake=SSH),
-    Scene("sheet, nothing there", partial(sheet, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)), [
-        Row("HostSheet: Install", "shown AddServerSheet"),
-    ], fake=SSH),
-    Scene("sheet, installing", partial(sheet, one=view(state="installing", tick=BRINGING, report=REPORT)), [
-        Row("HostSheet: Cancel", "POST /hosts/box .*disconnect"),
-    ], fake=SSH),
-    Scene("a key is shown", partial(asked, question=HOST_KEY), [
-        Row("FingerprintField._copy of Question", "copied SHA256"),
-        Row("Question: Trust and connect", "POST /hosts/box/answer"),
-    ], fake=SSH),
-    Scene("a passphrase is asked for", partial(asked, question=PASSPHRASE), [
-        Row("SecretField._keep of Question", "checked Toggle Remember"),
-        Row("Question: Cancel", "POST /hosts/box/answer"),
-    ], fake=SSH),
-    Scene("a passphrase is typed", partial(asked, question=PASSPHRASE), [
-        Row("Question: Unlock", "POST /hosts/box/answer"),
-    ], fake=SSH),
-    Scene("a code is asked for", partial(asked, question=CODE), [
-        Row("Question: Answer", "POST /hosts/box/answer"),
-    ], fake=SSH),
-    Scene("not here", not_here, [
-        Row("ListCard._fetch", "POST .*/fetch"),
-    ], fake=SSH),
-    Scene("fetching", fetching, [Row("ListCard._stop", "hidden IconButton Stop fetching")], fake=SSH),
-    Scene("agreeing", agreeing, [
-        Row("Question: Leave it", "hidden Question Not on this machine"),
-        Row("Question: Evaluate on box", "POST /evaluations"),
-        Row("Question: Fetch, then go on", "POST .*/fetch"),
-    ], fake=SSH),
-    Scene("moving", moving, [
-        Row("MoveSheet: Close", "hidden MoveSheet"),
-        Row("MoveSheet._cancel", "hidden MoveSheet", "Cancel"),
-        Row("MoveSheet._go", "POST .*/bring_home"),
-    ], fake=SSH),
+    Scene(
+        "no server",
+        partial(listed, one=view(state="away")),
+        [
+            Row("HostRow: Connect", "POST /hosts/box .*connect"),
+            Row("HostRow._open", "shown HostSheet"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "report",
+        partial(wizard, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
+        [
+            Row("AddServerSheet._later", "hidden AddServerSheet"),
+            Row("AddServerSheet._again", "POST /hosts/box .*connect"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "report",
+        partial(wizard, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
+        [
+            Row("AddServerSheet._back", "hidden Button Back"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "ready",
+        partial(wizard, one=view(state="connected")),
+        [
+            Row("ReadyStep.chosen", "checked Toggle Train this project here"),
+            Row("AddServerSheet._main", "hidden AddServerSheet", "Done"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "retrying",
+        partial(listed, one=Retrying(problem=UNREACHABLE)),
+        [
+            Row("HostRow: Retry now", "POST /hosts/box .*connect"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "installing",
+        partial(listed, one=view(state="installing", tick=BRINGING, report=REPORT)),
+        [
+            Row("HostRow: Cancel", "POST /hosts/box .*disconnect"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "another home",
+        partial(listed, one=view(state="stopped", problem=OTHER_HOME)),
+        [
+            Row("HostRow: Take over", "POST /hosts/box .*take_over"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "not installed",
+        partial(listed, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
+        [
+            Row("HostRow: Install", "shown AddServerSheet"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "outdated",
+        partial(listed, one=view(state="connected", outdated=True, report=BOTH)),
+        [
+            Row("HostRow: Update", "POST /hosts/box .*install"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet",
+        partial(sheet, one=view(state="connected", outdated=True, report=BOTH)),
+        [
+            Row("HostSheet: Close", "hidden HostSheet"),
+            Row("HostSheet._edit", "shown AddServerSheet"),
+            Row("HostSheet: Update", "POST /hosts/box .*install"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet",
+        partial(sheet, one=view(state="connected", report=BOTH)),
+        [
+            Row("HostSheet: Roll back", "POST /hosts/box .*roll_back"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet",
+        partial(sheet, one=view(state="connected", report=BOTH, behind=1)),
+        [
+            Row("HostSheet: Stop its engine", "shown Question Stop the engine"),
+            Row("HostSheet: Remove from this server", "shown Question Remove Atelier"),
+            Row("HostSheet: Forget", "shown Question Forget box"),
+            Row("HostSheet: Disconnect", "POST /hosts/box .*disconnect"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet, away",
+        partial(sheet, one=view(state="away")),
+        [
+            Row("HostSheet: Connect", "POST /hosts/box .*connect"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet, silent",
+        partial(sheet, one=Retrying(problem=SILENT)),
+        [
+            Row("HostSheet: Repair", "POST /hosts/box .*install|shown AddServerSheet"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet, unreachable",
+        partial(sheet, one=Retrying(problem=UNREACHABLE)),
+        [
+            Row("HostSheet: Retry now", "POST /hosts/box .*connect"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet, another home",
+        partial(sheet, one=view(state="stopped", problem=OTHER_HOME)),
+        [
+            Row("HostSheet: Take over", "POST /hosts/box .*take_over"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet, nothing there",
+        partial(sheet, one=view(state="stopped", problem=NOT_INSTALLED, report=REPORT)),
+        [
+            Row("HostSheet: Install", "shown AddServerSheet"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "sheet, installing",
+        partial(sheet, one=view(state="installing", tick=BRINGING, report=REPORT)),
+        [
+            Row("HostSheet: Cancel", "POST /hosts/box .*disconnect"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "a key is shown",
+        partial(asked, question=HOST_KEY),
+        [
+            Row("FingerprintField._copy of Question", "copied SHA256"),
+            Row("Question: Trust and connect", "POST /hosts/box/answer"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "a passphrase is asked for",
+        partial(asked, question=PASSPHRASE),
+        [
+            Row("SecretField._keep of Question", "checked Toggle Remember"),
+            Row("Question: Cancel", "POST /hosts/box/answer"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "a passphrase is typed",
+        partial(asked, question=PASSPHRASE),
+        [
+            Row("Question: Unlock", "POST /hosts/box/answer"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "a code is asked for",
+        partial(asked, question=CODE),
+        [
+            Row("Question: Answer", "POST /hosts/box/answer"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "not here",
+        not_here,
+        [
+            Row("ListCard._fetch", "POST .*/fetch"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "fetching", fetching, [Row("ListCard._stop", "hidden IconButton Stop fetching")], fake=SSH
+    ),
+    Scene(
+        "agreeing",
+        agreeing,
+        [
+            Row("Question: Leave it", "hidden Question Not on this machine"),
+            Row("Question: Evaluate on box", "POST /evaluations"),
+            Row("Question: Fetch, then go on", "POST .*/fetch"),
+        ],
+        fake=SSH,
+    ),
+    Scene(
+        "moving",
+        moving,
+        [
+            Row("MoveSheet: Close", "hidden MoveSheet"),
+            Row("MoveSheet._cancel", "hidden MoveSheet", "Cancel"),
+            Row("MoveSheet._go", "POST .*/bring_home"),
+        ],
+        fake=SSH,
+    ),
     Scene("away", away, [Row("AwayBar._again", "POST /hosts/box .*connect")], fake=SSH),
-    Scene("address", address, [
-        Row("AddServerSheet: Close", "hidden AddServerSheet"),
-        Row("AddressForm._fold", "shown FormRow"),
-        Row("AddServerSheet._main", "POST /hosts .*annex", "Connect"),
-    ], fake=SSH),
+    Scene(
+        "address",
+        address,
+        [
+            Row("AddServerSheet: Close", "hidden AddServerSheet"),
+            Row("AddressForm._fold", "shown FormRow"),
+            Row("AddServerSheet._main", "POST /hosts .*annex", "Connect"),
+        ],
+        fake=SSH,
+    ),
 ]

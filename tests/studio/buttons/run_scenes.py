@@ -119,6 +119,13 @@ async def repaired(stage: Stage) -> None:
     await damaged(stage)
 
 
+async def deleting_another(stage: Stage) -> None:
+    await stage.opened(stage.behind.lab, stage.behind.lost)
+    stage.page("run")
+    stage.studio.actions.trigger("run.remove")
+    await stage.until(lambda: stage.dialog("Delete run "))
+
+
 async def empty(stage: Stage) -> None:
     await stage.opened(stage.behind.fresh)
     stage.page("run")
@@ -142,64 +149,129 @@ async def nothing_read(stage: Stage) -> None:
 
 
 RUN = [
-    Scene("finished", plain, [
-        Row("RunPage._add", "shown QMenu"),
-        Row("ChartCard._info of ChartGrid", "shown Tip Reward"),
-        Row("DiagnosisCard._show of SideColumn", "page trajectories"),
-        Row("DiagnosisCard._close of SideColumn", "hidden DiagnosisCard"),
-    ]),
+    Scene(
+        "finished",
+        plain,
+        [
+            Row("RunPage._add", "shown QMenu"),
+            Row("ChartCard._info of ChartGrid", "shown Tip Reward"),
+            Row("DiagnosisCard._show of SideColumn", "page trajectories"),
+            Row("DiagnosisCard._close of SideColumn", "hidden DiagnosisCard"),
+        ],
+    ),
     Scene("log", log, [Row("CardHeader: Close the log of LogDrawer", "hidden LogDrawer")]),
-    Scene("branch", branch, [
-        Row("BranchSheet: Close", "hidden BranchSheet"),
-        Row("BranchSheet: Cancel", "hidden BranchSheet"),
-        Row("BranchSheet._go", "POST /runs .*@3", rest=True),
-    ]),
-    Scene("failed", failed, [
-        Row("ErrorCard: Show log of RunPage", "shown LogDrawer"),
-        Row("ErrorCard: Copy report of RunPage", "copied "),
-        Row("_RemedyRow._button of RunPage", "POST .*/command .*resume", "Resume|Try", rest=True),
-    ]),
-    Scene("damaged", broken, [
-        Row("ErrorCard: Show log of DamagedRun", "copied |shown Toast This run has written no log"),
-        Row("ErrorCard: Copy report of DamagedRun", "copied "),
-        Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Remove"),
-    ]),
+    Scene(
+        "branch",
+        branch,
+        [
+            Row("BranchSheet: Close", "hidden BranchSheet"),
+            Row("BranchSheet: Cancel", "hidden BranchSheet"),
+            Row("BranchSheet._go", "POST /runs .*@3", rest=True),
+        ],
+    ),
+    Scene(
+        "failed",
+        failed,
+        [
+            Row("ErrorCard: Show log of RunPage", "shown LogDrawer"),
+            Row("ErrorCard: Copy report of RunPage", "copied "),
+            Row(
+                "_RemedyRow._button of RunPage", "POST .*/command .*resume", "Resume|Try", rest=True
+            ),
+        ],
+    ),
+    Scene(
+        "damaged",
+        broken,
+        [
+            Row(
+                "ErrorCard: Show log of DamagedRun",
+                "copied |shown Toast This run has written no log",
+            ),
+            Row("ErrorCard: Copy report of DamagedRun", "copied "),
+            Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Remove"),
+        ],
+    ),
     Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete run")]),
     Scene("damaged", broken, [Row("_RemedyRow._button of DamagedRun", "POST .*/repair", "Repair")]),
-    Scene("nothing kept", nothing_kept, [
-        Row("EmptyPage: Watch the run of CheckpointsPage", "page run"),
-    ]),
-    Scene("nothing to read", nothing_read, [
-        Row("Emptiness: Go to the run", "page run"),
-    ]),
-    Scene("empty", empty, [
-        Row("_PreparationRow: Measure of RunPage", "POST /runs .*baseline", rest=True),
-        Row("EmptyPage: Just one step of RunPage", "POST /runs .*train.steps", rest=True),
-    ]),
-    Scene("nothing learned", unlearned, [
-        Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True),
-    ]),
-    Scene("training", training, [
-        Row("FlightCard._rows[]", "page trajectories"),
-        Row("PageHeader.train", "shown QMenu", "Training"),
-        Row("PageHeader._stop", "shown QMenu After this step"),
-        Row("PageHeader._pause", "POST .*/command .*pause"),
-    ]),
-    Scene("another trains", another, [
-        Row("EmptyPage: Watch lab train of RunPage", "page run|words "),
-    ]),
+    Scene(
+        "nothing kept",
+        nothing_kept,
+        [
+            Row("EmptyPage: Watch the run of CheckpointsPage", "page run"),
+        ],
+    ),
+    Scene(
+        "nothing to read",
+        nothing_read,
+        [
+            Row("Emptiness: Go to the run", "page run"),
+        ],
+    ),
+    Scene(
+        "empty",
+        empty,
+        [
+            Row("_PreparationRow: Measure of RunPage", "POST /runs .*baseline", rest=True),
+            Row("EmptyPage: Just one step of RunPage", "POST /runs .*train.steps", rest=True),
+        ],
+    ),
+    Scene(
+        "nothing learned",
+        unlearned,
+        [
+            Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True),
+        ],
+    ),
+    Scene(
+        "training",
+        training,
+        [
+            Row("FlightCard._rows[]", "page trajectories"),
+            Row("PageHeader.train", "shown QMenu", "Training"),
+            Row("PageHeader._stop", "shown QMenu After this step"),
+            Row("PageHeader._pause", "POST .*/command .*pause"),
+        ],
+    ),
+    Scene(
+        "another trains",
+        another,
+        [
+            Row("EmptyPage: Watch lab train of RunPage", "page run|words "),
+        ],
+    ),
     Scene("training, on Home", training_home, [Row("RunBanner._open of HomePage", "page run")]),
-    Scene("training, on Setup", training_elsewhere, [
-        Row("NowTraining._pause", "POST .*/command .*pause"),
-    ]),
-    Scene("paused", paused, [Row("PageHeader.train", "POST .*/command .*continue", "Resume", rest=True)]),
-    Scene("stopped", stopped, [Row("PageHeader.train", "POST .*/command .*resume", "Resume", rest=True)]),
-    Scene("reviewing", reviewing, [
-        Row("ReviewBar._open", "page trajectories"),
-        Row("ReviewBar._done", "POST .*/command .*reviewed"),
-    ]),
-    Scene("reviewing, on Trajectories", reviewing_trajectories, [
-        Row("ReviewBar._open", "POST .*/groups"),
-        Row("ReviewBar._done", "POST .*/command .*reviewed", rest=True),
-    ]),
+    Scene(
+        "training, on Setup",
+        training_elsewhere,
+        [
+            Row("NowTraining._pause", "POST .*/command .*pause"),
+        ],
+    ),
+    Scene(
+        "paused",
+        paused,
+        [Row("PageHeader.train", "POST .*/command .*continue", "Resume", rest=True)],
+    ),
+    Scene(
+        "stopped",
+        stopped,
+        [Row("PageHeader.train", "POST .*/command .*resume", "Resume", rest=True)],
+    ),
+    Scene(
+        "reviewing",
+        reviewing,
+        [
+            Row("ReviewBar._open", "page trajectories"),
+            Row("ReviewBar._done", "POST .*/command .*reviewed"),
+        ],
+    ),
+    Scene(
+        "reviewing, on Trajectories",
+        reviewing_trajectories,
+        [
+            Row("ReviewBar._open", "POST .*/groups"),
+            Row("ReviewBar._done", "POST .*/command .*reviewed", rest=True),
+        ],
+    ),
 ]

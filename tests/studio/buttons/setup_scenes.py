@@ -4,8 +4,7 @@ from typing import Any
 
 from PySide6.QtTest import QTest
 
-from engine.protocol.requests import EditProject
-from tests.studio.buttons.stage import Row, Scene, Stage, click
+from tests.studio.buttons.stage import Row, Scene, Stage
 
 FORM, FILE, SCENARIOS, DEMONSTRATIONS = range(4)
 
@@ -79,7 +78,9 @@ async def measured(stage: Stage) -> None:
     """The baseline that was measured from the form has ended."""
     runs = stage.session.runs
     path = str(stage.behind.lab)
-    await stage.until(lambda: any(r.kind == "baseline" and r.state == "finished" for r in runs.of(path)), 40)
+    await stage.until(
+        lambda: any(r.kind == "baseline" and r.state == "finished" for r in runs.of(path)), 40
+    )
     await scenarios(stage)
 
 
@@ -96,52 +97,91 @@ async def teacher(stage: Stage) -> None:
 
 
 SETUP = [
-    Scene("form", form, [
-        Row("Sidebar._rows[run]", "page run"),
-        Row("ChoiceRow: Browse", "shown QFileDialog Choose a model folder"),
-        Row("PathField: Browse of ChoiceRow", "shown QFileDialog Choose the agent"),
-        Row("ChoicesForm._copy", "copied .*engine train"),
-        Row("Preflight._again", "GET /forecast"),
-        Row("AdvancedFold._fold", "shown FormRow"),
-        Row("BackendCard._more", "shown FormRow"),
-        Row("Preflight._measure", "POST /runs .*baseline"),
-    ]),
-    Scene("unfolded", unfolded, [
-        Row("ToggleField._toggle of AdvancedFold", " /project "),
-        Row("ToggleField._toggle of BackendCard", " /project "),
-    ]),
+    Scene(
+        "form",
+        form,
+        [
+            Row("Sidebar._rows[run]", "page run"),
+            Row("ChoiceRow: Browse", "shown QFileDialog Choose a model folder"),
+            Row("PathField: Browse of ChoiceRow", "shown QFileDialog Choose the agent"),
+            Row("ChoicesForm._copy", "copied .*engine train"),
+            Row("Preflight._again", "GET /forecast"),
+            Row("AdvancedFold._fold", "shown FormRow"),
+            Row("BackendCard._more", "shown FormRow"),
+            Row("Preflight._measure", "POST /runs .*baseline"),
+        ],
+    ),
+    Scene(
+        "unfolded",
+        unfolded,
+        [
+            Row("ToggleField._toggle of AdvancedFold", " /project "),
+            Row("ToggleField._toggle of BackendCard", " /project "),
+        ],
+    ),
     Scene("differing", differing, [Row("MethodCard._back", " /project .*preset")]),
-    Scene("toml", toml, [
-        Row("TomlTab._discard", "disabled Button Discard"),
-        Row("TomlTab._save", " /project "),
-    ]),
-    Scene("conflict", conflict, [
-        Row("Question: Show difference", "shown DifferenceField"),
-        Row("Question: Cancel", "hidden Question"),
-        Row("Question: Take the file's", "hidden Question"),
-        Row("Question: Keep mine", " /project .*mine"),
-    ]),
-    Scene("scenarios", scenarios, [
-        Row("ScenariosTab: Add", "words Table .*-> 5 rows"),
-        Row("ScenariosTab: Undo", "words Table .*-> 4 rows"),
-        Row("ScenariosTab: Import JSONL", "shown QFileDialog Import scenarios"),
-    ]),
-    Scene("selected", selected, [Row("ScenariosTab: Delete", "words Table .*-> 3 rows"), Row("ScenariosTab: Undo", "words Table .*-> 4 rows")]),
+    Scene(
+        "toml",
+        toml,
+        [
+            Row("TomlTab._discard", "disabled Button Discard"),
+            Row("TomlTab._save", " /project "),
+        ],
+    ),
+    Scene(
+        "conflict",
+        conflict,
+        [
+            Row("Question: Show difference", "shown DifferenceField"),
+            Row("Question: Cancel", "hidden Question"),
+            Row("Question: Take the file's", "hidden Question"),
+            Row("Question: Keep mine", " /project .*mine"),
+        ],
+    ),
+    Scene(
+        "scenarios",
+        scenarios,
+        [
+            Row("ScenariosTab: Add", "words Table .*-> 5 rows"),
+            Row("ScenariosTab: Undo", "words Table .*-> 4 rows"),
+            Row("ScenariosTab: Import JSONL", "shown QFileDialog Import scenarios"),
+        ],
+    ),
+    Scene(
+        "selected",
+        selected,
+        [
+            Row("ScenariosTab: Delete", "words Table .*-> 3 rows"),
+            Row("ScenariosTab: Undo", "words Table .*-> 4 rows"),
+        ],
+    ),
     Scene("added", added, [Row("ScenariosTab._save", " /scenarios ")]),
-    Scene("measured", measured, [Row("ScenariosTab._silent", "?")]),
-    Scene("demonstrations", demonstrations, [
-        Row("DemonstrationsTab._teacher", "shown TeacherSheet"),
-        Row("DemonstrationsTab._again", "GET .*demonstrations"),
-        Row("DemonstrationsTab._own", "POST .*demonstrations"),
-        Row("ToggleField._toggle of DemonstrationsTab", " /project .*skip_bad_lines"),
-        Row("DemonstrationsTab.train", "POST /runs .*sft", rest=True),
-    ]),
-    Scene("teacher", teacher, [
-        Row("TeacherSheet: Close", "hidden TeacherSheet"),
-        Row("TeacherSheet: Cancel", "hidden TeacherSheet"),
-        Row("TeacherSheet._go", "POST /evaluations", rest=True),
-    ]),
-    Scene("form", form, [
-        Row("Preflight._train", "POST /runs ", rest=True),
-    ]),
+    Scene("measured", measured, [Row("ScenariosTab._silent", "words Table .* [1-9] selected")]),
+    Scene(
+        "demonstrations",
+        demonstrations,
+        [
+            Row("DemonstrationsTab._teacher", "shown TeacherSheet"),
+            Row("DemonstrationsTab._again", "GET .*demonstrations"),
+            Row("DemonstrationsTab._own", "POST .*demonstrations"),
+            Row("ToggleField._toggle of DemonstrationsTab", " /project .*skip_bad_lines"),
+            Row("DemonstrationsTab.train", "POST /runs .*sft", rest=True),
+        ],
+    ),
+    Scene(
+        "teacher",
+        teacher,
+        [
+            Row("TeacherSheet: Close", "hidden TeacherSheet"),
+            Row("TeacherSheet: Cancel", "hidden TeacherSheet"),
+            Row("TeacherSheet._go", "POST /evaluations", rest=True),
+        ],
+    ),
+    Scene(
+        "form",
+        form,
+        [
+            Row("Preflight._train", "POST /runs ", rest=True),
+        ],
+    ),
 ]

@@ -9,6 +9,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from studio.app import Studio
+from tests.engine.machine.models import write_headers
 from tests.studio.buttons import (
     beside_scenes,
     checkpoints_scenes,
@@ -24,19 +25,18 @@ from tests.studio.buttons import (
 from tests.studio.buttons.conftest import World
 from tests.studio.buttons.effects import watching
 from tests.studio.buttons.stage import TELL, Scene, Stage, play
-from tests.engine.machine.models import write_headers
 from tests.studio.conftest import Run, until
 from tests.studio.fake_engine import FakeEngine
 from tests.studio.shots import fill, open_project, studio_on
 
 REAL: dict[str, Sequence[Scene]] = {
-    "frame": frame_scenes.FRAME,
     "setup": setup_scenes.SETUP,
     "judge": judge_scenes.JUDGE,
     "run": run_scenes.RUN,
     "trajectories": reading_scenes.TRAJECTORIES,
     "checkpoints": checkpoints_scenes.CHECKPOINTS,
     "describing": describing_scenes.DESCRIBING,
+    "frame": frame_scenes.FRAME,
 }
 FAKE: dict[str, Sequence[Scene]] = {
     "remote": remote_scenes.REMOTE,
