@@ -28,7 +28,6 @@ from tests.engine.store.test_repair import make
 from tests.engine_http.conftest import CACHE, make_project
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_trials import RUBRIC, attempts_file
-from tests.studio.buttons.button_scenes import page_of
 from tests.studio.buttons.every_button import obstacle
 from tests.studio.conftest import Run, until
 
@@ -49,6 +48,12 @@ async def window(app: QApplication, folder: Path) -> AsyncIterator[Studio]:
         studio.window.close()
         await studio.close()
         studio.window.deleteLater()
+
+
+def page_of(studio: Studio, key: str) -> Any:
+    """A page, in view."""
+    studio.window.show_page(key)
+    return studio.pages[key]
 
 
 def click(button: Button) -> None:

@@ -7,7 +7,6 @@ from studio.pages.run.damaged import DamagedRun
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 LONG = {"train.steps": 500, "train.validate_every": 0, "train.checkpoint_every": 1}
-JUDGED = {"judge.enabled": True, "judge.models": ["openai/scripted"]}
 
 
 async def finished(stage: Stage) -> Any:
@@ -115,10 +114,6 @@ async def deleting(stage: Stage) -> None:
         await stage.until(lambda: stage.dialog("Delete run "))
 
 
-async def repaired(stage: Stage) -> None:
-    await damaged(stage)
-
-
 async def deleting_another(stage: Stage) -> None:
     await stage.opened(stage.behind.lab, stage.behind.lost)
     stage.page("run")
@@ -194,6 +189,11 @@ RUN = [
     ),
     Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete run")]),
     Scene("damaged", broken, [Row("_RemedyRow._button of DamagedRun", "POST .*/repair", "Repair")]),
+    Scene(
+        "deleting another",
+        deleting_another,
+        [Row("Question: Delete", "DELETE /runs/")],
+    ),
     Scene(
         "nothing kept",
         nothing_kept,

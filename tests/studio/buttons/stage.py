@@ -239,9 +239,8 @@ async def _play_row(stage: Stage, scene: Scene, row: Row) -> str:
     begun = time.monotonic()
     click(button)
     effects = stage.watch.since(before)
-    limit_s = 1.2 if TELL and row.effect == "?" else EFFECT_S
-    while row.effect == "?" or not any(re.search(row.effect, line, re.DOTALL) for line in effects):
-        if time.monotonic() - begun > limit_s:
+    while not any(re.search(row.effect, line, re.DOTALL) for line in effects):
+        if time.monotonic() - begun > EFFECT_S:
             break
         await asyncio.sleep(0.02)
         effects = stage.watch.since(before)
