@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
 from engine.protocol import events as e
 from engine.protocol.environments import ChosenEngine, EngineChoice, EnvironmentTicked
 from engine.protocol.problems import Problem
@@ -16,6 +19,7 @@ GIGABYTES = "an environment is installed, which takes minutes and gigabytes"
 PACKAGES = "packages of MCP servers are installed first, from an index"
 CARD = "a graphics card with too little memory"
 WRONG = "a training that goes wrong so much that a pause is advised"
+LONG = "a model that takes seconds to answer"
 TRACKER = "a tracker that has an address, and one that is down"
 TICK = EnvironmentTicked(stage="downloading", words="torch", done=12, total=228, share=0.1)
 
@@ -135,6 +139,17 @@ async def diagnosed(stage: Stage) -> None:
         finding = Finding(code="apart", title="They disagree.", words="", action="pause")
         run.say(e.DiagnosisChanged(step=24, findings=[finding]))
     await stage.until(lambda: stage.session.run.state.findings)
+
+
+async def answering(stage: Stage) -> None:
+    """Two are asked, and their answers take their time."""
+    stage.behind.held.add("POST /arena")
+    page = stage.page("checkpoints")
+    await stage.until(lambda: len(page._arena._talk.sides) > 0)
+    if not page._arena._talk.asking:
+        QTest.keyClicks(page._arena._ask, "Say 1")
+        QTest.keyClick(page._arena._ask, Qt.Key.Key_Return)
+    await stage.until(lambda: page._arena._talk.asking)
 
 
 async def trackers(stage: Stage) -> None:
@@ -259,6 +274,12 @@ BESIDE = [
             Row("DiagnosisCard._action of SideColumn", "POST .*/command .*pause", "Pause"),
         ],
         fake=WRONG,
+    ),
+    Scene(
+        "answering",
+        answering,
+        [Row("ArenaCard._stop", "shown Button Try a scenario")],
+        fake=LONG,
     ),
     Scene(
         "trackers",

@@ -64,15 +64,6 @@ async def answered(stage: Stage) -> None:
         await stage.until(lambda: page._arena._talk.can_vote, 40)
 
 
-async def answering(stage: Stage) -> None:
-    """A long answer is on its way."""
-    page = await pair(stage)
-    if not page._arena._talk.asking:
-        QTest.keyClicks(page._arena._ask, "Say 1")
-        QTest.keyClick(page._arena._ask, "\r")
-        await stage.until(lambda: page._arena._talk.asking)
-
-
 async def tried(stage: Stage) -> None:
     """Both have tried a scenario: a judge can be asked about it."""
     page = await pair(stage)
@@ -142,7 +133,6 @@ CHECKPOINTS = [
         ],
     ),
     Scene("evaluated", evaluated, [Row("CompareCard._open", "page trajectories")]),
-    Scene("answering", answering, [Row("ArenaCard._stop", "shown Button Try a scenario")]),
     Scene("tried", tried, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),
     Scene(
         "answered",

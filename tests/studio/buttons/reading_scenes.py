@@ -1,5 +1,6 @@
 """Trajectories over a real engine: groups, labels, evidence, raw records."""
 
+import asyncio
 from typing import Any
 
 from PySide6.QtCore import Qt
@@ -63,8 +64,11 @@ async def pending(stage: Stage) -> None:
     """The best one is chosen, and nothing is applied yet."""
     page = await reading(stage)
     await stage.until(lambda: page._groups.total and not page.tasks.busy("siblings"))
-    if not page._desk.labelling.draft:
+    for _ in range(20):  # a key that comes before the group is there says nothing
+        if page._desk.labelling.draft:
+            break
         press_key(stage, page, Key.Key_2)
+        await asyncio.sleep(0.1)
     await stage.until(lambda: page._desk.labelling.preview)
 
 
