@@ -124,11 +124,11 @@ async def too_small(stage: Stage) -> None:
     )
     stage.session.show_project(engine.homes.projects[path])
     stage.page("setup")
-    await stage.until(lambda: stage.studio.pages["setup"]._preflight.cards.isVisible())
+    await stage.until(lambda: stage.page("setup")._preflight.cards.isVisible())
 
 
 async def fixed(stage: Stage) -> None:
-    await stage.until(lambda: stage.studio.pages["setup"]._preflight.cards._undo.isVisible())
+    await stage.until(lambda: stage.page("setup")._preflight.cards._undo.isVisible())
 
 
 async def diagnosed(stage: Stage) -> None:

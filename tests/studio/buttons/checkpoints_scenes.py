@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from tests.studio.buttons.stage import Row, Scene, Stage
@@ -60,7 +61,7 @@ async def answered(stage: Stage) -> None:
     page = await pair(stage)
     if not page._arena._talk.can_vote:
         QTest.keyClicks(page._arena._ask, "Say 1")
-        QTest.keyClick(page._arena._ask, "\r")
+        QTest.keyClick(page._arena._ask, Qt.Key.Key_Return)
         await stage.until(lambda: page._arena._talk.can_vote, 40)
 
 

@@ -93,7 +93,7 @@ def watching(studio: Studio) -> Iterator[Watch]:
 
     QApplication.clipboard().clear()
     for scheme in ("file", "http", "https"):
-        QDesktopServices.setUrlHandler(scheme, watch.opened, "open")
+        QDesktopServices.setUrlHandler(scheme, watch.opened, "open")  # type: ignore[arg-type]
     try:
         with patch.object(httpx.AsyncClient, "send", recorded):
             yield watch

@@ -63,13 +63,13 @@ async def scenarios(stage: Stage) -> None:
 
 async def selected(stage: Stage) -> None:
     await scenarios(stage)
-    tab = stage.studio.pages["setup"]._scenarios
+    tab = stage.page("setup")._scenarios
     tab._table.selectRow(0)
 
 
 async def added(stage: Stage) -> None:
     await scenarios(stage)
-    tab = stage.studio.pages["setup"]._scenarios
+    tab = stage.page("setup")._scenarios
     if not tab.model.dirty:
         stage.press("Add")
 
