@@ -3,10 +3,18 @@
 import base64
 import binascii
 from collections.abc import Mapping
+from functools import partial
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QHBoxLayout,
+    QMainWindow,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from engine.protocol.problems import Problem
 from studio.pages.page import Page
@@ -81,6 +89,7 @@ class MainWindow(QMainWindow):
         if problem is not None:
             self._card = _card(problem)
             self._card.remedy_chosen.connect(self.remedy_chosen)
+            self._card.report_requested.connect(partial(_copy, problem))
             self._slot.addWidget(self._card)
 
     def toggle_sidebar(self) -> None:
@@ -141,4 +150,8 @@ def _card(problem: Problem) -> ErrorCard:
                "Open Settings", "settings"),
     ]  # fmt: skip
     words = " ".join(part for part in (problem.hint, "Nothing that was stored is lost.") if part)
-    return ErrorCard(problem.message, words, remedies, problem.where)
+    return ErrorCard(problem.message, words, remedies, problem.where, log=False)
+
+
+def _copy(problem: Problem) -> None:
+    QApplication.clipboard().setText(f"{problem}\n\n{problem.detail}".strip())

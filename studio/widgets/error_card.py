@@ -45,8 +45,12 @@ class ErrorCard(QWidget):
         foot: str = "",
         when: str = "",
         parent: QWidget | None = None,
+        *,
+        log: bool = True,
     ) -> None:
+        """`log` is False where there is no log to show."""
         super().__init__(parent)
+        self._log = log
         self.setAccessibleName(f"Problem: {title}. {words}")
         column = QVBoxLayout(self)
         column.setContentsMargins(1, 1, 1, 1)
@@ -79,10 +83,10 @@ class ErrorCard(QWidget):
         line = QHBoxLayout()
         line.setContentsMargins(16, 7, 12, 7)
         line.addWidget(Text(foot, "label", 400, "muted", elide=True), 1)
-        for words, icon, signal in (
-            ("Show log", "file-text", self.log_requested),
-            ("Copy report", "copy", self.report_requested),
-        ):
+        tools = [("Copy report", "copy", self.report_requested)]
+        if self._log:
+            tools.insert(0, ("Show log", "file-text", self.log_requested))
+        for words, icon, signal in tools:
             button = Button(words, "quiet", icon=icon)
             button.clicked.connect(signal)
             line.addWidget(button)

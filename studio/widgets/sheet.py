@@ -5,6 +5,7 @@ readable.
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from shiboken6 import isValid
 
 from studio.theme import theme
 from studio.widgets.buttons import IconButton
@@ -80,7 +81,7 @@ class Sheet(QWidget):
         """Slide out; the focus goes back where it was."""
         self._place.to(0.0)
         self.closed.emit()
-        if self._before is not None:
+        if self._before is not None and isValid(self._before):  # a list may have let it go
             self._before.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def is_open(self) -> bool:

@@ -237,7 +237,7 @@ def _cards() -> QWidget:
     link = ChartLink(page)
     empty, never = ChartCard("Reward", link), ChartCard("Validation", link)
     empty.set_empty("First point after step 1, in about 2 min")
-    never.set_empty("No validation scenarios yet", "Add some")
+    never.set_empty("No validation scenarios yet")
     charts = QHBoxLayout()
     charts.addWidget(empty)
     charts.addWidget(never)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtWidgets import QApplication
 
@@ -26,3 +27,9 @@ async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
         studio.window.close()
         await studio.close()
         studio.window.deleteLater()
+
+
+def page_of(studio: Studio, key: str) -> Any:
+    """A page, in view."""
+    studio.window.show_page(key)
+    return studio.pages[key]

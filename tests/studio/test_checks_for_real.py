@@ -13,9 +13,8 @@ from studio.widgets.text import Text
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import CACHE, make_project
 from tests.engine_http.test_judge import JUDGE, letters
-from tests.studio.button_scenes import page_of
 from tests.studio.conftest import Run, until
-from tests.studio.real_window import window
+from tests.studio.real_window import page_of, window
 from tests.studio.test_engine_for_real import SOON_S, click
 
 BROKEN = "import nothing_of_this_name\n\nasync def rollout(scenario, model):\n    return 1.0\n"

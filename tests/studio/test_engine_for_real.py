@@ -25,10 +25,9 @@ from tests.engine.store.test_repair import make
 from tests.engine_http.conftest import CACHE, make_project
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_trials import RUBRIC, attempts_file
-from tests.studio.button_scenes import page_of
+from tests.studio.buttons.every_button import obstacle
 from tests.studio.conftest import Run, until
-from tests.studio.every_button import obstacle
-from tests.studio.real_window import window
+from tests.studio.real_window import page_of, window
 
 SOON_S = 60.0
 

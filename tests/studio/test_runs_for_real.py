@@ -18,9 +18,8 @@ from engine.store.reader import RunReader
 from studio.app import Studio
 from tests.engine_http.conftest import make_project
 from tests.engine_http.test_trials import attempts_file
-from tests.studio.button_scenes import page_of
 from tests.studio.conftest import Run, until
-from tests.studio.real_window import window
+from tests.studio.real_window import page_of, window
 
 SOON_S = 30.0
 Key = Qt.Key

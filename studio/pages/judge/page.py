@@ -6,7 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from engine.protocol.judging import (
     Disagreement,
@@ -37,6 +37,7 @@ PRICE_AFTER_MS = 900
 NARROW_PX = 900
 LEFT_PX = (400, 720)
 GROUPS = 24
+LEFT = Qt.AlignmentFlag.AlignLeft
 
 
 class JudgePage(Page):
@@ -86,16 +87,16 @@ class JudgePage(Page):
         inside.setContentsMargins(0, 0, 0, 0)
         inside.setSpacing(0)
         inside.addWidget(self.editor, 1)
-        self._starters = QHBoxLayout()
+        self._starters = QGridLayout()  # of two: side by side they are wider than the editor
         self._starters.setContentsMargins(16, 0, 16, 12)
         self._starters.setSpacing(8)
-        for file, words in presets():
+        for place, (file, words) in enumerate(presets()):
             button = Button(words, "outlined", height=24)
             button.clicked.connect(
                 lambda _=False, file=file: self.editor.show_source(text_of(file))
             )
-            self._starters.addWidget(button)
-        self._starters.addStretch(1)
+            self._starters.addWidget(button, place // 2, place % 2, LEFT)
+        self._starters.setColumnStretch(1, 1)
         self._starter_box = QWidget()
         self._starter_box.setLayout(self._starters)
         inside.addWidget(self._starter_box)

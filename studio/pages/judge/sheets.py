@@ -134,6 +134,10 @@ class SuggestionSheet(Sheet):
             self._words.set_words(f"From {cases} · ${found.usd:.4f}. Try it before you save it.")
         elif found.problem is not None:
             self._words.set_words(f"{found.problem.message} {found.problem.hint}")
+        elif not found.cases:
+            self._words.set_words(
+                "No disagreement with this rubric is known. Re-judge with it first."
+            )
         else:
             self._words.set_words("The judge proposed nothing that can be used.")
         lines = [f"{sign} {line}" for sign, line in rubric.diff(now, found.source)]

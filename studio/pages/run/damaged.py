@@ -72,7 +72,13 @@ class DamagedRun(QWidget):
     def _copy_log(self) -> None:
         """Copy the run's log, where there is one."""
 
-        self._tasks.run("log", self._session.client.log(self._session.run.run_id), self._copied)
+        def show(text: str) -> None:
+            if text.strip():
+                self._copied(text)
+            else:
+                self._session.said.emit("This run has written no log.")
+
+        self._tasks.run("log", self._session.client.log(self._session.run.run_id), show)
 
     def _copied(self, text: str) -> None:
         QApplication.clipboard().setText(text)

@@ -61,10 +61,15 @@ class ServersCard(Card):
             row.pressed.connect(partial(self._pressed, name))
             self.body.addWidget(row)
 
+    def _connected(self, name: str) -> bool:
+        """Whether an engine answers there: then it is updated, and nothing else is to be seen."""
+        view = self._hosts.view(name)
+        return view is not None and view.state == "connected"
+
     def _pressed(self, name: str, verb: str) -> None:
         if verb == "open":
             self.host_wanted.emit(name)
-        elif verb == "install":
+        elif verb == "install" and not self._connected(name):
             self.install_wanted.emit(name)
         else:
             self._hosts.act(name, verb)  # type: ignore[arg-type]

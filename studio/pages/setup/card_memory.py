@@ -71,6 +71,7 @@ class CardMemory(QWidget):
         self._vllm = Text("", "caption", tone="faint", wrap=True)
         self._fixes = QVBoxLayout()
         self._fixes.setSpacing(4)
+        self._offered: list[Button] = []
         self._undo_words = Text("", "caption", tone="muted")
         self._undo = Button("Undo", "quiet", icon="undo-2", height=24)
         self._undo_values: dict[str, Any] = {}
@@ -117,8 +118,10 @@ class CardMemory(QWidget):
             if (old := item.widget()) is not None:
                 old.hide()
                 old.deleteLater()
-        for fix in fixes[:MOST_FIXES] if len(fixes) <= MOST_FIXES else [*fixes[:4], fixes[-1]]:
-            self._fixes.addWidget(self._button(fix))
+        shown = fixes if len(fixes) <= MOST_FIXES else [*fixes[:4], fixes[-1]]
+        self._offered = [self._button(fix) for fix in shown]
+        for button in self._offered:
+            self._fixes.addWidget(button)
 
     def _button(self, fix: MemoryFix) -> Button:
         icon = "check" if fix.fits else "minus"

@@ -50,14 +50,14 @@ class ServerRow(QWidget):
             toggle.setChecked(name in offered)
 
     def _build(self) -> None:
-        remove = IconButton("trash-2", f"Remove {self.name}")
-        remove.clicked.connect(lambda: self.remove_wanted.emit(self.name))
+        self._remove = IconButton("trash-2", f"Remove {self.name}")
+        self._remove.clicked.connect(lambda: self.remove_wanted.emit(self.name))
         head = QHBoxLayout()
         head.setSpacing(10)
         head.addWidget(Text(self.name, "body", 600))
         head.addWidget(self._chip)
         head.addWidget(self._address, 1)
-        head.addWidget(remove)
+        head.addWidget(self._remove)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 8, 0, 8)
         column.setSpacing(4)

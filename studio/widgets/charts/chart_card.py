@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 from engine.protocol.metrics import Metric
 from studio import figures
 from studio.widgets import paint
-from studio.widgets.buttons import Button
 from studio.widgets.charts.info import InfoMark
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.charts.link import ChartLink
@@ -38,7 +37,6 @@ class ChartCard(QWidget):
     step_clicked = Signal(int)
     range_selected = Signal(int, int)
     full_page_requested = Signal()
-    link_activated = Signal()
 
     def __init__(
         self,
@@ -62,14 +60,10 @@ class ChartCard(QWidget):
         self._info, self._subtitle = InfoMark(self), Text("", "caption", tone="muted", elide=True)
         self._info.hide()
         self._subtitle.hide()
-        self._link_button = Button("", "quiet", height=24)
-        self._link_button.setParent(self)
-        self._link_button.hide()
         self._chip.hide()
         self._build()
         self.view.step_clicked.connect(self.step_clicked)
         self.view.range_selected.connect(self.range_selected)
-        self._link_button.clicked.connect(self.link_activated)
         self.view.setAccessibleName(f"Chart {title}")
         self.view.installEventFilter(self)
 
@@ -193,12 +187,10 @@ class ChartCard(QWidget):
         self._panes[0].events = tuple(events)
         self.view.schedule()
 
-    def set_empty(self, words: str, link: str = "") -> None:
-        """What an empty chart says: when it will fill, or why it cannot, with one link."""
+    def set_empty(self, words: str) -> None:
+        """What an empty chart says: when it will fill, or why it cannot."""
         self._panes[0].empty_words = words
-        self._link_button.set_words(link)
         self.view.schedule()
-        self._place_link()
 
     def has_data(self) -> bool:
         """True once a point is drawn."""
@@ -218,7 +210,6 @@ class ChartCard(QWidget):
         return [Entry(series.name, series.token, "dash" if dashed else series.legend_mark)]
 
     def _changed(self) -> None:
-        self._link_button.setVisible(bool(self._link_button.words()) and not self.has_data())
         self.view.schedule()
 
     def _build(self) -> None:
@@ -248,13 +239,7 @@ class ChartCard(QWidget):
         self.setMinimumHeight(LEAST_HEIGHT_PX)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
-    def _place_link(self) -> None:
-        button = self._link_button
-        button.setVisible(bool(button.words()) and not self.has_data())
-        button.resize(button.sizeHint())
-        middle = self.view.geometry().center()
-        button.move(middle.x() - button.width() // 2 + 14, middle.y() + 10)
-        button.raise_()
+    def _place_info(self) -> None:
         if self._head.indexOf(self._info) < 0:
             self._info.move(8, self.height() - self._info.height() - 1)
             self._info.raise_()
@@ -271,7 +256,7 @@ class ChartCard(QWidget):
             self._ring = False
             self.update()
         elif event.type() == QEvent.Type.Resize:
-            self._place_link()
+            self._place_info()
         return False
 
     def enterEvent(self, event: QEnterEvent) -> None:

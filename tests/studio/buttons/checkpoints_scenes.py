@@ -1,0 +1,174 @@
+"""Checkpoints over a real engine: the list, a talk side by side, an evaluation, an export."""
+
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from tests.studio.buttons.stage import Row, Scene, Stage
+
+
+async def kept(stage: Stage) -> Any:
+    await stage.opened(stage.behind.lab, stage.behind.trained)
+    page = stage.page("checkpoints")
+    await stage.until(lambda: page._model.rows)
+    return page
+
+
+async def plain(stage: Stage) -> None:
+    await kept(stage)
+
+
+async def asking_name(stage: Stage) -> None:
+    await kept(stage)
+    if not stage.dialog("Compare with another model"):
+        stage.press("Add a model")
+        await stage.until(lambda: stage.dialog("Compare with another model"))
+
+
+async def named(stage: Stage) -> None:
+    await asking_name(stage)
+    dialog: Any = stage.dialog("Compare with another model")
+    dialog.field.set_value("openai/scripted")
+
+
+async def deleting(stage: Stage) -> None:
+    page = await kept(stage)
+    if not stage.dialog("Delete step "):
+        page._list.delete_wanted.emit(1)
+        await stage.until(lambda: stage.dialog("Delete step "))
+
+
+async def pair(stage: Stage) -> Any:
+    """Two of this machine's are chosen."""
+    page = await kept(stage)
+    chosen = [row.name for row in page._model.chosen()]
+    wanted = [row.name for row in page._model.rows if "/" not in row.name][:2]
+    for name in [one for one in chosen if one not in wanted] + [
+        n for n in wanted if n not in chosen
+    ]:
+        page._list.toggle_name(name)
+    return page
+
+
+async def talk(stage: Stage) -> None:
+    await pair(stage)
+
+
+async def answered(stage: Stage) -> None:
+    """Both have answered, and nobody has voted."""
+    page = await pair(stage)
+    if not page._arena._talk.can_vote:
+        QTest.keyClicks(page._arena._ask, "Say 1")
+        QTest.keyClick(page._arena._ask, Qt.Key.Key_Return)
+        await stage.until(lambda: page._arena._talk.can_vote, 40)
+
+
+async def tried(stage: Stage) -> None:
+    """Both have tried a scenario: a judge can be asked about it."""
+    page = await pair(stage)
+    arena = page._arena
+    if arena._talk.group is None:
+        arena._try_scenario(arena._scenarios[0])
+        await stage.until(lambda: arena._talk.group is not None, 40)
+
+
+async def evaluated(stage: Stage) -> None:
+    page = await pair(stage)
+    await stage.until(lambda: page._desk.living is None, 60)
+    await stage.until(lambda: page._desk.result is not None, 60)
+
+
+async def export(stage: Stage) -> Any:
+    page = await kept(stage)
+    sheet = page._export
+    if not sheet.is_open():
+        sheet._folder_edited = False
+        page._list.want_export(1)
+    return sheet
+
+
+async def exporting(stage: Stage) -> None:
+    sheet = await export(stage)
+    out = Path(stage.behind.workspace).parent / "exported" / "adapter"
+    if sheet._report is None:
+        sheet._choose("adapter")
+        sheet._folder.set_value(str(out))
+
+
+async def exported(stage: Stage) -> None:
+    sheet = await export(stage)
+    if sheet._report is None:
+        await exporting(stage)
+        await stage.pressed(sheet._go.words())
+    await stage.until(lambda: sheet._report is not None, 60)
+
+
+CHECKPOINTS = [
+    Scene(
+        "kept",
+        plain,
+        [
+            Row("ListCard._add", "shown Question Compare with another"),
+            Row("ListCard._save", "shown ExportSheet"),
+            Row("ArenaCard._how", "shown QMenu"),
+        ],
+    ),
+    Scene("adding a model", asking_name, [Row("Question: Leave it", "hidden Question")]),
+    Scene("a model is named", named, [Row("Question: Add it", "words Table .*rows")]),
+    Scene(
+        "deleting",
+        deleting,
+        [
+            Row("Question: Keep it", "hidden Question"),
+            Row("Question: Delete it", "DELETE .*/checkpoints/1"),
+        ],
+    ),
+    Scene(
+        "pair",
+        talk,
+        [
+            Row("ArenaCard._try", "shown QMenu Say"),
+            Row("ListCard.evaluate", "POST /evaluations"),
+        ],
+    ),
+    Scene("evaluated", evaluated, [Row("CompareCard._open", "page trajectories")]),
+    Scene("tried", tried, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),
+    Scene(
+        "answered",
+        answered,
+        [
+            Row("ArenaCard._left", "POST .*/labels .*"),
+            Row("ArenaCard._right", "POST .*/labels .*"),
+            Row("ArenaCard._tie", "POST .*/labels .*"),
+        ],
+    ),
+    Scene(
+        "voted",
+        talk,
+        [
+            Row("ArenaCard._anew", "hidden SideColumn"),
+            Row("ArenaCard._blind", "checked Toggle Blind"),
+            Row("ArenaCard._blind", "unchecked Toggle Blind"),
+        ],
+    ),
+    Scene(
+        "exporting",
+        exporting,
+        [
+            Row("PathField: Choose of ExportSheet", "shown QFileDialog Where the export goes"),
+            Row("ExportSheet: Close", "hidden ExportSheet"),
+            Row("ExportSheet._cancel", "hidden ExportSheet", "Cancel"),
+            Row("ExportSheet._go", "POST .*/export"),
+        ],
+    ),
+    Scene(
+        "exported",
+        exported,
+        [
+            Row("Commands: Copy", "copied "),
+            Row("ExportSheet._go", "url file:"),
+        ],
+    ),
+]

@@ -1,0 +1,188 @@
+"""A world for the clicks: one real engine for all, a trained run, an imported one, a judge."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import keyring
+import psutil
+import pytest
+from keyring.backend import KeyringBackend
+
+from engine.identity import ulid
+from engine.protocol.requests import ImportRun
+from engine.trust.addresses import confirm_address
+from tests.engine.judge.scripted import Grade, Script, provider
+from tests.engine.store.test_repair import make
+from tests.engine_http.conftest import (
+    AGENT,
+    CACHE,
+    Engine,
+    at_home,
+    is_alive,
+    make_project,
+    start_engine,
+    stop_engine,
+    until,
+)
+from tests.engine_http.test_judge import JUDGE, letters
+from tests.engine_http.test_trials import RUBRIC, attempts_file
+
+EVEN = (
+    "sum(c.isalpha() for c in said)",
+    "(scenario['id'] != 's0') * sum(c.isalpha() for c in said)",
+)
+"""Every attempt at one scenario gets the same reward: it is without signal."""
+RAISES = """
+async def rollout(scenario, model):
+    raise RuntimeError("broken on purpose")
+"""
+
+
+@dataclass
+class World:
+    """A workspace, its engine, and the provider that judges ask."""
+
+    engine: Engine
+    workspace: Path
+    lab: Path
+    """A trusted project with a judge (off), a trained run and an imported one."""
+    stranger: Path
+    """A project that nobody trusts."""
+    fresh: Path
+    """A trusted project without a run."""
+    failing: Path
+    """A trusted project whose agent raises."""
+    trained: str
+    imported: str
+    failed: str
+    damaged: str
+    lost: str
+    """Another damaged run, to delete."""
+    script: Script
+    model: Path
+    letters: Grade = letters
+    """How the provider grades as long as no scene has something else in mind."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with (
+        at_home(tmp_path_factory.mktemp("home")) as workspace,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        cache = CACHE or str(Path.home() / ".cache")
+        patch.setenv("XDG_CACHE_HOME", cache)  # the judge's environment is installed once
+        patch.setenv("HOME", str(workspace.parent))
+        yield workspace
+
+
+@pytest.fixture(autouse=True)
+def clean_home(home: Path) -> Path:
+    """The home of the module: its engine is found there."""
+    return home.parent
+
+
+@pytest.fixture(scope="module")
+def world(home: Path, tiny_model: Path) -> Iterator[World]:
+    with provider(Script(grade=letters)) as script:
+        engine = start_engine(home)
+        family: list[psutil.Process] = []
+        try:
+            yield fill(engine, home, tiny_model, script)
+            family = engine.children("")
+        finally:
+            stop_engine(engine)
+            until(lambda: not any(is_alive(process) for process in family))
+
+
+class MemoryKeyring(KeyringBackend):
+    """A keyring that keeps what it is told as long as a test goes on."""
+
+    priority = 1.0  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+@pytest.fixture(autouse=True)
+def own_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = MemoryKeyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: ring)
+
+
+@pytest.fixture(autouse=True)
+def no_stray_threads() -> None:
+    """Not looked for here: the provider has a thread for every connection that is kept open."""
+
+
+@pytest.fixture
+def may_stay(request: pytest.FixtureRequest) -> Callable[[psutil.Process], bool]:
+    """The engine of the module stays, with what it has started."""
+    if "world" not in request.fixturenames:
+        return lambda process: False
+    pid = request.getfixturevalue("world").engine.process.pid
+    return lambda process: pid in {process.pid, *(one.pid for one in process.parents())}
+
+
+def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
+    toml = JUDGE.format(url=script.url).replace("enabled = true", "enabled = false")
+    lab = make_project(workspace / "lab", model, agent=AGENT.replace(*EVEN), toml=toml)
+    file = lab / "project.toml"
+    file.write_text(file.read_text().replace("[train]", "[train]\nvalidation_attempts = 2"))
+    (lab / "rubric.md").write_text(RUBRIC)
+    demonstrations(lab)
+    fresh = make_project(workspace / "fresh", model)
+    failing = make_project(workspace / "failing", model, agent=RAISES)
+    stranger = workspace / "stranger"
+    shutil.copytree(lab, stranger)
+    confirm_address("openai", script.url)
+    engine.call(lambda client: client.lend_keys({"openai": "sk-x"}))
+    settings = {"train.steps": 3, "train.checkpoint_every": 1, "train.validate_every": 3}
+    settings["judge.enabled"] = True
+    trained = engine.train(lab, **settings)
+    source = ImportRun(source=str(attempts_file(lab)))
+    imported = engine.call(lambda client: client.import_run(str(lab), source))
+    engine.wait(trained)
+    failed = engine.train(failing, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(failed)
+    damaged, lost = (lab / "runs" / ulid() for _ in range(2))
+    for folder in (damaged, lost):
+        spoil(make(folder, 60))
+    return World(
+        engine, workspace, lab, stranger, fresh, failing, trained.id, imported.id, failed.id,
+        damaged.name, lost.name, script, model,
+    )  # fmt: skip
+
+
+def spoil(run: Path) -> None:
+    """Its last event cannot be read."""
+    file, made = run / "run.json", json.loads((run / "run.json").read_text())["id"]
+    file.write_text(file.read_text().replace(made, run.name))
+    db = apsw.Connection(str(run / "run.db"))
+    db.execute("UPDATE events SET body = replace(body, ?, ?)", (made, run.name))
+    last = "SELECT max(seq) FROM events WHERE kind IN ('step.finished', 'run.started')"
+    db.execute(f"UPDATE events SET body = ? WHERE seq = ({last})", ("{",))
+    db.close()
+
+
+def demonstrations(project: Path) -> None:
+    """Two good lines and a bad one to learn from."""
+    good = {
+        "messages": [{"role": "user", "content": "Say 1"}, {"role": "assistant", "content": "a"}]
+    }
+    lines = [json.dumps(good), json.dumps(good), '{"messages": []}']
+    (project / "demonstrations.jsonl").write_text("\n".join(lines) + "\n")

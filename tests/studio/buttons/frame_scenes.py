@@ -1,0 +1,161 @@
+"""Frame, Home and Settings: sidebar, header, the gallery of samples, dialogs, keys."""
+
+from PySide6.QtTest import QTest
+
+from studio.pages.settings_keys import KeysCard
+from tests.studio.buttons.stage import Row, Scene, Stage
+
+
+async def home(stage: Stage) -> None:
+    stage.page("home")
+
+
+async def in_project(stage: Stage) -> None:
+    """The trained run of the lab, on its page."""
+    await stage.opened(stage.behind.lab, stage.behind.trained)
+    stage.page("run")
+
+
+async def searching(stage: Stage) -> None:
+    line = stage.page("home")._search
+    if not line.text():
+        QTest.keyClicks(line, "lab")
+
+
+async def new_project(stage: Stage) -> None:
+    await stage.asked("New project", "project.new", "new")
+
+
+async def importing(stage: Stage) -> None:
+    await in_project(stage)
+    await stage.asked("Import attempts", "project.import", "import")
+
+
+async def extending(stage: Stage) -> None:
+    await in_project(stage)
+    await stage.asked("Extend ", "run.extend", "extend")
+
+
+async def untrusted(stage: Stage) -> None:
+    await stage.opened(stage.behind.stranger)
+    stage.page("setup")
+
+
+async def trusting(stage: Stage) -> None:
+    await untrusted(stage)
+    if not stage.dialog("Trust this project?"):
+        stage.press("Trust this project", stage.studio.window)
+        await stage.until(lambda: stage.dialog("Trust this project?"))
+
+
+async def said(stage: Stage) -> None:
+    stage.page("home")
+    stage.studio.notifier.say("Done.", undo=lambda: stage.session.said.emit("Undone."))
+
+
+async def settings(stage: Stage) -> None:
+    stage.page("settings")
+
+
+async def typed_key(stage: Stage) -> None:
+    """A key in the field of a card; this machine has no keyring, and the card says so."""
+    card = stage.page("settings").findChildren(KeysCard)[0]
+    if not card._key.value():
+        QTest.keyClicks(card._key.editor, "sk-x")
+
+
+FRAME = [
+    Scene(
+        "home",
+        home,
+        [
+            Row("Sidebar._rows[settings]", "page settings"),
+            Row("PageHeader: New project", "shown Question New project"),
+            Row("PageHeader: Open folder", "shown QFileDialog Open a project folder"),
+            Row("PageHeader.pill", "shown QMenu This machine"),
+            Row("SampleGallery: New from a description…", "shown DescribeSheet"),
+        ],
+    ),
+    Scene(
+        "searching",
+        searching,
+        [Row("SearchInput._clear of HomePage", "words SearchInput lab -> $")],
+    ),
+    Scene(
+        "new project",
+        new_project,
+        [
+            Row("Question: Leave it", "hidden Question New project"),
+            Row("Question: Make the project", "POST /projects .*my-agent"),
+        ],
+    ),
+    Scene(
+        "in project",
+        in_project,
+        [
+            Row("Sidebar._rows[setup]", "page setup"),
+            Row("Sidebar._rows[judge]", "page judge"),
+            Row("Sidebar._rows[trajectories]", "page trajectories"),
+            Row("Sidebar._rows[checkpoints]", "page checkpoints"),
+            Row("PageHeader._run", "shown QMenu .*Imported"),
+            Row("PageHeader._branch", "shown BranchSheet"),
+            Row("PageHeader.train", "shown Question Extend ", "Train more"),
+            Row("Sidebar._rows[home]", "page home"),
+        ],
+    ),
+    Scene(
+        "extending",
+        extending,
+        [
+            Row("Question: Leave it", "hidden Question Extend"),
+            Row("Question: Extend", "POST .*/command .*extend", rest=True),
+        ],
+    ),
+    Scene(
+        "importing",
+        importing,
+        [
+            Row("Question: Leave it", "hidden Question Import attempts"),
+            Row("Question: A file…", "shown QFileDialog Import a file"),
+            Row("Question: An .art folder…", "shown QFileDialog Import an .art folder"),
+        ],
+    ),
+    Scene(
+        "said",
+        said,
+        [
+            Row("Toast._undo", "words Text Done. -> Undone."),
+            Row("Toast._close", "hidden Toast Done."),
+        ],
+    ),
+    Scene("untrusted", untrusted, [Row("TrustBar.button", "shown Question Trust this project")]),
+    Scene(
+        "trusting",
+        trusting,
+        [
+            Row("Question: Cancel", "hidden Question Trust this project"),
+            Row("Question: Trust this project", "POST /confirmations .*stranger"),
+        ],
+    ),
+    Scene(
+        "settings",
+        settings,
+        [
+            Row("Sidebar._rows[home]", "page home"),
+            Row("SettingsPage._motion", "unchecked Toggle Reduced motion"),
+            Row("SettingsPage._motion", "checked Toggle Reduced motion"),
+            Row("PathField: Choose of SettingsPage", "shown QFileDialog Choose a Python"),
+            Row("SettingsPage._check_button", "GET /doctor"),
+            Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet"),
+            Row("Card: Reconnect of SettingsPage", "GET /proof"),
+        ],
+    ),
+    Scene(
+        "typed key",
+        typed_key,
+        [
+            Row("KeysCard._keep", "words Text No key of .* -> A key of .* is kept"),
+            Row("KeysCard._forget", "words Text A key of .* -> No key of"),
+        ],
+    ),
+]

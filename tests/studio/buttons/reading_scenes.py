@@ -1,0 +1,145 @@
+"""Trajectories over a real engine: groups, labels, evidence, raw records."""
+
+import asyncio
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.requests import TrajectoryQuery
+from tests.studio.buttons.stage import Row, Scene, Stage
+
+Key = Qt.Key
+
+
+def press_key(stage: Stage, page: Any, key: Qt.Key) -> None:
+    stage.studio.window.activateWindow()
+    page._home().setFocus()
+    QTest.keyClick(QApplication.focusWidget() or page._home(), key)
+
+
+async def reading(stage: Stage) -> Any:
+    """The imported run's groups, the first of them in columns."""
+    await stage.opened(stage.behind.lab, stage.behind.imported)
+    page = stage.page("trajectories")
+    await stage.until(lambda: page._siblings is not None)
+    if page._view != 0:
+        page.set_mode(0)
+    if page._groups.query != TrajectoryQuery():
+        page.show_query(TrajectoryQuery())
+    page._home().setFocus()
+    return page
+
+
+async def plain(stage: Stage) -> None:
+    await reading(stage)
+
+
+async def judged(stage: Stage) -> None:
+    """A run that a judge scores: a label can teach it."""
+    await stage.opened(stage.behind.lab, stage.behind.trained)
+    page = stage.page("trajectories")
+    await stage.until(lambda: page._siblings is not None)
+
+
+async def narrow(stage: Stage) -> None:
+    """Four siblings where there is room for three."""
+    page = await reading(stage)
+    page._columns.page(-1)
+
+
+async def paged(stage: Stage) -> None:
+    page = await reading(stage)
+    page._columns.page(1)
+
+
+async def searching(stage: Stage) -> None:
+    page = await reading(stage)
+    if not page._panel.search.text():
+        QTest.keyClicks(page._panel.search, "ab")
+
+
+async def pending(stage: Stage) -> None:
+    """The best one is chosen, and nothing is applied yet."""
+    page = await reading(stage)
+    await stage.until(lambda: page._groups.total and not page.tasks.busy("siblings"))
+    for _ in range(20):  # a key that comes before the group is there says nothing
+        if page._desk.labelling.draft:
+            break
+        press_key(stage, page, Key.Key_2)
+        await asyncio.sleep(0.1)
+    await stage.until(lambda: page._desk.labelling.preview)
+
+
+async def applied(stage: Stage) -> None:
+    page = await reading(stage)
+    if not page._desk.toast.isVisible():
+        await pending(stage)
+        stage.press("Apply label")
+        await stage.until(lambda: page._desk.toast.isVisible())
+
+
+async def evidence(stage: Stage) -> None:
+    page = await reading(stage)
+    if not page._proof.sheet.is_open():
+        press_key(stage, page, Key.Key_E)
+    await stage.until(lambda: page._proof.sheet.is_open())
+
+
+async def raw(stage: Stage) -> None:
+    """The reader, with the record as it is stored."""
+    page = await reading(stage)
+    page.set_mode(1)
+    page._reader.evidence.show_tab(3)
+
+
+async def nothing_found(stage: Stage) -> None:
+    page = await reading(stage)
+    page.show_query(TrajectoryQuery(search="nobody said this"))
+    page.set_mode(0)
+
+
+TRAJECTORIES = [
+    Scene(
+        "reading",
+        plain,
+        [
+            Row("GroupPanel._filters", "shown QMenu"),
+            Row("LabelBar._effect", "shown QMenu"),
+        ],
+    ),
+    Scene("judged", judged, [Row("LabelBar._teach", "checked Toggle Teach")]),
+    Scene("narrow", narrow, [Row("GroupHead._after", "words ColumnHead Attempt 1.*-> Attempt 3")]),
+    Scene("paged", paged, [Row("GroupHead._before", "words ColumnHead Attempt 3.*-> Attempt 1")]),
+    Scene(
+        "searching",
+        searching,
+        [Row("SearchInput._clear of GroupPanel", "words SearchInput ab -> ")],
+    ),
+    Scene("pending", pending, [Row("LabelBar._apply", "POST .*/labels")]),
+    Scene(
+        "applied",
+        applied,
+        [
+            Row("Toast._close of TrajectoriesPage", "hidden Toast"),
+            Row("Toast._undo of TrajectoriesPage", " .*/labels"),
+        ],
+    ),
+    Scene("evidence", evidence, [Row("Sheet: Close of TrajectoriesPage", "hidden .*Sheet")]),
+    Scene(
+        "raw",
+        raw,
+        [
+            Row("RawView._choice", "shown QMenu .*Record"),
+            Row("RawView._copy", "copied "),
+        ],
+    ),
+    Scene(
+        "nothing found",
+        nothing_found,
+        [
+            Row("Emptiness: Clear filters", "POST .*/groups"),
+        ],
+    ),
+]

@@ -1,0 +1,277 @@
+"""The Run page over a real engine: a finished run, living ones, failed, damaged, none."""
+
+from typing import Any
+
+from engine.protocol.requests import StartRun
+from studio.pages.run.damaged import DamagedRun
+from tests.studio.buttons.stage import Row, Scene, Stage
+
+LONG = {"train.steps": 500, "train.validate_every": 0, "train.checkpoint_every": 1}
+
+
+async def finished(stage: Stage) -> Any:
+    await stage.opened(stage.behind.lab, stage.behind.trained)
+    page = stage.page("run")
+    await stage.until(lambda: stage.session.run.state.done == 3)
+    return page
+
+
+async def plain(stage: Stage) -> None:
+    await finished(stage)
+
+
+async def log(stage: Stage) -> None:
+    page = await finished(stage)
+    if not page._log.isVisible():
+        stage.studio.actions.trigger("run.log")
+
+
+async def branch(stage: Stage) -> None:
+    page = await finished(stage)
+    if not page._branch.is_open():
+        stage.studio.actions.trigger("run.branch")
+
+
+async def living(stage: Stage, place: str = "run", **values: Any) -> None:
+    """A run of 500 steps that goes on, in view."""
+    await stage.opened(stage.behind.lab)
+    session = stage.session
+    if session.run.summary is None or not session.run.state.living:
+        request = StartRun(project=str(stage.behind.lab), overrides={**LONG, **values})
+        session.start_run(request)
+        await stage.until(lambda: session.run.state.living and session.run.state.done >= 1, 60)
+    stage.page(place)
+
+
+async def training(stage: Stage) -> None:
+    await living(stage)
+    if stage.session.run.state.life == "paused":
+        stage.session.command("continue")
+    await stage.until(lambda: stage.session.run.state.life == "running")
+
+
+async def another(stage: Stage) -> None:
+    """The page of a project that only measured, while another one trains."""
+    await unlearned(stage)
+
+
+async def training_home(stage: Stage) -> None:
+    await living(stage, "home")
+
+
+async def training_elsewhere(stage: Stage) -> None:
+    await training(stage)
+    stage.page("setup")
+
+
+async def paused(stage: Stage) -> None:
+    await living(stage)
+    if stage.session.run.state.life == "running":
+        stage.session.command("pause")
+    await stage.until(lambda: stage.session.run.state.life == "paused")
+
+
+async def stopped(stage: Stage) -> None:
+    await stage.until(lambda: stage.session.run.state.life == "stopped")
+    stage.page("run")
+
+
+async def reviewing(stage: Stage, place: str = "run") -> None:
+    """A run that waits after every step for a person."""
+    values = {**LONG, "train.review_every": 1}
+    session = stage.session
+    if session.run.summary is None or not session.run.state.living:
+        session.start_run(StartRun(project=str(stage.behind.lab), overrides=values))
+    await stage.until(lambda: session.run.state.review is not None, 60)
+    stage.page(place)
+
+
+async def reviewing_trajectories(stage: Stage) -> None:
+    await reviewing(stage, "trajectories")
+
+
+async def failed(stage: Stage) -> None:
+    await stage.opened(stage.behind.failing, stage.behind.failed)
+    stage.page("run")
+    await stage.until(lambda: stage.session.run.state.life == "failed")
+
+
+async def damaged(stage: Stage) -> Any:
+    await stage.opened(stage.behind.lab, stage.behind.damaged)
+    page = stage.page("run")
+    await stage.until(lambda: page.findChild(DamagedRun).isVisible())
+    return page
+
+
+async def broken(stage: Stage) -> None:
+    await damaged(stage)
+
+
+async def deleting(stage: Stage) -> None:
+    await damaged(stage)
+    if not stage.dialog("Delete run "):
+        stage.studio.actions.trigger("run.remove")
+        await stage.until(lambda: stage.dialog("Delete run "))
+
+
+async def deleting_another(stage: Stage) -> None:
+    await stage.opened(stage.behind.lab, stage.behind.lost)
+    stage.page("run")
+    stage.studio.actions.trigger("run.remove")
+    await stage.until(lambda: stage.dialog("Delete run "))
+
+
+async def empty(stage: Stage) -> None:
+    await stage.opened(stage.behind.fresh)
+    stage.page("run")
+
+
+async def unlearned(stage: Stage) -> None:
+    """Only a measurement was made."""
+    runs = stage.session.runs.of(str(stage.behind.fresh))
+    await stage.opened(stage.behind.fresh, next(run.id for run in runs if run.kind == "baseline"))
+    stage.page("run")
+
+
+async def nothing_kept(stage: Stage) -> None:
+    await stage.opened(stage.behind.fresh)
+    stage.page("checkpoints")
+
+
+async def nothing_read(stage: Stage) -> None:
+    await stage.opened(stage.behind.fresh)
+    stage.page("trajectories")
+
+
+RUN = [
+    Scene(
+        "finished",
+        plain,
+        [
+            Row("RunPage._add", "shown QMenu"),
+            Row("ChartCard._info of ChartGrid", "shown Tip Reward"),
+            Row("DiagnosisCard._show of SideColumn", "page trajectories"),
+            Row("DiagnosisCard._close of SideColumn", "hidden DiagnosisCard"),
+        ],
+    ),
+    Scene("log", log, [Row("CardHeader: Close the log of LogDrawer", "hidden LogDrawer")]),
+    Scene(
+        "branch",
+        branch,
+        [
+            Row("BranchSheet: Close", "hidden BranchSheet"),
+            Row("BranchSheet: Cancel", "hidden BranchSheet"),
+            Row("BranchSheet._go", "POST /runs .*@3", rest=True),
+        ],
+    ),
+    Scene(
+        "failed",
+        failed,
+        [
+            Row("ErrorCard: Show log of RunPage", "shown LogDrawer"),
+            Row("ErrorCard: Copy report of RunPage", "copied "),
+            Row(
+                "_RemedyRow._button of RunPage", "POST .*/command .*resume", "Resume|Try", rest=True
+            ),
+        ],
+    ),
+    Scene(
+        "damaged",
+        broken,
+        [
+            Row(
+                "ErrorCard: Show log of DamagedRun",
+                "copied |shown Toast This run has written no log",
+            ),
+            Row("ErrorCard: Copy report of DamagedRun", "copied "),
+            Row("_RemedyRow._button of DamagedRun", "shown Question Delete run", "Remove"),
+        ],
+    ),
+    Scene("deleting", deleting, [Row("Question: Cancel", "hidden Question Delete run")]),
+    Scene("damaged", broken, [Row("_RemedyRow._button of DamagedRun", "POST .*/repair", "Repair")]),
+    Scene(
+        "deleting another",
+        deleting_another,
+        [Row("Question: Delete", "DELETE /runs/")],
+    ),
+    Scene(
+        "nothing kept",
+        nothing_kept,
+        [
+            Row("EmptyPage: Watch the run of CheckpointsPage", "page run"),
+        ],
+    ),
+    Scene(
+        "nothing to read",
+        nothing_read,
+        [
+            Row("Emptiness: Go to the run", "page run"),
+        ],
+    ),
+    Scene(
+        "empty",
+        empty,
+        [
+            Row("_PreparationRow: Measure of RunPage", "POST /runs .*baseline", rest=True),
+            Row("EmptyPage: Just one step of RunPage", "POST /runs .*train.steps", rest=True),
+        ],
+    ),
+    Scene(
+        "nothing learned",
+        unlearned,
+        [
+            Row("EmptyPage: Train of RunPage", "POST /runs ", rest=True),
+        ],
+    ),
+    Scene(
+        "training",
+        training,
+        [
+            Row("FlightCard._rows[]", "page trajectories"),
+            Row("PageHeader.train", "shown QMenu", "Training"),
+            Row("PageHeader._stop", "shown QMenu After this step"),
+            Row("PageHeader._pause", "POST .*/command .*pause"),
+        ],
+    ),
+    Scene(
+        "another trains",
+        another,
+        [
+            Row("EmptyPage: Watch lab train of RunPage", "page run|words "),
+        ],
+    ),
+    Scene("training, on Home", training_home, [Row("RunBanner._open of HomePage", "page run")]),
+    Scene(
+        "training, on Setup",
+        training_elsewhere,
+        [
+            Row("NowTraining._pause", "POST .*/command .*pause"),
+        ],
+    ),
+    Scene(
+        "paused",
+        paused,
+        [Row("PageHeader.train", "POST .*/command .*continue", "Resume", rest=True)],
+    ),
+    Scene(
+        "stopped",
+        stopped,
+        [Row("PageHeader.train", "POST .*/command .*resume", "Resume", rest=True)],
+    ),
+    Scene(
+        "reviewing",
+        reviewing,
+        [
+            Row("ReviewBar._open", "page trajectories"),
+            Row("ReviewBar._done", "POST .*/command .*reviewed"),
+        ],
+    ),
+    Scene(
+        "reviewing, on Trajectories",
+        reviewing_trajectories,
+        [
+            Row("ReviewBar._open", "POST .*/groups"),
+            Row("ReviewBar._done", "POST .*/command .*reviewed", rest=True),
+        ],
+    ),
+]

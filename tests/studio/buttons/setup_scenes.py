@@ -1,0 +1,187 @@
+"""Setup over a real engine: the form, the file, scenarios, demonstrations, a teacher."""
+
+from typing import Any
+
+from PySide6.QtTest import QTest
+
+from tests.studio.buttons.stage import Row, Scene, Stage
+
+FORM, FILE, SCENARIOS, DEMONSTRATIONS = range(4)
+
+
+async def setup(stage: Stage, tab: int) -> Any:
+    """The page of the lab with a tab in view."""
+    await stage.opened(stage.behind.lab, stage.behind.trained)
+    page = stage.page("setup")
+    if page._tabs.index() != tab:
+        page._tabs.chosen.emit(tab)
+    return page
+
+
+async def form(stage: Stage) -> None:
+    await setup(stage, FORM)
+
+
+async def unfolded(stage: Stage) -> None:
+    page = await setup(stage, FORM)
+    for part in (page._form._advanced, page._form._backend):
+        part.unfold(True)
+
+
+async def differing(stage: Stage) -> None:
+    """A setting of the algorithm is not as its preset has it."""
+    page = await setup(stage, FORM)
+    await stage.until(lambda: not stage.session.writing)
+    if page._form._method._own.isHidden():
+        await stage.edited({"train.algorithm.entropy": 0.01})
+    await stage.until(lambda: not page._form._method._own.isHidden())
+
+
+async def toml(stage: Stage) -> None:
+    page = await setup(stage, FILE)
+    if not page._toml.dirty:
+        QTest.keyClicks(page._toml.editor, "# ")
+
+
+async def conflict(stage: Stage) -> None:
+    """The file was changed by another program under what was typed."""
+    if stage.dialog("project.toml was changed by another program"):
+        return
+    page = await setup(stage, FILE)
+    await stage.until(lambda: not stage.session.writing)
+    file = stage.behind.lab / "project.toml"
+    page._toml.editor.setPlainText("# mine\n" + file.read_text())
+    file.write_text("# theirs\n" + file.read_text())
+    page.save()
+    await stage.until(lambda: stage.dialog("project.toml was changed by another program"))
+
+
+async def scenarios(stage: Stage) -> None:
+    page = await setup(stage, SCENARIOS)
+    await stage.until(lambda: page._scenarios.model.loaded)
+
+
+async def selected(stage: Stage) -> None:
+    await scenarios(stage)
+    tab = stage.page("setup")._scenarios
+    tab._table.selectRow(0)
+
+
+async def added(stage: Stage) -> None:
+    await scenarios(stage)
+    tab = stage.page("setup")._scenarios
+    if not tab.model.dirty:
+        stage.press("Add")
+
+
+async def measured(stage: Stage) -> None:
+    """The baseline that was measured from the form has ended."""
+    runs = stage.session.runs
+    path = str(stage.behind.lab)
+    await stage.until(
+        lambda: any(r.kind == "baseline" and r.state == "finished" for r in runs.of(path)), 40
+    )
+    await scenarios(stage)
+
+
+async def demonstrations(stage: Stage) -> None:
+    page = await setup(stage, DEMONSTRATIONS)
+    await stage.until(lambda: not page.tasks.busy("demonstrations"))
+
+
+async def teacher(stage: Stage) -> None:
+    page = await setup(stage, DEMONSTRATIONS)
+    if not page._teacher.is_open():
+        stage.studio.actions.trigger("sft.teacher")
+    page._teacher.model.set_value("openai/scripted")
+
+
+SETUP = [
+    Scene(
+        "form",
+        form,
+        [
+            Row("Sidebar._rows[run]", "page run"),
+            Row("ChoiceRow: Browse", "shown QFileDialog Choose a model folder"),
+            Row("PathField: Browse of ChoiceRow", "shown QFileDialog Choose the agent"),
+            Row("ChoicesForm._copy", "copied .*engine train"),
+            Row("Preflight._again", "GET /forecast"),
+            Row("AdvancedFold._fold", "shown FormRow"),
+            Row("BackendCard._more", "shown FormRow"),
+            Row("Preflight._measure", "POST /runs .*baseline"),
+        ],
+    ),
+    Scene(
+        "unfolded",
+        unfolded,
+        [
+            Row("ToggleField._toggle of AdvancedFold", " /project "),
+            Row("ToggleField._toggle of BackendCard", " /project "),
+        ],
+    ),
+    Scene("differing", differing, [Row("MethodCard._back", " /project .*preset")]),
+    Scene(
+        "toml",
+        toml,
+        [
+            Row("TomlTab._discard", "disabled Button Discard"),
+            Row("TomlTab._save", " /project "),
+        ],
+    ),
+    Scene(
+        "conflict",
+        conflict,
+        [
+            Row("Question: Show difference", "shown DifferenceField"),
+            Row("Question: Cancel", "hidden Question"),
+            Row("Question: Take the file's", "hidden Question"),
+            Row("Question: Keep mine", " /project .*mine"),
+        ],
+    ),
+    Scene(
+        "scenarios",
+        scenarios,
+        [
+            Row("ScenariosTab: Add", "words Table .*-> 5 rows"),
+            Row("ScenariosTab: Undo", "words Table .*-> 4 rows"),
+            Row("ScenariosTab: Import JSONL", "shown QFileDialog Import scenarios"),
+        ],
+    ),
+    Scene(
+        "selected",
+        selected,
+        [
+            Row("ScenariosTab: Delete", "words Table .*-> 3 rows"),
+            Row("ScenariosTab: Undo", "words Table .*-> 4 rows"),
+        ],
+    ),
+    Scene("added", added, [Row("ScenariosTab._save", " /scenarios ")]),
+    Scene("measured", measured, [Row("ScenariosTab._silent", "words Table .* [1-9] selected")]),
+    Scene(
+        "demonstrations",
+        demonstrations,
+        [
+            Row("DemonstrationsTab._teacher", "shown TeacherSheet"),
+            Row("DemonstrationsTab._again", "GET .*demonstrations"),
+            Row("DemonstrationsTab._own", "POST .*demonstrations"),
+            Row("ToggleField._toggle of DemonstrationsTab", " /project .*skip_bad_lines"),
+            Row("DemonstrationsTab.train", "POST /runs .*sft", rest=True),
+        ],
+    ),
+    Scene(
+        "teacher",
+        teacher,
+        [
+            Row("TeacherSheet: Close", "hidden TeacherSheet"),
+            Row("TeacherSheet: Cancel", "hidden TeacherSheet"),
+            Row("TeacherSheet._go", "POST /evaluations", rest=True),
+        ],
+    ),
+    Scene(
+        "form",
+        form,
+        [
+            Row("Preflight._train", "POST /runs ", rest=True),
+        ],
+    ),
+]
