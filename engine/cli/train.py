@@ -200,12 +200,13 @@ class Watch:
             loop.remove_signal_handler(signal.SIGINT)
 
     async def _follow(self) -> None:
-        async for event in self._client.events(self._summary.id, self._seq):
-            self._seq = event.seq or self._seq
-            self._show(event)
-            if isinstance(event, FINAL) and await self._has_ended():
-                self._code = CODES[event.kind]
-                return
+        async with contextlib.aclosing(self._client.events(self._summary.id, self._seq)) as events:
+            async for event in events:
+                self._seq = event.seq or self._seq
+                self._show(event)
+                if isinstance(event, FINAL) and await self._has_ended():
+                    self._code = CODES[event.kind]
+                    return
 
     def _show(self, event: Event | UnknownEvent) -> None:
         if self._json:

@@ -44,23 +44,17 @@ class HostCalls(Transport):
     async def act_on_host(self, name: str, request: ActOnHost) -> HostList:
         return await self._ask("POST", f"/hosts/{name}", HostList, body=request)
 
-    async def fetch_checkpoint(
-        self, run_id: str, step: int
-    ) -> AsyncGenerator[MoveTicked | Moved, None]:
+    def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A checkpoint of a run that is elsewhere comes here; asked again it goes on."""
-        async for one in self._moved(f"/runs/{run_id}/checkpoints/{step}/fetch", Nothing()):
-            yield one
+        return self._moved(f"/runs/{run_id}/checkpoints/{step}/fetch", Nothing())
 
-    async def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
+    def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A run that is elsewhere is this machine's from then on."""
-        async for one in self._moved(f"/runs/{run_id}/bring_home", Nothing()):
-            yield one
+        return self._moved(f"/runs/{run_id}/bring_home", Nothing())
 
-    async def send_run(
-        self, run_id: str, request: SendRun
-    ) -> AsyncGenerator[MoveTicked | Moved, None]:
-        async for one in self._moved(f"/runs/{run_id}/send", request):
-            yield one
+    def send_run(self, run_id: str, request: SendRun) -> AsyncGenerator[MoveTicked | Moved, None]:
+        """A run of this machine is the server's from then on."""
+        return self._moved(f"/runs/{run_id}/send", request)
 
     async def _moved(self, path: str, body: BaseModel) -> AsyncGenerator[MoveTicked | Moved, None]:
         async with aclosing(self._told(path, body, _MOVED)) as told:

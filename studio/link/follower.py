@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 from engine.client import EngineClient
 from engine.protocol.events import Event, UnknownEvent
@@ -64,16 +65,17 @@ class Follower:
     async def _read(self) -> None:
         """One stream from the last `seq` until it closes, or until an event is missing."""
         client = await self._client()
-        async for event in client.told(self.run_id, self.last):
-            if event.seq is not None:
-                if event.seq <= self.last:
-                    continue
-                first = event.first if isinstance(event, History) else event.seq
-                if first != self.last + 1:
-                    return
-                self.last = event.seq
-                self._backoff.worked()
-            await self._put(event)
+        async with aclosing(client.told(self.run_id, self.last)) as events:
+            async for event in events:
+                if event.seq is not None:
+                    if event.seq <= self.last:
+                        continue
+                    first = event.first if isinstance(event, History) else event.seq
+                    if first != self.last + 1:
+                        return
+                    self.last = event.seq
+                    self._backoff.worked()
+                await self._put(event)
 
     async def _put(self, event: Told) -> None:
         await self._room.wait()

@@ -7,7 +7,7 @@ import statistics
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,13 +148,14 @@ async def follow(
         summary = await client.start_run(
             StartRun(project=str(project), overrides=overrides, key=key)
         )
-        async for event in client.events(summary.id):
-            if event.seq is not None:
-                made.events.append(event)
-            if isinstance(event, StepFinished):
-                say(f"step {event.step} of {config.train.steps}")
-            if isinstance(event, FINAL) and await _ended(client, summary):
-                break
+        async with aclosing(client.events(summary.id)) as events:
+            async for event in events:
+                if event.seq is not None:
+                    made.events.append(event)
+                if isinstance(event, StepFinished):
+                    say(f"step {event.step} of {config.train.steps}")
+                if isinstance(event, FINAL) and await _ended(client, summary):
+                    break
     made.held_bytes = most() if cards else None
     made.log = await client.log(summary.id)
     return made

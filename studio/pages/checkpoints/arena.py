@@ -177,9 +177,11 @@ class ArenaCard(Card):
         async def work() -> list[Verdict]:
             await self._session.lend_keys()
             source = (await client.rubric(path)).source
-            async for tried in client.try_judge(run_id, TryJudge(source=source, places=[place])):
-                if tried.problem is not None and not tried.after:
-                    raise Refused(tried.problem)
+            asked = TryJudge(source=source, places=[place])
+            async with aclosing(client.try_judge(run_id, asked)) as answers:
+                async for tried in answers:
+                    if tried.problem is not None and not tried.after:
+                        raise Refused(tried.problem)
             return (await client.siblings(run_id, *place)).verdicts
 
         self._judge.set_busy("Judging…")

@@ -2,6 +2,7 @@
 
 import random
 import tomllib
+from contextlib import aclosing
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -321,10 +322,12 @@ class JudgePage(Page):
         left = self._before_words(version)
         right = "draft" if self.editor.dirty else self.editor.version_words(version)
         await self.session.lend_keys()
-        async for tried in self.session.client.try_judge(self._run, self._request()):
-            found.append(tried)
-            self.choice.show_running(len(found), self._groups)
-            self.trial.show_tried(found, left, right)
+        trial = self.session.client.try_judge(self._run, self._request())
+        async with aclosing(trial) as answers:
+            async for tried in answers:
+                found.append(tried)
+                self.choice.show_running(len(found), self._groups)
+                self.trial.show_tried(found, left, right)
 
     def _before_words(self, version: str) -> str:
         """What the left side of the slopes is."""

@@ -22,6 +22,30 @@ async def form(stage: Stage) -> None:
     await setup(stage, FORM)
 
 
+async def testable(stage: Stage) -> None:
+    """The judge is on, so that it can be tested too."""
+    page = await setup(stage, FORM)
+    if page._tests.judge.isHidden():
+        await stage.edited({"judge.enabled": True})
+    await stage.until(lambda: not page._tests.judge.isHidden())
+
+
+async def tested(stage: Stage) -> None:
+    """The answers of the judge's test are open."""
+    page = await setup(stage, FORM)
+    await stage.until(lambda: not (page._tests.judge.running or page._tests.judge.look.isHidden()))
+    page._tests.judge.look.click()
+    await stage.until(lambda: page._tests._sheet.is_open())
+
+
+async def unjudged(stage: Stage) -> None:
+    """The judge is off again."""
+    page = await setup(stage, FORM)
+    if not page._tests.judge.isHidden():
+        await stage.edited({"judge.enabled": False})
+    await stage.until(lambda: page._tests.judge.isHidden())
+
+
 async def unfolded(stage: Stage) -> None:
     page = await setup(stage, FORM)
     for part in (page._form._advanced, page._form._backend):
@@ -178,8 +202,18 @@ SETUP = [
         ],
     ),
     Scene(
-        "form",
-        form,
+        "testable",
+        testable,
+        [
+            Row("CheckRow.test of ProjectChecks", "POST /arena", "Test agent"),
+            Row("CheckRow.look of ProjectChecks", "shown CheckedSheet"),
+            Row("CheckRow.test of ProjectChecks", "POST /judges/check", "Test judge"),
+        ],
+    ),
+    Scene("tested", tested, [Row("CheckedSheet: Close", "hidden CheckedSheet")]),
+    Scene(
+        "unjudged",
+        unjudged,
         [
             Row("Preflight._train", "POST /runs ", rest=True),
         ],
