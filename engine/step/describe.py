@@ -40,10 +40,10 @@ def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]
     for name in sorted({name for t in scored for name in t.parts}):
         values = [t.parts[name] for t in scored if name in t.parts]
         metrics[f"reward/part/{name}"] = sum(values) / len(values)
-    spreads = [mean_and_std([t.reward for t in group])[1] for group in groups]
-    wide = [spread for spread in spreads if spread is not None]
-    if wide:
-        metrics["groups/std_mean"] = sum(wide) / len(wide)
+    compared = [group for group in groups if sum(t.reward is not None for t in group) > 1]
+    spreads = [mean_and_std([t.reward for t in group])[1] for group in compared]
+    if known := [spread for spread in spreads if spread is not None]:
+        metrics["groups/std_mean"] = fmean(known)  # one attempt alone has no spread, not one of 0
     silent = sum(not has_signal(kind, [t.reward for t in group]) for group in groups)
     metrics["groups/no_signal"] = silent / len(groups)
     metrics["groups/labelled"] = float(sum(any(t.labels for t in group) for group in groups))

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,14 @@ def server(tmp_path: Path, ssh_keys: Keys) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def person(tmp_path: Path, server: Sshd) -> dict[str, str]:
+def runtime() -> Iterator[Path]:
+    """A folder for sockets, whose paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="atl-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def person(tmp_path: Path, server: Sshd, runtime: Path) -> dict[str, str]:
     """Who has a key there, and has never been there; models and wheels are in the real cache."""
     home = tmp_path / "person"
     (home / ".ssh").mkdir(mode=0o700, parents=True)
@@ -39,8 +47,6 @@ def person(tmp_path: Path, server: Sshd) -> dict[str, str]:
     config.chmod(0o600)
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     places = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("DATA", "STATE", "CONFIG")}
-    runtime = home / "runtime"
-    runtime.mkdir(mode=0o700)
     return {
         **os.environ,
         **places,

@@ -62,7 +62,7 @@ async def answered(stage: Stage) -> None:
     if not page._arena._talk.can_vote:
         QTest.keyClicks(page._arena._ask, "Say 1")
         QTest.keyClick(page._arena._ask, Qt.Key.Key_Return)
-        await stage.until(lambda: page._arena._talk.can_vote, 40)
+        await stage.until(lambda: page._arena._talk.can_vote, 90)
 
 
 async def tried(stage: Stage) -> None:
@@ -71,7 +71,7 @@ async def tried(stage: Stage) -> None:
     arena = page._arena
     if arena._talk.group is None:
         arena._try_scenario(arena._scenarios[0])
-        await stage.until(lambda: arena._talk.group is not None, 40)
+        await stage.until(lambda: arena._talk.group is not None, 90)
 
 
 async def evaluated(stage: Stage) -> None:
@@ -91,8 +91,9 @@ async def export(stage: Stage) -> Any:
 
 async def exporting(stage: Stage) -> None:
     sheet = await export(stage)
-    out = Path(stage.behind.workspace).parent / "exported" / "adapter"
     if sheet._report is None:
+        places = Path(stage.behind.workspace).parent / "exported"
+        out = next(place for n in range(9) if not (place := places / f"adapter-{n}").exists())
         sheet._choose("adapter")
         sheet._folder.set_value(str(out))
 
@@ -101,7 +102,8 @@ async def exported(stage: Stage) -> None:
     sheet = await export(stage)
     if sheet._report is None:
         await exporting(stage)
-        await stage.pressed(sheet._go.words())
+        await stage.until(lambda: sheet._go.words() == "Export adapter")
+        await stage.pressed("Export adapter")
     await stage.until(lambda: sheet._report is not None, 60)
 
 

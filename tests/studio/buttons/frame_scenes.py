@@ -97,7 +97,7 @@ FRAME = [
             Row("Sidebar._rows[judge]", "page judge"),
             Row("Sidebar._rows[trajectories]", "page trajectories"),
             Row("Sidebar._rows[checkpoints]", "page checkpoints"),
-            Row("PageHeader._run", "shown QMenu .*Imported"),
+            Row("PageHeader._run", "shown QMenu .* · "),
             Row("PageHeader._branch", "shown BranchSheet"),
             Row("PageHeader.train", "shown Question Extend ", "Train more"),
             Row("Sidebar._rows[home]", "page home"),

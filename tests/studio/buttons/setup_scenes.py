@@ -30,6 +30,14 @@ async def testable(stage: Stage) -> None:
     await stage.until(lambda: not page._tests.judge.isHidden())
 
 
+async def agent_tested(stage: Stage) -> None:
+    """The agent's test has ended, and has something to show."""
+    page = await setup(stage, FORM)
+    agent = page._tests.agent
+    await stage.until(lambda: not agent.running)
+    assert agent.look.isVisible(), agent.accessibleName()
+
+
 async def tested(stage: Stage) -> None:
     """The answers of the judge's test are open."""
     page = await setup(stage, FORM)
@@ -206,9 +214,13 @@ SETUP = [
         testable,
         [
             Row("CheckRow.test of ProjectChecks", "POST /arena", "Test agent"),
-            Row("CheckRow.look of ProjectChecks", "shown CheckedSheet"),
             Row("CheckRow.test of ProjectChecks", "POST /judges/check", "Test judge"),
         ],
+    ),
+    Scene(
+        "agent tested",
+        agent_tested,
+        [Row("CheckRow.look of ProjectChecks", "shown CheckedSheet")],
     ),
     Scene("tested", tested, [Row("CheckedSheet: Close", "hidden CheckedSheet")]),
     Scene(

@@ -81,7 +81,7 @@ async def play_all(stage: Stage, scenes: Sequence[Scene]) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", REAL)
 def test_every_button_over_a_real_engine(
     run: Run, qapp: QApplication, tmp_path: Path, world: World, name: str
@@ -95,7 +95,7 @@ def test_every_button_over_a_real_engine(
     run(job())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", LOST)
 def test_every_button_of_a_window_that_lost_its_engine(
     run: Run, qapp: QApplication, tmp_path: Path, name: str
@@ -111,7 +111,7 @@ def test_every_button_of_a_window_that_lost_its_engine(
     run(job())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FAKE)
 def test_every_button_over_the_fake_engine(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, name: str
