@@ -83,9 +83,10 @@ async def evaluated(stage: Stage) -> None:
 async def export(stage: Stage) -> Any:
     page = await kept(stage)
     sheet = page._export
-    if not sheet.is_open():
-        sheet._folder_edited = False
-        page._list.want_export(1)
+    await stage.until(sheet.isHidden)  # the one before it may still be closing
+    sheet._folder_edited = False
+    page._list.want_export(1)
+    await stage.until(lambda: sheet.is_open())
     return sheet
 
 
@@ -99,10 +100,10 @@ async def exporting(stage: Stage) -> None:
 
 
 async def exported(stage: Stage) -> None:
-    sheet = await export(stage)
+    await exporting(stage)
+    sheet = stage.page("checkpoints")._export
+    await stage.until(lambda: not sheet._tasks.busy("export"), 60)  # one that goes on is taken
     if sheet._report is None:
-        await exporting(stage)
-        await stage.until(lambda: sheet._go.words() == "Export adapter")
         await stage.pressed("Export adapter")
     await stage.until(lambda: sheet._report is not None, 60)
 
