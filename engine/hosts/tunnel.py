@@ -40,7 +40,7 @@ ENVIRONMENT = """
 root="$base/on/$(uname -n)"
 mkdir -p "$root/runtime" "$base/workspace" && chmod 700 "$base" "$root/runtime" || exit 1
 export XDG_RUNTIME_DIR="$root/runtime" XDG_STATE_HOME="$base/state"
-export XDG_CACHE_HOME="$base/cache" XDG_DATA_HOME="$base/data"
+export XDG_CACHE_HOME="$base/cache" XDG_DATA_HOME="$base/data" XDG_CONFIG_HOME="$base/config"
 cd "$base/current" || exit 1
 """
 DETACH = (

@@ -203,7 +203,7 @@ class Suggestion(Record):
 
 
 class CheckedAttempt(Record):
-    """One of the attempts that a judge compared in a test of it."""
+    """An attempt that a judge compared in a test of the judge."""
 
     id: str
     made_up: bool
@@ -213,14 +213,14 @@ class CheckedAttempt(Record):
 
 
 class JudgeAnswer(Record):
-    """How one judge answered the test."""
+    """Answer of one judge to the test."""
 
     judge: str
     verdicts: list[Verdict]
-    """One for each attempt, in their order."""
+    """Verdict on each attempt, in the order of the attempts."""
     seconds: float
     usage: Usage
-    """Of all questions to this judge: one, and a second where it was told of a mistake of form."""
+    """Usage of all questions to this judge: one, or two after a reply of the wrong form."""
     problem: Problem | None = None
     """Why an attempt has no score."""
 
@@ -231,10 +231,10 @@ class JudgeCheck(Record):
     run_id: str
     """The arena's run, which has the questions and answers word for word."""
     title: str
-    """Of the scenario."""
+    """Title of the scenario."""
     attempts: list[CheckedAttempt]
     answers: list[JudgeAnswer]
-    """One for each judge, in the project's order."""
+    """Answer of each judge, in the order of the project's settings."""
 
 
 class JudgeOption(Record):

@@ -1,4 +1,4 @@
-"""What a test of agent or judge found, in full: messages and output, or scores and reasons."""
+"""Sheet with the result of a test: messages and output of the agent, or scores and reasons."""
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -89,7 +89,7 @@ class CheckedSheet(Sheet):
 
 
 def _passage(head: str, text: str) -> QWidget:
-    """One message: who says it, and the text, which can be selected."""
+    """Widget of one message: its role and its text, which can be selected."""
     box = QWidget()
     column = QVBoxLayout(box)
     column.setContentsMargins(0, 0, 0, 0)

@@ -188,7 +188,7 @@ class ChartCard(QWidget):
         self.view.schedule()
 
     def set_empty(self, words: str) -> None:
-        """What an empty chart says: when it will fill, or why it cannot."""
+        """Words of an empty chart: when it will fill, or why it cannot."""
         self._panes[0].empty_words = words
         self.view.schedule()
 

@@ -14,7 +14,7 @@ from tests.fuzz.targets import events
 REFUSALS = (LaunchError, ValueError)
 MOST = 2**16
 MOST_PIECES = 2**14
-"""One piece costs microseconds in httpx: more of them would measure nothing of ours."""
+"""Each piece costs microseconds in httpx: more of them would measure httpx alone."""
 
 
 def seeds() -> list[bytes]:

@@ -1,4 +1,4 @@
-"""What is beside the engine: environments, MCP servers, cards, trackers."""
+"""Scenes of what stands beside the engine: environments, MCP servers, cards, trackers."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ async def at_rest(stage: Stage) -> None:
 
 
 async def chosen(stage: Stage) -> None:
-    """It is chosen, and another engine runs still."""
+    """An engine is chosen, and another one still runs."""
     beside = stage.behind.beside
     engine = ChosenEngine(name="engine-gpu", home=HOME.format("engine-gpu"))
     beside.choice, beside.running = (

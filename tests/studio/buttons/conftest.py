@@ -65,7 +65,7 @@ class World:
     script: Script
     model: Path
     letters: Grade = letters
-    """How the provider grades as long as no scene has something else in mind."""
+    """Grades of the provider, unless a scene sets others."""
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def fill(engine: Engine, workspace: Path, model: Path, script: Script) -> World:
 
 
 def spoil(run: Path) -> None:
-    """Its last event cannot be read."""
+    """Id of a run whose last event cannot be read."""
     file, made = run / "run.json", json.loads((run / "run.json").read_text())["id"]
     file.write_text(file.read_text().replace(made, run.name))
     db = apsw.Connection(str(run / "run.db"))

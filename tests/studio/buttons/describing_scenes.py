@@ -73,7 +73,7 @@ async def writing(stage: Stage) -> None:
 
 
 async def cut_off(stage: Stage) -> None:
-    """It was stopped in the middle."""
+    """Open a run that was stopped in the middle."""
     shown = await sheet(stage)
     await stage.until(lambda: not shown.writing)
 

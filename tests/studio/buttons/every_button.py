@@ -12,7 +12,7 @@ from studio.widgets.sheet import Sheet
 from studio.widgets.sidebar import Sidebar
 
 LEAST_PX, PADDING_PX = 16, 12
-"""Of a side; the room at the left and right of a button's words may shrink before they are cut."""
+"""Pixels of each side by which the room beside a button's words may shrink before they are cut."""
 
 
 def buttons_of(page: QWidget) -> list[QAbstractButton]:

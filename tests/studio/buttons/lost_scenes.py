@@ -7,7 +7,7 @@ from tests.studio.buttons.stage import Row, Scene, Stage
 
 
 async def killed(stage: Stage) -> None:
-    """Its process was killed, and the window has given up looking for it."""
+    """Kill the engine, and wait until the window has given up looking for it."""
     session = stage.session
     if session.connected and session.link.endpoint is not None:
         await stage.until(lambda: not session.tasks.busy("engine"))

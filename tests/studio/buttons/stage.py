@@ -96,7 +96,7 @@ class Stage:
         return f"{self.studio.window.page} {tops} {self.studio.notifier.words()!r} {wrong}"
 
     def buttons(self) -> list[QAbstractButton]:
-        """Of the window and of all dialogs that belong to it."""
+        """Buttons of the window and of all dialogs that belong to it."""
         found = []
         for top in QApplication.topLevelWidgets():
             if top is self.studio.window or top.isVisible():
@@ -173,7 +173,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Row:
-    """One button: its name, the effect that its click must have (a pattern for one of the lines of
+    """A button: its name, the effect that its click must have (a pattern for one of the lines of
     `Watch.since`), and a pattern for its words where the name alone is not enough."""
 
     name: str
@@ -194,8 +194,8 @@ class Scene:
     reach: Reach
     rows: Sequence[Row]
     fake: str = ""
-    """What a real engine would need that this machine has not got in seconds: then the fake engine
-    is behind the window."""
+    """Reason why the fake engine is behind the window: a real one would need something that this
+    machine cannot have in seconds."""
 
 
 def words_of(button: QAbstractButton) -> str:
