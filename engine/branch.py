@@ -231,7 +231,7 @@ def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
     copy_until(database, folder / DATABASE, spec.id, origin.history, origin.parent.replay)
     if source is None:
         return None
-    shutil.copytree(run / source.path, target)
+    shutil.copytree(run / source.path, target, symlinks=True)  # no content from elsewhere
     if not checkpoint.verify(target):  # read back: a copy is no better than what was copied
         raise checkpoint.not_written(OSError("the copy differs"), target)
     checkpoint.sync_all(target)

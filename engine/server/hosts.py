@@ -108,7 +108,7 @@ class HostRoutes:
 
         async def there_or_here(request: Request) -> Response:
             run_id = request.path_params["run"]
-            host = self._desk.owner(self._library.folder(run_id))
+            host = self._desk.owner(self._library.find(run_id))
             if host is None:
                 return await handler(request)
             if path == LOG and not host.connected:

@@ -37,6 +37,7 @@ from engine.protocol.records import (
 )
 from engine.protocol.supervised_events import LossMeasured
 from engine.run import DATABASE, SPEC, is_locked, read_spec
+from engine.run_files import check_run_folder
 from engine.server.fingerprints import fingerprint, fingerprints
 from engine.store.reader import RunReader
 from engine.trust.addresses import address_problems
@@ -144,7 +145,15 @@ class Library:
         return sorted(runs, key=lambda run: run.id, reverse=True)
 
     def folder(self, run_id: str) -> Path:
-        """Folder of a run. Raises Refused for an id that no known project holds."""
+        """Folder of a run, to be read. Raises Refused for an id that no known project holds,
+        StoreError where something in it leads elsewhere."""
+        folder = self.find(run_id)
+        check_run_folder(folder)
+        return folder
+
+    def find(self, run_id: str) -> Path:
+        """Folder of a run, whatever is in it. Raises Refused for an id that no known project
+        holds."""
         if run_id in self._runs:
             return self._runs[run_id]
         for project in self.projects():
@@ -183,6 +192,7 @@ class Library:
 
 def summarise(folder: Path) -> RunSummary:
     """Fold a run's events into its row. Raises StoreError where the folder cannot be read."""
+    check_run_folder(folder)
     spec = read_spec(folder)
     if spec.id != folder.name:
         raise StoreError.of(
@@ -323,6 +333,7 @@ def _damaged(folder: Path, problem: Problem) -> RunSummary:
     """A run that cannot be read, with what is known of it; one that is only beginning is not yet
     whole."""
     try:
+        check_run_folder(folder)
         spec: RunSpec | None = read_spec(folder)
     except AtelierError:
         spec = None

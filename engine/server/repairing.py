@@ -8,6 +8,7 @@ from engine.hosts.record import read_record
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import RunSpec
 from engine.run import DATABASE, SPEC, read_spec
+from engine.run_files import check_run_folder
 from engine.store.repair import Repaired, repair_database
 
 
@@ -17,6 +18,7 @@ def repair(folder: Path) -> Repaired:
     The caller holds the lock of the folder. Raises Refused where nothing is damaged or the run is
     the copy of one on a server, StoreError where nothing can be recovered.
     """
+    check_run_folder(folder)
     if elsewhere := read_record(folder):
         raise Refused.of(
             "repair.elsewhere",

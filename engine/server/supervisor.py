@@ -211,7 +211,7 @@ class Supervisor:
         return self.summary(run_id)
 
     def summary(self, run_id: str) -> RunSummary:
-        summary = self._library.summary(self._library.folder(run_id))
+        summary = self._library.summary(self._library.find(run_id))
         living = self._living.get(run_id)
         if living is None or summary.state not in LIVING:
             return summary
@@ -252,7 +252,7 @@ class Supervisor:
     async def resting(self, run_id: str) -> AsyncIterator[Path]:
         """Lock a run's folder. Raises Refused where the run goes on, or is in use."""
         await self._settle()
-        folder = self._library.folder(run_id)
+        folder = self._library.find(run_id)
         if run_id in self._living:
             raise Refused.of("run.lives", "This run goes on.", "Stop it first, or wait.")
         await self.tracking.forget(run_id)

@@ -41,8 +41,10 @@ SORTS = {
 }
 
 
-MOST_UNPACKED = 2**28
+MOST_UNPACKED = 2**26
 """Bytes of one record."""
+MOST_TOGETHER = 2**27
+"""Bytes of the records of one group."""
 
 R = TypeVar("R", bound=Record)
 
@@ -158,7 +160,15 @@ class RunReader:
             f"WHERE split = ? AND step = ? {chosen} ORDER BY grp, idx"
         )
         values = (split, step) if group is None else (split, step, group)
-        return [_trajectory(*row) for row in self._rows(sql, values)]
+        room = None if group is None else MOST_TOGETHER
+        found = []
+        for body, advantage in self._rows(sql, values):
+            text = unpacked_text(Trajectory, body)
+            if room is not None and (room := room - len(text)) < 0:
+                raise damaged(self._file, f"a group holds more than {MOST_TOGETHER >> 20} MB")
+            one = parsed(Trajectory, text)
+            found.append(one.model_copy(update={"advantage": advantage}))
+        return found
 
     def trajectory(self, trajectory_id: str) -> Trajectory:
         """Raises Refused where there is none."""
@@ -339,6 +349,11 @@ def parsed(kind: type[R], body: object) -> R:
 
 def unpacked(kind: type[R], body: object) -> R:
     """The same out of a packed column."""
+    return parsed(kind, unpacked_text(kind, body))
+
+
+def unpacked_text(kind: type[Record], body: object) -> str:
+    """Text of a packed column. Raises StoreError where it is none."""
     try:
         assert isinstance(body, bytes)
         packed = zlib.decompressobj()
@@ -347,7 +362,7 @@ def unpacked(kind: type[R], body: object) -> R:
             raise ValueError("it is cut, or larger than any record")
     except (AssertionError, ValueError, zlib.error) as error:
         raise damaged(None, f"a packed row is no {kind.__name__}: {in_one_line(error)}") from error
-    return parsed(kind, text.decode("utf-8", "replace"))
+    return text.decode("utf-8", "replace")
 
 
 def _event(body: object, seq: object) -> Event | UnknownEvent:
