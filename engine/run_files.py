@@ -33,7 +33,7 @@ def check_run_folder(folder: Path) -> None:
     """Raises StoreError where the folder, or something in it, is a link or of another kind than the
     engine makes."""
     try:
-        if _is_of_another_project(folder):
+        if is_of_another_project(folder):
             raise _foreign(folder, "its folder is a link into another project")
         for name in FOLDERS:
             if not _is(folder / name, stat.S_IFDIR):
@@ -57,7 +57,7 @@ def clear_lock(file: Path) -> None:
         file.unlink()
 
 
-def _is_of_another_project(folder: Path) -> bool:
+def is_of_another_project(folder: Path) -> bool:
     """Whether the runs of a project are a link to those of another; a link to a folder outside of
     any project, such as one on a larger disk, is none."""
     runs = folder.parent

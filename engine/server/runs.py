@@ -22,10 +22,11 @@ from engine.protocol.problems import AtelierError, StoreError, in_one_line
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun, TrajectoryQuery, TryJudge
 from engine.run import DATABASE, LOG, read_spec
-from engine.server.library import Library, problem_of
+from engine.server.library import Library
 from engine.server.open_runs import Opened
 from engine.server.repairing import remove, repair
 from engine.server.stream import Broadcast, follow
+from engine.server.summaries import problem_of
 from engine.server.supervisor import Supervisor
 from engine.server.wire import body_of, json_list, json_of
 from engine.store.history import HistoryReader

@@ -2,10 +2,8 @@
 
 import re
 import threading
-import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import apsw
 
@@ -17,13 +15,13 @@ from engine.protocol.problems import Refused, in_one_line
 from engine.protocol.records import (
     Checkpoint,
     GroupSummary,
-    Record,
     Split,
     Trajectory,
     TrajectorySummary,
 )
 from engine.protocol.requests import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
 from engine.store.curves import read_curves
+from engine.store.packed import parsed, unpacked, unpacked_text
 from engine.store.schema import damaged, open_reader
 
 ATTEMPT_KEY = "attempt:"
@@ -41,12 +39,8 @@ SORTS = {
 }
 
 
-MOST_UNPACKED = 2**26
-"""Bytes of one record."""
 MOST_TOGETHER = 2**27
 """Bytes of the records of one group."""
-
-R = TypeVar("R", bound=Record)
 
 
 class RunReader:
@@ -337,32 +331,6 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
         tests.append("number IN (SELECT rowid FROM transcripts WHERE transcripts MATCH ?)")
         values.append(search_phrase(query.search))
     return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
-
-
-def parsed(kind: type[R], body: object) -> R:
-    """A record out of its column. Raises StoreError where it is none."""
-    try:
-        return kind.model_validate_json(str(body))
-    except ValueError as error:
-        raise damaged(None, f"a row is no {kind.__name__}: {in_one_line(error)}") from error
-
-
-def unpacked(kind: type[R], body: object) -> R:
-    """The same out of a packed column."""
-    return parsed(kind, unpacked_text(kind, body))
-
-
-def unpacked_text(kind: type[Record], body: object) -> str:
-    """Text of a packed column. Raises StoreError where it is none."""
-    try:
-        assert isinstance(body, bytes)
-        packed = zlib.decompressobj()
-        text = packed.decompress(body, MOST_UNPACKED)
-        if not packed.eof:
-            raise ValueError("it is cut, or larger than any record")
-    except (AssertionError, ValueError, zlib.error) as error:
-        raise damaged(None, f"a packed row is no {kind.__name__}: {in_one_line(error)}") from error
-    return text.decode("utf-8", "replace")
 
 
 def _event(body: object, seq: object) -> Event | UnknownEvent:

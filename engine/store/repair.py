@@ -24,7 +24,7 @@ from engine.protocol.judging import Call, Verdict
 from engine.protocol.problems import StoreError
 from engine.protocol.records import RunSpec, Trajectory, TrajectorySummary
 from engine.store import salvage
-from engine.store.reader import unpacked
+from engine.store.packed import unpacked
 from engine.store.salvage import UNREADABLE, Beginning, Told
 from engine.store.schema import (
     MOST_VALUE_BYTES,

@@ -197,7 +197,7 @@ class Place:
         } | {
             f"honest {one.name}": one.stat().st_size
             for one in sorted(self.honest.iterdir())
-            if one.suffix != ".db-shm"
+            if one.suffix not in (".db-shm", ".db-wal")
         }
 
     def ask(self, method: str, route: str, body: Any = None, **params: Any) -> httpx.Response:
