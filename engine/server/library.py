@@ -1,6 +1,7 @@
 """Projects and runs on disk, as lists show them. Reads only; what lives is the supervisor's."""
 
 import contextlib
+import os
 from pathlib import Path
 
 from engine.environments.agent import packages_name
@@ -118,7 +119,9 @@ class Library:
         """Folder of a run, whatever is in it. Raises Refused for an id that no known project
         holds."""
         if run_id in self._runs:
-            return self._runs[run_id]
+            if os.path.lexists(self._runs[run_id]):
+                return self._runs[run_id]
+            self.forget(run_id)
         found = [
             file.parent
             for project in self.projects()

@@ -28,7 +28,7 @@ from engine.server.repairing import remove, repair
 from engine.server.stream import Broadcast, follow
 from engine.server.summaries import problem_of
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_list, json_of
+from engine.server.wire import body_of, json_list, json_of, number_of, path_of
 from engine.store.history import HistoryReader
 from engine.store.reader import RunReader
 from engine.supervised.select import demonstrate
@@ -90,7 +90,7 @@ class RunRoutes:
     async def runs(self, request: Request) -> Response:
         project = request.query_params.get("project")
         runs = await asyncio.to_thread(
-            lambda: self.library.runs(Path(project)) if project else self.library.all_runs()
+            lambda: self.library.runs(path_of(project)) if project else self.library.all_runs()
         )
         return json_list([self._current(run.id) for run in runs])
 
@@ -136,8 +136,8 @@ class RunRoutes:
 
     async def events(self, request: Request) -> Response:
         run_id = request.path_params["run"]
+        after = int(number_of(request, "after"))
         reader = HistoryReader(self.library.folder(run_id) / DATABASE)
-        after = int(request.query_params.get("after", 0))
         brief = "brief" in request.query_params
 
         async def lines():  # type: ignore[no-untyped-def]

@@ -34,6 +34,7 @@ from engine.server.resuming import refuse_extension, refuse_resumption
 from engine.server.starting import make_folder, make_run
 from engine.server.stream import Broadcast
 from engine.server.tracking import TrackDesk
+from engine.server.wire import path_of
 from engine.server.work import STOPPED, Living, last_step, log_to, work
 from engine.server.workers import House
 from engine.trust.projects import require_run_trust, require_trust
@@ -102,7 +103,7 @@ class Supervisor:
         async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
-            project = Path(request.project).expanduser().resolve()
+            project = path_of(request.project)
             require_trust(project)
             folder, spec = await make_run(project, request)
             await self._tell_parent(spec)
@@ -140,7 +141,7 @@ class Supervisor:
         async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
-            project = Path(request.project).expanduser().resolve()
+            project = path_of(request.project)
             require_trust(project)
             planned = await asyncio.to_thread(evaluating.plan, project, request)
             spec, scenarios = planned.spec, planned.scenarios

@@ -24,6 +24,8 @@ from engine.store.curves import read_curves
 from engine.store.packed import parsed, unpacked, unpacked_text
 from engine.store.schema import damaged, open_reader
 
+MOST_WORDS = 40
+"""Words of a search that count; each costs a pass over the index."""
 ATTEMPT_KEY = "attempt:"
 """Begins the key of a call that is no question to a judge."""
 
@@ -295,7 +297,7 @@ class RunReader:
 
 def search_phrase(words: str) -> str:
     """Typed words as an FTS5 query: each must occur, the last one may be unfinished."""
-    found = re.findall(r"\w+", words)
+    found = re.findall(r"\w+", words)[:MOST_WORDS]
     return " ".join(f'"{word}"' for word in found[:-1]) + f' "{found[-1]}"*' if found else '""'
 
 
