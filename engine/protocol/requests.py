@@ -227,7 +227,7 @@ class Command(Request):
         "extend",
         "keep",
     ]
-    steps: int | None = None
+    steps: int | None = Field(default=None, ge=0, lt=2**31)
     """For `extend`: the new number of planned steps."""
     rubric: str = ""
     """For `use_rubric`: its source, front matter and all."""

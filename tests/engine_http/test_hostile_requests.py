@@ -2,17 +2,20 @@
 
 import concurrent.futures
 import contextlib
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 
+from engine.protocol.requests import Command
 from engine.run import DATABASE, SPEC
 from tests.engine.store.test_repair import RUN, make
-from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
+from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
 from tests.engine_http.test_hostile_folders import MOST_S, SECRET, pipe, place
 
 HUGE = 10**30
@@ -63,7 +66,7 @@ def odd_requests(project: str) -> list[Asked]:
         ("POST", f"{run}/trajectories", {"search": '\x00" * NEAR(a b) ^ : -'}, {}),
         ("POST", f"{run}/trajectories", {"scenario_id": "\x00"}, {}),
         ("POST", f"{run}/scenarios", {"split": "train", "search": MANY_WORDS}, {}),
-        ("GET", "/forecast", None, {"path": project, "values": "[" * 100_000}),
+        ("GET", "/forecast", None, {"path": project, "values": "[" * 20_000}),
         ("GET", "/forecast", None, {"path": project, "values": '{"train.steps": 1e999}'}),
         ("POST", "/environments/..", {"action": "verify"}, {}),
         ("POST", f"{run}/demonstrations", {"keep": "all", "file": "\x00"}, {}),
@@ -81,7 +84,7 @@ def odd_requests(project: str) -> list[Asked]:
             found.append(("GET", route, None, {"path": odd}))
         found += [
             ("GET", "/runs", None, {"project": odd}),
-            ("GET", f"/runs/{odd.replace('/', '%2F')[:900]}", None, {}),
+            ("GET", f"/runs/{quote(odd, safe='')[:900]}", None, {}),
             ("PUT", "/project", {"toml": ""}, {"path": odd}),
             ("POST", "/import", {"source": odd}, {"path": project}),
             ("POST", "/runs", {"project": odd}, {}),
@@ -136,7 +139,7 @@ def test_values_that_fit_nowhere_are_refused(
     finally:
         stop_engine(engine)
     said = (tmp_path / "stderr").read_text(errors="replace")
-    assert not faults
+    assert not faults, "\n".join(faults)
     assert "Traceback" not in said
     new = {str(one.relative_to(tmp_path)) for one in set(tmp_path.rglob("*")) - set(before)}
     assert new <= {
@@ -254,3 +257,20 @@ def test_many_streams_that_nobody_reads_hold_nobody_else(
     print(f"slowest answer beside them: {slowest:.2f} s")
     assert slowest < MOST_S
     assert (project / "runs" / RUN / SPEC).is_file()
+
+
+def test_a_run_whose_base_model_is_gone_fails_and_says_so(
+    engine: Engine, workspace: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    project = make_project(workspace / "mine", model)
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run)
+    until(lambda: engine.call(lambda client: client.info()).living_runs == 0)
+    shutil.rmtree(model)
+    engine.call(lambda client: client.command(run.id, Command(action="extend", steps=2)))
+    until(lambda: engine.call(lambda client: client.info()).living_runs == 0)
+    ended = engine.call(lambda client: client.run(run.id))
+    assert ended.state == "failed"
+    assert ended.problem is not None
+    assert ended.problem.code.startswith("model.")
