@@ -35,6 +35,8 @@ def check_run_folder(folder: Path) -> None:
     try:
         if is_of_another_project(folder):
             raise _foreign(folder, "its folder is a link into another project")
+        if links := [one.name for one in _entries(folder) if one.is_symlink()]:
+            raise _foreign(folder, f"{links[0][:80]!a} is a link")
         for name in FOLDERS:
             if not _is(folder / name, stat.S_IFDIR):
                 raise _foreign(
@@ -62,6 +64,14 @@ def is_of_another_project(folder: Path) -> bool:
     any project, such as one on a larger disk, is none."""
     runs = folder.parent
     return runs.is_symlink() and (runs.resolve().parent / PROJECT).exists()
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What the folder holds; nothing where it is none."""
+    if not _is(folder, stat.S_IFDIR) or not folder.exists():
+        return []
+    with os.scandir(folder) as found:
+        return list(found)
 
 
 def _is(path: Path, kind: int) -> bool:

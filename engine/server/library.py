@@ -27,7 +27,7 @@ from engine.server.fingerprints import fingerprint, fingerprints
 from engine.server.summaries import damaged_run, problem_of, same_id, summarise
 from engine.trust.addresses import address_problems
 from engine.trust.files import file_problems
-from engine.trust.projects import is_trusted, require_run_trust
+from engine.trust.projects import is_trusted, is_trusted_run
 
 
 class Library:
@@ -131,7 +131,7 @@ class Library:
         ]
         if not found:
             raise Refused.of("run.unknown", f"There is no run {run_id}.", "Open its project first.")
-        return min(found, key=lambda folder: (folder.name != run_id, not _is_own(folder)))
+        return min(found, key=lambda folder: (folder.name != run_id, not is_trusted_run(folder)))
 
     def remember(self, run_id: str, folder: Path) -> None:
         self._runs[run_id] = folder
@@ -171,7 +171,7 @@ class Library:
         is_there = any((owner / name).exists() for name in (SPEC, DATABASE))
         if not is_there or owner.parents[1].resolve() == folder.parents[1].resolve():
             return None
-        return None if _is_own(folder) and not _is_own(owner) else owner
+        return None if is_trusted_run(folder) and not is_trusted_run(owner) else owner
 
 
 def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
@@ -214,12 +214,3 @@ def _stamp(folder: Path) -> tuple[float, ...]:
         return file.stat().st_mtime if file.exists() else 0.0
 
     return changed(DATABASE), changed(f"{DATABASE}-wal"), changed(SPEC)
-
-
-def _is_own(folder: Path) -> bool:
-    """Whether a run and its project are trusted."""
-    try:
-        require_run_trust(folder)
-    except AtelierError:
-        return False
-    return True

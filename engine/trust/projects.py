@@ -70,6 +70,15 @@ def require_run_trust(folder: Path) -> None:
         raise _untrusted(f"The run {folder.name}", project)
 
 
+def is_trusted_run(folder: Path) -> bool:
+    """Whether a run and its project are trusted."""
+    try:
+        require_run_trust(folder)
+    except Refused:
+        return False
+    return True
+
+
 def project_of_run(folder: Path) -> Path:
     """The project that a run folder lies in, or the folder itself."""
     folder = folder.resolve()

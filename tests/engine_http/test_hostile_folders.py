@@ -169,6 +169,7 @@ HOSTILE: dict[str, Callable[[Path, Path], object]] = {
     "replica is a pipe": pipe("replica.json"),
     "replica is a folder": folder("replica.json"),
     "replica is deep": lambda run, outside: place(run, "replica.json").write_text("[" * 10**6),
+    "a link of any name": link("untrained-00000000", "kept"),
     "damaged is a link": link("damaged", "kept"),
     "exports is a link": link("exports", "kept"),
     "checkpoint elsewhere": leading_out,

@@ -1,11 +1,13 @@
 """Ways around trust, before a real engine: a stranger's settings must never run as one's own."""
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from engine.arena.run import find_arena, find_or_make_arena, make_arena
 from engine.client import EngineClient
 from engine.identity import ulid
 from engine.protocol.problems import AtelierError, Refused
@@ -142,3 +144,18 @@ def test_a_loop_of_links_and_names_with_escapes_stop_no_list(
     (workspace / os.fsdecode(b"latin-\xe9") / "project.toml").write_text("")
     names = {Path(view.path).name for view in engine.call(lambda client: client.projects())}
     assert names >= {"mine", odd.name}
+
+
+def test_the_arena_of_a_stranger_is_not_added_to(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
+    """Its settings would say where the text of the next question goes."""
+    project = make_project(workspace / "mine", tiny_model)
+    gift = asyncio.run(make_arena(project))
+    spec = read_spec(gift)
+    (gift / SPEC).write_text(spec.model_copy(update={"name": "gift"}).model_dump_json())
+    assert find_arena(project) == gift
+    own = asyncio.run(find_or_make_arena(project))
+    assert own != gift
+    assert asyncio.run(find_or_make_arena(project)) == own
+    assert engine.call(lambda client: client.project(str(project))).trusted
