@@ -165,6 +165,7 @@ def test_every_reading_of_a_damaged_run_is_refused_in_words(engine: Engine, plac
     print(f"readings refused: {dict(codes)}")
     assert set(codes) <= {
         "store.damaged", "store.no_spec", "store.newer", "store.unreadable", "run.unknown",
+        "store.foreign",
     }  # fmt: skip
 
 

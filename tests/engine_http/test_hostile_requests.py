@@ -144,6 +144,8 @@ def test_values_that_fit_nowhere_are_refused(
     new = {str(one.relative_to(tmp_path)) for one in set(tmp_path.rglob("*")) - set(before)}
     assert new <= {
         "stderr",
+        "workspace/.atelier",
+        "workspace/.atelier/incoming",
         *(f"workspace/mine/runs/{RUN}/{DATABASE}{s}" for s in ("-wal", "-shm")),
     }
 
