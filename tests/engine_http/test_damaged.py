@@ -134,7 +134,8 @@ def test_it_opens_lists_all_and_trains(engine: Engine, place: Path) -> None:
     states = Counter(run.state for run in runs)
     print(f"{len(runs)} runs listed in {time.monotonic() - begun:.1f} s: {dict(states)}")
     assert len(runs) == RUNS
-    assert states["damaged"] == RUNS // EVERY
+    found = Counter(run.problem.code for run in runs if run.state == "damaged" and run.problem)
+    assert states["damaged"] == RUNS // EVERY, found
     for run in runs:
         if run.state == "damaged":
             assert run.problem is not None
