@@ -7,6 +7,7 @@ A replay has the parent's later attempts too, and only learns from them again.
 """
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -49,10 +50,12 @@ class Origin(NamedTuple):
 
 def find_origin(project: Path, request: StartRun) -> Origin:
     """Reads; changes nothing. Raises ConfigError, ModelError, Refused."""
-    folder = Path(request.origin).expanduser()
-    if adapter := _adapter_in(folder):
+    folder = Path(request.origin)
+    with contextlib.suppress(RuntimeError):  # ~nobody: a name that is looked for as it is
+        folder = folder.expanduser()
+    if "\0" not in request.origin and (adapter := _adapter_in(folder)):
         return _of_adapter(adapter.resolve(), load_config(project, request.overrides), request)
-    if not request.origin.partition("@")[0] or folder.is_dir() or "/" in request.origin:
+    if not request.origin.partition("@")[0] or "/" in request.origin or folder.is_dir():
         raise ConfigError.of(
             "branch.no_origin",
             f"{request.origin} is neither RUN@STEP nor a folder with an {ADAPTER_CONFIG}.",
@@ -231,7 +234,7 @@ def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
     copy_until(database, folder / DATABASE, spec.id, origin.history, origin.parent.replay)
     if source is None:
         return None
-    shutil.copytree(run / source.path, target)
+    shutil.copytree(run / source.path, target, symlinks=True)  # no content from elsewhere
     if not checkpoint.verify(target):  # read back: a copy is no better than what was copied
         raise checkpoint.not_written(OSError("the copy differs"), target)
     checkpoint.sync_all(target)

@@ -9,14 +9,17 @@ import errno
 import json
 import os
 import shutil
+import stat
 import time
 from pathlib import Path
 from typing import Literal
 
 from engine.digest import sha256_of
 from engine.policy.base import Policy
-from engine.protocol.problems import AtelierError, StoreError
+from engine.protocol.problems import AtelierError, Refused, StoreError
 from engine.protocol.records import Checkpoint
+from engine.sync.inside import inside
+from engine.trust.files import read_regular
 
 FOLDER = "checkpoints"
 MANIFEST = "MANIFEST.json"
@@ -24,6 +27,9 @@ SCRATCH = ".writing-"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 ADAPTER = "adapter"
 WEIGHTS = "adapter_model.safetensors"
+MOST_MANIFEST_BYTES = 2**24
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Refused)
+"""What a manifest, or what it names, may raise where no engine wrote it."""
 By = Literal["rule", "person", "damage"]
 """Who has a checkpoint cleared away, or that its files are not what was written."""
 
@@ -68,27 +74,44 @@ def folder_of(run_folder: Path, step: int) -> Path:
 
 def adapter_hash(folder: Path) -> str:
     """SHA-256 of the adapter's weights, out of the manifest."""
-    manifest = json.loads((folder / MANIFEST).read_text())
-    return str(manifest["files"][f"{ADAPTER}/{WEIGHTS}"]["sha256"])
+    return str(_entries(folder)[f"{ADAPTER}/{WEIGHTS}"]["sha256"])
 
 
 def is_complete(folder: Path) -> bool:
     """Whether all files are there in their size; `verify` reads them too."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError, TypeError):
+        entries = _entries(folder).items()
+        return all(_own_file(folder, name).st_size == one["bytes"] for name, one in entries)
+    except UNREADABLE:
         return False
 
 
 def verify(folder: Path) -> bool:
     """Whether every file of the manifest is there with its size and hash."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        return all(matches(folder / name, entry) for name, entry in manifest["files"].items())
-    except (OSError, ValueError, KeyError, TypeError):
+        entries = _entries(folder)
+        for name in entries:
+            _own_file(folder, name)
+        return all(matches(folder / name, entry) for name, entry in entries.items())
+    except UNREADABLE:
         return False
+
+
+def _entries(folder: Path) -> dict[str, dict[str, object]]:
+    """Files of the manifest by name. Raises one of `UNREADABLE`."""
+    if folder.is_symlink():
+        raise ValueError("the checkpoint is a link")
+    manifest = json.loads(read_regular(inside(folder, MANIFEST), MOST_MANIFEST_BYTES))
+    return dict(manifest["files"])
+
+
+def _own_file(folder: Path, name: str) -> os.stat_result:
+    """Status of a regular file of the checkpoint that is no link to another place. Raises OSError,
+    Refused, ValueError."""
+    status = inside(folder, name).lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{name} is no regular file")
+    return status
 
 
 def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from engine.atomic import write_atomically
 from engine.judge.transcript import openai_messages
+from engine.protocol.problems import ConfigError, in_one_line
 from engine.protocol.records import Trajectory
 from engine.run import Run
-from engine.trust.files import project_file
+from engine.trust.files import project_file, read_regular
 
 FILE = "gold.jsonl"
+MOST_BYTES = 2**31
 
 
 def pin(run: Run) -> None:
@@ -44,9 +46,19 @@ def line_of(own: str, attempt: Trajectory) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    if not file.exists():
+    """Raises ConfigError where the file cannot be read."""
+    try:
+        text = read_regular(file, MOST_BYTES).decode()
+    except FileNotFoundError:
         return []
-    return [line for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
+    except (OSError, ValueError) as error:
+        raise ConfigError.of(
+            "demonstrations.unreadable",
+            f"{file.name} cannot be read: {in_one_line(error)[:200]}.",
+            "Move it away, or name another file.",
+            where=str(file),
+        ) from error
+    return [line for line in text.split("\n") if line.strip()]
 
 
 def _id(line: str) -> str:

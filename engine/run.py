@@ -30,6 +30,7 @@ from engine.protocol.json_text import parse_json
 from engine.protocol.machine import Card
 from engine.protocol.problems import Problem, Refused, StoreError, in_one_line
 from engine.protocol.records import Phase, RunSpec
+from engine.run_files import check_run_folder, clear_lock
 from engine.store.reader import RunReader
 from engine.store.writer import RunWriter
 from engine.trust.store import remember_run
@@ -90,6 +91,9 @@ class Run:
     def __init__(
         self, folder: Path, spec: RunSpec, announce: Callable[[BaseEvent | None], None]
     ) -> None:
+        """Raises StoreError where something in the folder leads elsewhere, Refused where another
+        engine works on it."""
+        check_run_folder(folder)
         self.folder = folder
         self.spec = spec
         self.config = spec.config
@@ -97,10 +101,14 @@ class Run:
         self.purse = Purse()
         self._announce = announce
         self._lock = _take_lock(folder / LOCK)
-        (folder / LOG).parent.mkdir(exist_ok=True)
-        _set_aside(folder / BALLAST)
-        self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
-        self.reader = RunReader(folder / DATABASE)
+        try:
+            (folder / LOG).parent.mkdir(exist_ok=True)
+            _set_aside(folder / BALLAST)
+            self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
+            self.reader = RunReader(folder / DATABASE)
+        except BaseException:
+            os.close(self._lock)  # a damaged run can still be repaired, or removed
+            raise
         self.quiet: set[int] = set()
         """Steps whose attempts are sampled while an earlier one learns: their phases are not
         those of the run."""
@@ -256,6 +264,7 @@ def specs_of(project: Path) -> Iterator[tuple[Path, RunSpec]]:
     left out: the list of runs shows them with the reason."""
     for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
         try:
+            check_run_folder(file.parent)
             yield file.parent, read_spec(file.parent)
         except StoreError:
             continue
@@ -289,6 +298,7 @@ def is_locked(folder: Path) -> bool:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Nobody works on this run meanwhile. Raises Refused where somebody does."""
+    clear_lock(folder / LOCK)
     descriptor = _take_lock(folder / LOCK)
     try:
         yield

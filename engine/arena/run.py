@@ -12,13 +12,15 @@ from engine.protocol.config import ProjectConfig
 from engine.protocol.records import RunSpec
 from engine.run import DATABASE, make_place, read_spec, specs_of
 from engine.store.reader import RunReader
+from engine.trust.projects import is_trusted, is_trusted_run
 
 NAME = "arena"
 
 
 def find_arena(project: Path) -> Path | None:
-    """Its folder; None before the first question."""
-    return next((folder for folder, spec in specs_of(project) if spec.kind == "arena"), None)
+    """Its folder, rather one that was begun here; None before the first question."""
+    found = [folder for folder, spec in specs_of(project) if spec.kind == "arena"]
+    return min(found, key=lambda folder: not is_trusted_run(folder), default=None)
 
 
 async def make_arena(project: Path) -> Path:
@@ -38,7 +40,10 @@ async def make_arena(project: Path) -> Path:
 
 async def find_or_make_arena(project: Path) -> Path:
     """Raises ConfigError where the project cannot be read."""
-    return await asyncio.to_thread(find_arena, project) or await make_arena(project)
+    found = await asyncio.to_thread(find_arena, project)
+    if found is None or (is_trusted(project) and not is_trusted_run(found)):
+        return await make_arena(project)  # a stranger's is not added to: its settings would count
+    return found
 
 
 def unjudged(config: ProjectConfig) -> ProjectConfig:

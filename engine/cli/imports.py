@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.cli.terminal import complain, say, say_json
 from engine.imports.store import import_run
 from engine.protocol.problems import AtelierError, ConfigError
-from engine.server.library import summarise
+from engine.server.summaries import summarise
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -91,7 +91,7 @@ class Source:
 
     def copy_adapter(self, target: Path) -> None:
         """So that it stays as it is while the run goes on and clears its checkpoints."""
-        shutil.copytree(self.adapter, target)
+        shutil.copytree(self.adapter, target, symlinks=True)
 
 
 def read_source(run: Path, step: int | None, prompts: int) -> Source:

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from engine.atomic import write_atomically
+from engine.trust.files import read_regular
 
 FILE = "replica.json"
+MOST_BYTES = 2**16
 
 
 class Replicated(BaseModel):
@@ -23,8 +25,8 @@ class Replicated(BaseModel):
 def read_record(run: Path) -> Replicated | None:
     """None for a run that lives here."""
     try:
-        return Replicated.model_validate_json((run / FILE).read_bytes())
-    except (OSError, ValidationError):
+        return Replicated.model_validate_json(read_regular(run / FILE, MOST_BYTES))
+    except (OSError, ValueError):
         return None
 
 

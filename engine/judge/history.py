@@ -15,10 +15,11 @@ from pydantic import ValidationError
 from engine.atomic import write_atomically
 from engine.judge.rubric import parse_rubric
 from engine.protocol.judging import RubricVersion, RubricView, version_of
-from engine.protocol.problems import AtelierError, ConfigError
+from engine.protocol.problems import AtelierError, ConfigError, in_one_line
 from engine.trust.files import MOST_TEXT_BYTES, read_regular
 
 OUTSIDE = "outside"
+MOST_HISTORY_BYTES = 2**28
 
 
 def view_rubric(file: Path) -> RubricView:
@@ -55,10 +56,19 @@ def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
 def read_versions(file: Path) -> list[RubricVersion]:
     """Oldest first. Raises ConfigError with the line that does not read."""
     beside = versions_file(file)
-    if not beside.exists():
+    try:
+        text = read_regular(beside, MOST_HISTORY_BYTES, follow=False).decode()
+    except FileNotFoundError:
         return []
+    except (OSError, ValueError) as error:
+        raise ConfigError.of(
+            "rubric.bad_history",
+            f"The versions of the rubric cannot be read: {in_one_line(error)[:200]}.",
+            "Move the file away; the rubric itself is not touched.",
+            where=str(beside),
+        ) from error
     found = []
-    for number, line in enumerate(beside.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         try:
             found += [RubricVersion.model_validate_json(line)] if line.strip() else []
         except ValidationError as error:

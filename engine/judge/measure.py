@@ -94,7 +94,8 @@ def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) ->
     """Pairs that this judge puts the other way round, the widest first."""
     found = []
     for place, labels in labels_by_place(reader).items():
-        siblings = reader.stored(*place)
+        if not (siblings := reader.stored(*place)):
+            continue  # nothing that was stored of this group is left
         by_id = {one.id: one for one in siblings}
         pairs = preferences([word for label in labels for word in label.words], list(by_id))
         verdicts = {

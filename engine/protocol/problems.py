@@ -2,7 +2,12 @@
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+
+def readable(text: str) -> str:
+    """Text with a mark in place of bytes of a file name that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 class Problem(BaseModel):
@@ -20,6 +25,12 @@ class Problem(BaseModel):
     """File and line, config key, or trajectory: the place to look."""
     detail: str = ""
     """Traceback or raw text, shown on request."""
+
+    @field_validator("message", "hint", "where", "detail", mode="before")
+    @classmethod
+    def _can_be_sent(cls, text: object) -> object:
+        """File names that are not UTF-8 hold characters that no JSON can."""
+        return readable(text) if isinstance(text, str) else text
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

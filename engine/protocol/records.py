@@ -193,7 +193,7 @@ class Interval(Record):
 
 class Checkpoint(Record):
     step: int
-    path: str
+    path: str = Field(pattern=r"^checkpoints/step-\d{6,12}$")
     """Relative to the run folder."""
     bytes: int
     at: float

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.evaluation import SystemPrompt
+from engine.protocol.identifiers import Seq
 from engine.protocol.judging import Verdict
 from engine.protocol.labels import Label
 from engine.protocol.machine import Card
@@ -226,7 +227,7 @@ class Command(Request):
         "extend",
         "keep",
     ]
-    steps: int | None = None
+    steps: int | None = Field(default=None, ge=0, lt=2**31)
     """For `extend`: the new number of planned steps."""
     rubric: str = ""
     """For `use_rubric`: its source, front matter and all."""
@@ -244,10 +245,10 @@ class TrajectoryQuery(Request):
     """One page of the table: sorting, filtering and search happen in SQL."""
 
     split: Split | None = None
-    step: int | None = None
-    step_to: int | None = None
+    step: Seq | None = None
+    step_to: Seq | None = None
     """With `step`: the range of steps, both ends included."""
-    group: int | None = None
+    group: Seq | None = None
     scenario_id: str | None = None
     contestant: str | None = None
     """In an evaluation: only attempts of this one."""
@@ -261,7 +262,7 @@ class TrajectoryQuery(Request):
         "recent", "step", "title", "reward", "advantage", "turns", "tokens", "duration"
     ] = "recent"
     descending: bool = True
-    offset: int = Field(default=0, ge=0)
+    offset: Seq = 0
     limit: int = Field(default=100, ge=1, le=1000)
 
 

@@ -76,7 +76,16 @@ from engine.server.supervisor import Supervisor
 from engine.server.tracking import TrackRoutes
 from engine.server.trust import TrustRoutes
 from engine.server.unwritable import answer_unwritable
-from engine.server.wire import body_of, json_list, json_of, project_of
+from engine.server.wire import (
+    body_of,
+    check_numbers,
+    json_list,
+    json_of,
+    number_of,
+    path_of,
+    project_of,
+    text_of,
+)
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -252,9 +261,10 @@ class Application:
         return json_of(ProjectFiles(files=files))
 
     async def scenarios(self, request: Request) -> Response:
-        path, split = project_of(request), request.query_params["split"]
+        path, split = project_of(request), text_of(request, "split")
         offset, limit = (
-            int(request.query_params.get(n, d)) for n, d in (("offset", 0), ("limit", 200))
+            int(number_of(request, name, otherwise))
+            for name, otherwise in (("offset", 0), ("limit", 200))
         )
         file = scenario_file(path, load_config(path), split)  # type: ignore[arg-type]
         mark = await asyncio.to_thread(fingerprint, file) if file else ""
@@ -264,7 +274,7 @@ class Application:
 
     async def write_scenarios(self, request: Request) -> Response:
         asked, path = await body_of(request, WriteScenarios), project_of(request)
-        file = scenario_file(path, load_config(path), request.query_params["split"])  # type: ignore[arg-type]
+        file = scenario_file(path, load_config(path), text_of(request, "split"))  # type: ignore[arg-type]
         if file is None:
             raise ConfigError.of(
                 "scenarios.no_file", "This split has no file.", "Set it under [scenarios]."
@@ -275,7 +285,7 @@ class Application:
 
     async def import_run(self, request: Request) -> Response:
         asked, path = await body_of(request, ImportRun), project_of(request)
-        folder = await import_run(path, Path(asked.source).expanduser(), asked.model)
+        folder = await import_run(path, path_of(asked.source), asked.model)
         return json_of(await asyncio.to_thread(self.library.summary, folder))
 
     # What they share
@@ -304,6 +314,7 @@ class Application:
     def _counted(self, handler: Handler) -> Handler:
         async def counted(request: Request) -> Response:
             self.touch()
+            check_numbers(request)
             return await handler(request)
 
         return counted

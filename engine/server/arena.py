@@ -32,7 +32,7 @@ from engine.rollout.chat import open_chat
 from engine.run import Run
 from engine.seeds import derive
 from engine.server.workers import House
-from engine.trust.projects import require_trust
+from engine.trust.projects import require_run_trust
 
 REST_S = 180.0
 """How long a model stays loaded after its last answer."""
@@ -78,7 +78,7 @@ class ArenaDesk:
         raise, and Refused for agent or provider of a project that is not trusted. `crowded`: a run
         goes on beside."""
         if not asked.chats or any(one.kind == "provider" for one in contestants):
-            await asyncio.to_thread(require_trust, run.project)
+            await asyncio.to_thread(require_run_trust, run.folder)
         async with self._lock:
             step = run.reader.last_step("validation") + 1
             names = [one.name for one in contestants]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -16,7 +15,7 @@ from engine.protocol.problems import AtelierError
 from engine.run import read_spec
 from engine.server.library import Library
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_of, project_of
+from engine.server.wire import body_of, json_of, path_of, project_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -38,7 +37,7 @@ class ArenaRoutes:
     async def ask(self, request: Request) -> Response:
         """A line of JSON for each word and attempt; hanging up cancels the rest."""
         asked = await body_of(request, AskArena)
-        project = Path(asked.project).expanduser().resolve()
+        project = path_of(asked.project)
         contestants = await asyncio.to_thread(
             find_contestants, project, load_config(project), asked.models
         )

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -17,7 +16,7 @@ from engine.protocol.problems import AtelierError
 from engine.run import read_spec
 from engine.server.library import Library
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_of
+from engine.server.wire import body_of, json_of, path_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -61,8 +60,8 @@ class AuthoringRoutes:
     async def begin(self, request: Request) -> Response:
         """The servers that its agent reaches; nobody is asked yet."""
         asked = await body_of(request, BeginWithTools)
-        folder = Path(asked.folder).expanduser().resolve()
-        file = Path(asked.servers).expanduser() if asked.servers else None
+        folder = path_of(asked.folder)
+        file = path_of(asked.servers) if asked.servers else None
         await asyncio.to_thread(begin_with_tools, folder, file)
         return json_of(await asyncio.to_thread(views_of, folder))
 

@@ -13,7 +13,7 @@ from engine.judge.access import Access
 from engine.project import load_config, load_scenarios, read_scenarios, refuse_outside
 from engine.protocol.config import ProjectConfig
 from engine.protocol.evaluation import EvaluationPlan, SystemPrompt
-from engine.protocol.problems import ConfigError
+from engine.protocol.problems import ConfigError, in_one_line
 from engine.protocol.records import RunSpec, Scenario
 from engine.protocol.requests import StartEvaluation
 from engine.rollout.agents import AgentPool
@@ -123,10 +123,22 @@ def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenar
                 where=f"scenarios.{source}",
             )
         return found
-    found, problems = read_scenarios(project / Path(source).expanduser())
+    found, problems = read_scenarios(_file(project, source))
     if problems:
         raise ConfigError(problems[0])
     return found
+
+
+def _file(project: Path, source: str) -> Path:
+    """A file that a person names, from the project on. Raises ConfigError for what is no path."""
+    try:
+        file = project / Path(source).expanduser()
+        file.exists()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError.of(
+            "file.bad_name", f"{source[:200]!a} names no file: {in_one_line(error)[:200]}."
+        ) from error
+    return file
 
 
 def _refuse_local_judge(config: ProjectConfig) -> None:

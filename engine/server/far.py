@@ -17,7 +17,7 @@ from engine.protocol.problems import Refused
 from engine.protocol.sync import Begun, SyncFolder
 from engine.server.library import Library
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_of
+from engine.server.wire import body_of, json_of, number_of, text_of
 from engine.sync.incoming import Incoming
 from engine.sync.manifest import listed, manifest
 
@@ -96,7 +96,7 @@ class FarRoutes:
 
     async def take(self, request: Request) -> Response:
         sha256 = request.path_params["sha256"]
-        offset, size = (int(request.query_params[name]) for name in ("offset", "bytes"))
+        offset, size = (int(number_of(request, name)) for name in ("offset", "bytes"))
         here = await self._incoming.take(sha256, offset, self._stream(request))
         if here >= size:
             await asyncio.to_thread(self._incoming.finish, sha256, size)
@@ -126,7 +126,7 @@ class FarRoutes:
 
     async def file(self, request: Request) -> Response:
         folder = self._library.folder(request.path_params["run"])
-        wanted, offset = request.query_params["path"], int(request.query_params.get("offset", 0))
+        wanted, offset = text_of(request, "path"), int(number_of(request, "offset"))
         file = await asyncio.to_thread(_inside, folder, wanted)
 
         async def blocks() -> AsyncIterator[bytes]:
@@ -151,7 +151,7 @@ class FarRoutes:
 
     async def errands(self, request: Request) -> Response:
         """What waits to be done at home; held open until there is something."""
-        wait = min(float(request.query_params.get("wait", 0)), LONGEST_WAIT_S)
+        wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
         return json_of(ErrandList(errands=await self._errands.waiting(wait)))
 
     async def errand_done(self, request: Request) -> Response:

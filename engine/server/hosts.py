@@ -4,7 +4,6 @@ requests about a remote run to its engine."""
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import httpx
 from starlette.requests import Request
@@ -21,7 +20,7 @@ from engine.server.judging import judge_settings
 from engine.server.library import Library
 from engine.server.moving import MovingRoutes
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_of
+from engine.server.wire import body_of, json_of, path_of
 from engine.trust.projects import require_run_trust, require_trust
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -108,7 +107,7 @@ class HostRoutes:
 
         async def there_or_here(request: Request) -> Response:
             run_id = request.path_params["run"]
-            host = self._desk.owner(self._library.folder(run_id))
+            host = self._desk.owner(self._library.find(run_id))
             if host is None:
                 return await handler(request)
             if path == LOG and not host.connected:
@@ -140,7 +139,7 @@ class HostRoutes:
             asked = await body_of(request, body)
             if not asked.host:
                 return await handler(request)
-            require_trust(Path(asked.project).expanduser().resolve())
+            require_trust(path_of(asked.project))
             folder = await self._desk.start(asked)
             return json_of(await asyncio.to_thread(self._library.summary, folder))
 

@@ -8,6 +8,7 @@ from engine.hosts.record import read_record
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import RunSpec
 from engine.run import DATABASE, SPEC, read_spec
+from engine.run_files import check_run_folder, is_of_another_project
 from engine.store.repair import Repaired, repair_database
 
 
@@ -17,6 +18,7 @@ def repair(folder: Path) -> Repaired:
     The caller holds the lock of the folder. Raises Refused where nothing is damaged or the run is
     the copy of one on a server, StoreError where nothing can be recovered.
     """
+    check_run_folder(folder)
     if elsewhere := read_record(folder):
         raise Refused.of(
             "repair.elsewhere",
@@ -48,7 +50,7 @@ def remove(folder: Path) -> None:
 
     Raises Refused where the folder is not one of a run, StoreError where it cannot be deleted.
     """
-    if folder.is_symlink() or folder.parent.name != "runs":
+    if folder.is_symlink() or is_of_another_project(folder) or folder.parent.name != "runs":
         raise Refused.of("run.no_folder", "This is not the folder of a run.", where=str(folder))
     try:
         shutil.rmtree(folder)

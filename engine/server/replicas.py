@@ -9,12 +9,12 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from engine.protocol.problems import ConfigError
 from engine.protocol.replicas import KNOWN, LAST
 from engine.replica.pages import MOST_BYTES, last_seq, read_page
 from engine.run import DATABASE
 from engine.server.library import Library
 from engine.server.stream import HEARTBEAT_S, Broadcast, Subscriber, ticks
+from engine.server.wire import number_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -43,9 +43,9 @@ class ReplicaRoutes:
         """204 where nothing comes within `wait` seconds."""
         run_id = request.path_params["run"]
         file = self.library.folder(run_id) / DATABASE
-        after = int(_number(request, "after"))
-        most = min(int(_number(request, "most", MOST_BYTES)), MOST_BYTES)
-        end = time.monotonic() + min(_number(request, "wait"), MOST_WAIT_S)
+        after = int(number_of(request, "after"))
+        most = min(int(number_of(request, "most", MOST_BYTES)), MOST_BYTES)
+        end = time.monotonic() + min(number_of(request, "wait"), MOST_WAIT_S)
         async with self.broadcast.subscribe(run_id) as subscriber:
             if await self._has_more(subscriber, file, after, end):
                 page = await asyncio.to_thread(read_page, file, run_id, after, most_bytes=most)
@@ -84,18 +84,3 @@ class ReplicaRoutes:
                 yield line
 
         return StreamingResponse(lines(), media_type="text/event-stream")
-
-
-def _number(request: Request, name: str, otherwise: int = 0) -> float:
-    said = request.query_params.get(name, str(otherwise))
-    try:
-        number = float(said)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 2**53:
-        raise ConfigError.of(
-            "request.bad_number",
-            f"`{name}` is no number from 0 on: {said[:40]}.",
-            "Send 0 or more.",
-        )
-    return number

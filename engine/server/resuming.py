@@ -1,6 +1,6 @@
 """Which runs go on, and which get more steps: refusals in words."""
 
-from engine.protocol.problems import Refused
+from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import RunSummary
 
 WEIGHTLESS = ("imported", "arena", "writing")
@@ -24,7 +24,10 @@ def refuse_extension(run: RunSummary) -> None:
 
 
 def refuse_resumption(run: RunSummary, steps: int | None) -> None:
-    """Raises Refused where nothing can go on, with `steps` in all or as many as were planned."""
+    """Raises Refused where nothing can go on, with `steps` in all or as many as were planned, and
+    StoreError for a damaged run."""
+    if run.state == "damaged" and run.problem:
+        raise StoreError(run.problem)
     if run.kind == "outside":
         raise Refused.of(
             "run.outside",

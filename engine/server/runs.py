@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import apsw
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -17,18 +18,21 @@ from engine.protocol.curves import CurveQuery
 from engine.protocol.demonstrations import SelectDemonstrations
 from engine.protocol.exports import ExportCheckpoint
 from engine.protocol.labels import Label
-from engine.protocol.problems import AtelierError
+from engine.protocol.problems import AtelierError, StoreError, in_one_line
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartEvaluation, StartRun, TrajectoryQuery, TryJudge
 from engine.run import DATABASE, LOG, read_spec
 from engine.server.library import Library
+from engine.server.open_runs import Opened
 from engine.server.repairing import remove, repair
 from engine.server.stream import Broadcast, follow
+from engine.server.summaries import problem_of
 from engine.server.supervisor import Supervisor
-from engine.server.wire import body_of, json_list, json_of
+from engine.server.wire import body_of, json_list, json_of, number_of, path_of
 from engine.store.history import HistoryReader
 from engine.store.reader import RunReader
 from engine.supervised.select import demonstrate
+from engine.trust.files import open_regular
 
 R = TypeVar("R")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -86,7 +90,7 @@ class RunRoutes:
     async def runs(self, request: Request) -> Response:
         project = request.query_params.get("project")
         runs = await asyncio.to_thread(
-            lambda: self.library.runs(Path(project)) if project else self.library.all_runs()
+            lambda: self.library.runs(path_of(project)) if project else self.library.all_runs()
         )
         return json_list([self._current(run.id) for run in runs])
 
@@ -132,8 +136,8 @@ class RunRoutes:
 
     async def events(self, request: Request) -> Response:
         run_id = request.path_params["run"]
+        after = int(number_of(request, "after"))
         reader = HistoryReader(self.library.folder(run_id) / DATABASE)
-        after = int(request.query_params.get("after", 0))
         brief = "brief" in request.query_params
 
         async def lines():  # type: ignore[no-untyped-def]
@@ -143,6 +147,8 @@ class RunRoutes:
                 ):
                     self.touch()
                     yield line
+            except StoreError as error:  # the answer has begun: its last line says it
+                yield f": {in_one_line(error)}\n\n"
             finally:
                 reader.close()
 
@@ -246,21 +252,28 @@ class RunRoutes:
 
     async def preview_label(self, request: Request) -> Response:
         label = await body_of(request, Label)
-        async with self.supervisor.opened(request.path_params["run"]) as opened:
+        async with self._labelling(request) as opened:
             return json_of(opened.labeller.preview(label))
 
     async def add_label(self, request: Request) -> Response:
         label = await body_of(request, Label)
-        async with self.supervisor.opened(request.path_params["run"]) as opened:
+        async with self._labelling(request) as opened:
             return json_of(await opened.labeller.add(label))
 
     async def undo_label(self, request: Request) -> Response:
-        async with self.supervisor.opened(request.path_params["run"]) as opened:
+        async with self._labelling(request) as opened:
             return json_of(await opened.labeller.undo())
 
     async def redo_label(self, request: Request) -> Response:
-        async with self.supervisor.opened(request.path_params["run"]) as opened:
+        async with self._labelling(request) as opened:
             return json_of(await opened.labeller.redo())
+
+    @contextlib.asynccontextmanager
+    async def _labelling(self, request: Request) -> AsyncIterator[Opened]:
+        """A run, open for its labels. Raises StoreError where what is stored in it fits no rule."""
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            with _refusing_what_is_stored(opened.run.folder):
+                yield opened
 
     async def _read(self, request: Request, read: Callable[[RunReader], R]) -> R:
         folder = self.library.folder(request.path_params["run"])
@@ -268,7 +281,8 @@ class RunRoutes:
         def work() -> R:
             reader = RunReader(folder / DATABASE)
             try:
-                return read(reader)
+                with _refusing_what_is_stored(folder):
+                    return read(reader)
             finally:
                 reader.close()
 
@@ -278,9 +292,21 @@ class RunRoutes:
         return self.supervisor.summary(run_id)
 
 
+@contextlib.contextmanager
+def _refusing_what_is_stored(folder: Path) -> Iterator[None]:
+    """Raise StoreError for whatever the rows of a run make our code raise: it may come from
+    anywhere."""
+    try:
+        yield
+    except (AtelierError, OSError, apsw.Error):
+        raise
+    except Exception as error:
+        raise StoreError(problem_of(error, folder)) from error
+
+
 def _tail(file: Path) -> str:
     if not file.exists():
         return ""
-    with file.open("rb") as source:
+    with open_regular(file) as source:
         source.seek(max(0, file.stat().st_size - LOG_TAIL_BYTES))
-        return source.read().decode(errors="replace")
+        return source.read(LOG_TAIL_BYTES).decode(errors="replace")

@@ -1,7 +1,6 @@
 """Routes of the Setup page: forecast, demonstrations, rubric, judges and their test."""
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from engine.machine.plan import preflight
 from engine.models import find_model
 from engine.project import load_config, load_scenarios
 from engine.protocol.events import StepFinished
+from engine.protocol.json_text import parse_json
 from engine.protocol.judging import CheckedAttempt, JudgeCheck
 from engine.protocol.problems import ConfigError
 from engine.protocol.requests import SaveRubric, TryJudge
@@ -136,7 +136,7 @@ def _rubric_file(project: Path) -> Path:
 def _values(text: str | None) -> dict[str, Any]:
     """Dotted keys and values of a query. Raises ConfigError."""
     try:
-        values = json.loads(text) if text else {}
+        values = parse_json(text) if text else {}
     except ValueError:
         values = None
     if not isinstance(values, dict):

@@ -22,11 +22,14 @@ from engine.step.curriculum import check
 from engine.supervised.data import Data, collect, keep_lines, plan_of, refuse
 from engine.trust.addresses import check_addresses
 from engine.trust.files import check_files
+from engine.trust.projects import require_run_trust
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     """Raises ConfigError, ModelError, Refused; what it raises leaves nothing behind."""
     origin = find_origin(project, request) if request.origin else None
+    if origin and not isinstance(origin.source, Path):  # its settings become those of a run of ours
+        require_run_trust(origin.source.folder)
     config = origin.config if origin else load_config(project, request.overrides)
     refuse_outside(config)
     check_files(project, config)

@@ -34,6 +34,7 @@ from engine.server.resuming import refuse_extension, refuse_resumption
 from engine.server.starting import make_folder, make_run
 from engine.server.stream import Broadcast
 from engine.server.tracking import TrackDesk
+from engine.server.wire import path_of
 from engine.server.work import STOPPED, Living, last_step, log_to, work
 from engine.server.workers import House
 from engine.trust.projects import require_run_trust, require_trust
@@ -102,7 +103,7 @@ class Supervisor:
         async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
-            project = Path(request.project).expanduser().resolve()
+            project = path_of(request.project)
             require_trust(project)
             folder, spec = await make_run(project, request)
             await self._tell_parent(spec)
@@ -140,7 +141,7 @@ class Supervisor:
         async with self.beginning:
             if known := await self._admit(request.key, request.queue):
                 return known
-            project = Path(request.project).expanduser().resolve()
+            project = path_of(request.project)
             require_trust(project)
             planned = await asyncio.to_thread(evaluating.plan, project, request)
             spec, scenarios = planned.spec, planned.scenarios
@@ -211,7 +212,7 @@ class Supervisor:
         return self.summary(run_id)
 
     def summary(self, run_id: str) -> RunSummary:
-        summary = self._library.summary(self._library.folder(run_id))
+        summary = self._library.summary(self._library.find(run_id))
         living = self._living.get(run_id)
         if living is None or summary.state not in LIVING:
             return summary
@@ -252,7 +253,7 @@ class Supervisor:
     async def resting(self, run_id: str) -> AsyncIterator[Path]:
         """Lock a run's folder. Raises Refused where the run goes on, or is in use."""
         await self._settle()
-        folder = self._library.folder(run_id)
+        folder = self._library.find(run_id)
         if run_id in self._living:
             raise Refused.of("run.lives", "This run goes on.", "Stop it first, or wait.")
         await self.tracking.forget(run_id)

@@ -15,6 +15,17 @@ REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "your share of the disk is used up",
 }
+NO_PLACE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.ENODEV,
+    errno.ENXIO,
+)
+"""Errors of a path that leads to nothing that can be read or written."""
 DATABASE = {
     apsw.ReadOnlyError: REASONS[errno.EROFS],
     apsw.CantOpenError: REASONS[errno.EACCES],
@@ -25,6 +36,13 @@ CODE = "store.unwritable"
 
 def unwritable_problem(error: Exception) -> Problem | None:
     """Refusal for an error that means that nothing can be written; None for any other."""
+    if isinstance(error, OSError) and error.errno in NO_PLACE:
+        return Problem(
+            code="file.no_place",
+            message=f"A file or folder cannot be used: {error.strerror}.",
+            hint="Check that it is still there, and what kind of file it is.",
+            where=str(error.filename or "")[:400],
+        )
     if isinstance(error, OSError):
         reason, where = REASONS.get(error.errno or 0), str(error.filename or "")
     else:

@@ -7,9 +7,10 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.protocol.problems import ConfigError
+from engine.protocol.problems import ConfigError, in_one_line
 
 T = TypeVar("T", bound=BaseModel)
+MOST_NUMBER = 2**53
 
 
 async def body_of(request: Request, model: type[T]) -> T:
@@ -21,7 +22,51 @@ def project_of(request: Request) -> Path:
     value = request.query_params.get("path")
     if not value:
         raise ConfigError.of("request.no_path", "The request names no project.")
-    return Path(value).expanduser().resolve()
+    return path_of(value)
+
+
+def path_of(value: str) -> Path:
+    """A path of this machine, resolved. Raises ConfigError for what can be none."""
+    try:
+        path = Path(value).expanduser().resolve()
+        path.exists()  # raises for a name that no file system takes
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError.of(
+            "request.bad_path",
+            f"{value[:200]!a} is no path on this machine: {in_one_line(error)[:200]}.",
+        ) from error
+    return path
+
+
+def text_of(request: Request, name: str) -> str:
+    """A value of the query. Raises ConfigError without it."""
+    value = request.query_params.get(name)
+    if value is None:
+        raise ConfigError.of("request.no_value", f"The request has no `{name}`.")
+    return value
+
+
+def number_of(request: Request, name: str, otherwise: int = 0) -> float:
+    """A number of the query. Raises ConfigError for what is none from 0 to 2⁵³."""
+    said = request.query_params.get(name, str(otherwise))
+    try:
+        number = float(said)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < MOST_NUMBER:
+        raise ConfigError.of(
+            "request.bad_number",
+            f"`{name}` is no number from 0 on: {said[:40]}.",
+            "Send 0 or more.",
+        )
+    return number
+
+
+def check_numbers(request: Request) -> None:
+    """Raises ConfigError where a number of the path is larger than any that is stored."""
+    for name, value in request.path_params.items():
+        if isinstance(value, int) and value >= MOST_NUMBER:
+            raise ConfigError.of("request.bad_number", f"`{name}` is larger than any number here.")
 
 
 def json_of(value: BaseModel) -> Response:

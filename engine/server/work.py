@@ -59,10 +59,19 @@ async def work(run: Run, house: House) -> None:
             await _say_last(run, RunStopped(step=last_step(run), reason=reason))
     except Exception as error:  # noqa: BLE001 - the last resort: it is said and stored
         problem = problem_of(error)
-        advised = await asyncio.to_thread(explained, problem, run.config, model_of(run.spec))
+        advised = await asyncio.to_thread(_advised, problem, run)
         await _say_last(run, RunFailed(step=last_step(run), problem=advised))
     finally:
         run.close()
+
+
+def _advised(problem: Problem, run: Run) -> Problem:
+    """The problem with advice on memory; as it is where the model is not here any more."""
+    try:
+        model = model_of(run.spec)
+    except AtelierError:
+        return problem
+    return explained(problem, run.config, model)
 
 
 async def _train_with_restarts(run: Run, house: House) -> None:

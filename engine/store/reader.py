@@ -2,10 +2,8 @@
 
 import re
 import threading
-import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import apsw
 
@@ -17,15 +15,17 @@ from engine.protocol.problems import Refused, in_one_line
 from engine.protocol.records import (
     Checkpoint,
     GroupSummary,
-    Record,
     Split,
     Trajectory,
     TrajectorySummary,
 )
 from engine.protocol.requests import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
 from engine.store.curves import read_curves
+from engine.store.packed import parsed, unpacked, unpacked_text
 from engine.store.schema import damaged, open_reader
 
+MOST_WORDS = 40
+"""Words of a search that count; each costs a pass over the index."""
 ATTEMPT_KEY = "attempt:"
 """Begins the key of a call that is no question to a judge."""
 
@@ -41,10 +41,8 @@ SORTS = {
 }
 
 
-MOST_UNPACKED = 2**28
-"""Bytes of one record."""
-
-R = TypeVar("R", bound=Record)
+MOST_TOGETHER = 2**27
+"""Bytes of the records of one group."""
 
 
 class RunReader:
@@ -158,7 +156,15 @@ class RunReader:
             f"WHERE split = ? AND step = ? {chosen} ORDER BY grp, idx"
         )
         values = (split, step) if group is None else (split, step, group)
-        return [_trajectory(*row) for row in self._rows(sql, values)]
+        room = None if group is None else MOST_TOGETHER
+        found = []
+        for body, advantage in self._rows(sql, values):
+            text = unpacked_text(Trajectory, body)
+            if room is not None and (room := room - len(text)) < 0:
+                raise damaged(self._file, f"a group holds more than {MOST_TOGETHER >> 20} MB")
+            one = parsed(Trajectory, text)
+            found.append(one.model_copy(update={"advantage": advantage}))
+        return found
 
     def trajectory(self, trajectory_id: str) -> Trajectory:
         """Raises Refused where there is none."""
@@ -291,7 +297,7 @@ class RunReader:
 
 def search_phrase(words: str) -> str:
     """Typed words as an FTS5 query: each must occur, the last one may be unfinished."""
-    found = re.findall(r"\w+", words)
+    found = re.findall(r"\w+", words)[:MOST_WORDS]
     return " ".join(f'"{word}"' for word in found[:-1]) + f' "{found[-1]}"*' if found else '""'
 
 
@@ -327,27 +333,6 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
         tests.append("number IN (SELECT rowid FROM transcripts WHERE transcripts MATCH ?)")
         values.append(search_phrase(query.search))
     return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
-
-
-def parsed(kind: type[R], body: object) -> R:
-    """A record out of its column. Raises StoreError where it is none."""
-    try:
-        return kind.model_validate_json(str(body))
-    except ValueError as error:
-        raise damaged(None, f"a row is no {kind.__name__}: {in_one_line(error)}") from error
-
-
-def unpacked(kind: type[R], body: object) -> R:
-    """The same out of a packed column."""
-    try:
-        assert isinstance(body, bytes)
-        packed = zlib.decompressobj()
-        text = packed.decompress(body, MOST_UNPACKED)
-        if not packed.eof:
-            raise ValueError("it is cut, or larger than any record")
-    except (AssertionError, ValueError, zlib.error) as error:
-        raise damaged(None, f"a packed row is no {kind.__name__}: {in_one_line(error)}") from error
-    return parsed(kind, text.decode("utf-8", "replace"))
 
 
 def _event(body: object, seq: object) -> Event | UnknownEvent:

@@ -24,9 +24,14 @@ from engine.protocol.judging import Call, Verdict
 from engine.protocol.problems import StoreError
 from engine.protocol.records import RunSpec, Trajectory, TrajectorySummary
 from engine.store import salvage
-from engine.store.reader import unpacked
+from engine.store.packed import unpacked
 from engine.store.salvage import UNREADABLE, Beginning, Told
-from engine.store.schema import open_writer, refuse_newer
+from engine.store.schema import (
+    MOST_VALUE_BYTES,
+    foreign_object,
+    open_writer,
+    refuse_newer,
+)
 from engine.store.writer import summary_of, trajectory_rows
 
 KEPT = "damaged"
@@ -89,6 +94,10 @@ def _open_copy(copy: Path, folder: Path) -> apsw.Connection:
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("SELECT count(*) FROM sqlite_schema")
         version = int(db.execute("PRAGMA user_version").get)
+        db.limit(apsw.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+        if name := foreign_object(db):  # a view or trigger would be executed by reading
+            db.close()
+            raise _nothing(folder, f"{name[:60]!a} in its database is nothing that a run has")
     except UNREADABLE as error:
         raise _nothing(folder, str(error)) from error
     refuse_newer(version, folder)

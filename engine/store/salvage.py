@@ -29,7 +29,7 @@ from engine.protocol.records import (
     Trajectory,
     TrajectorySummary,
 )
-from engine.store.reader import unpacked
+from engine.store.packed import unpacked
 
 Row = tuple[object, ...]
 UNREADABLE = (apsw.Error, UnicodeDecodeError)

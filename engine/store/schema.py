@@ -1,7 +1,9 @@
 """Tables of run.db, and how a file is opened; one of a newer version is refused."""
 
 import os
+import re
 import stat
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -104,6 +106,49 @@ CREATE TABLE checkpoints(
 """
 
 
+PLAIN_INDEX = re.compile(
+    r"CREATE (UNIQUE )?INDEX \w+ ON \w+\(\w+(, ?\w+)*\)( WHERE \w+( IS NULL)?)?"
+)
+MOST_VALUE_BYTES = 2**26
+"""Longest text or blob that SQLite reads, makes or stores."""
+
+
+def foreign_object(db: apsw.Connection) -> str:
+    """Name of something in the schema that no engine makes; empty where there is none. Views,
+    triggers and computed columns are programs: one that never ends holds whoever reads it."""
+    known = _known_objects()
+    for name, sql in db.execute("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL"):
+        text = _normal(str(sql))
+        if known.get(str(name)) != text and not PLAIN_INDEX.fullmatch(text):
+            return str(name)
+    return ""
+
+
+@cache
+def _known_objects() -> dict[str, str]:
+    """Statement of every table and index that `TABLES` makes, FTS5's own among them, by name."""
+    db = apsw.Connection(":memory:")
+    try:
+        db.execute(TABLES)
+        rows = db.execute("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL")
+        return {str(name): _normal(str(sql)) for name, sql in rows}
+    finally:
+        db.close()
+
+
+def _normal(sql: str) -> str:
+    """A statement without comments and with single spaces."""
+    return " ".join(re.sub(r"--[^\n]*", "", sql).split())
+
+
+def _check_schema(db: apsw.Connection, file: Path) -> None:
+    """Raises StoreError where the schema is not that of a run."""
+    db.limit(apsw.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+    if name := foreign_object(db):
+        db.close()
+        raise damaged(file, f"{name[:60]!a} in it is nothing that a run has")
+
+
 def open_writer(file: Path) -> apsw.Connection:
     """Open or make a run.db for its one writer."""
     try:
@@ -119,9 +164,10 @@ def open_writer(file: Path) -> apsw.Connection:
             with db:
                 db.execute(TABLES)
                 db.execute(f"PRAGMA user_version = {VERSION}")
+        refuse_newer(version, file)
+        _check_schema(db, file)
     except apsw.Error as error:
         raise _unreadable(file, error) from error
-    refuse_newer(version, file)
     return db
 
 
@@ -142,6 +188,10 @@ def open_reader(file: Path) -> apsw.Connection:
     if version < VERSION:
         db.close()
         raise damaged(file, "it is empty")
+    try:
+        _check_schema(db, file)
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise damaged(file, str(error)) from error
     return db
 
 

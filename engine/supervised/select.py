@@ -16,6 +16,7 @@ from engine.protocol.records import LEARNING, RunSpec, TrajectorySummary
 from engine.protocol.requests import TrajectoryQuery
 from engine.run import DATABASE, read_spec
 from engine.store.reader import RunReader
+from engine.trust.files import project_file
 
 RULE = re.compile(r"(best|all|above)(?::(-?\d+(?:\.\d+)?))?")
 PAGE = 1000
@@ -93,7 +94,7 @@ def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
         kept, left_out = choose(attempts, rule)
         if asked.file:
             lines = [_line(reader, spec, one) for one in kept]
-            replace_lines(project / asked.file, f"{spec.id}/", lines)
+            replace_lines(project_file(project, asked.file, "file"), f"{spec.id}/", lines)
     finally:
         reader.close()
     rewards = [one.reward for one in kept if one.reward is not None]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from engine.protocol.problems import Refused
 from engine.protocol.trust import AddressConfirmation, Confirmation, FileConfirmation
 from engine.trust.addresses import confirm_address
 from engine.trust.files import confirm_file
@@ -15,6 +16,14 @@ def confirm(confirmation: Confirmation) -> None:
         case AddressConfirmation():
             confirm_address(confirmation.provider, confirmation.address)
         case FileConfirmation():
-            confirm_file(Path(confirmation.project), Path(confirmation.path))
+            confirm_file(_path(confirmation.project), _path(confirmation.path))
         case _:
-            trust_project(Path(confirmation.project).expanduser())
+            trust_project(_path(confirmation.project))
+
+
+def _path(text: str) -> Path:
+    """A path. Raises Refused for what can be none."""
+    try:
+        return Path(text).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise Refused.of("file.bad_name", f"{text[:200]!a} is no path: {error}.") from error

@@ -52,20 +52,22 @@ def project_file(project: Path, name: str, setting: str) -> Path:
     return target
 
 
-def read_regular(file: Path, most_bytes: int) -> bytes:
+def read_regular(file: Path, most_bytes: int, follow: bool = True) -> bytes:
     """The content of a regular file of at most so many bytes, without waiting for a pipe. Raises
-    OSError, and ValueError with the reason where it is none."""
-    with open_regular(file) as source:
+    OSError, also for a link where those are not to be followed, and ValueError with the reason
+    where it is no such file."""
+    with open_regular(file, follow) as source:
         content = source.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise ValueError(f"it is larger than {most_bytes / 2**20:g} MB")
     return content
 
 
-def open_regular(file: Path) -> BinaryIO:
+def open_regular(file: Path, follow: bool = True) -> BinaryIO:
     """A regular file, open for reading; a pipe or device is never waited for. Raises OSError, and
     ValueError with the reason where it is none."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(file, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError("it is no regular file")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.protocol.problems import Refused
 from engine.protocol.trust import TrustProject
+from engine.trust.identity import folder_identity
 from engine.trust.store import changing_record, is_known_run, read_record, remember_run
 
 PROJECT, RUN = "project.toml", "run.json"
@@ -23,11 +24,11 @@ def trust_project(project: Path) -> None:
     """Record that the person trusts this folder, with the runs that are in it. Raises Refused where
     it is none."""
     project = project.resolve()
-    inode = _inode(project)
-    if inode is None:
+    identity = folder_identity(project)
+    if identity is None:
         raise Refused.of("project.missing", f"There is no folder {project}.", where=str(project))
     with changing_record() as record:
-        record.projects[str(project)] = inode
+        record.folders[str(project)] = identity
     for folder in sorted(project.glob("runs/*")):
         trust_run(folder)
 
@@ -35,8 +36,8 @@ def trust_project(project: Path) -> None:
 def trust_new_project(project: Path) -> None:
     """Record a folder that Atelier has just made, in which no runs are yet."""
     with changing_record() as record:
-        if (inode := _inode(project.resolve())) is not None:
-            record.projects[str(project.resolve())] = inode
+        if (identity := folder_identity(project.resolve())) is not None:
+            record.folders[str(project.resolve())] = identity
 
 
 def trust_run(folder: Path) -> None:
@@ -49,8 +50,8 @@ def is_trusted(project: Path) -> bool:
     """Whether this folder, and no other at its path, was recorded. Raises Refused where the record
     cannot be read."""
     project = project.resolve()
-    known = read_record().projects.get(str(project))
-    return known is not None and known == _inode(project)
+    known = read_record().folders.get(str(project))
+    return known is not None and known == folder_identity(project)
 
 
 def require_trust(project: Path) -> None:
@@ -67,6 +68,15 @@ def require_run_trust(folder: Path) -> None:
     spec = _spec(folder)
     if spec is not None and not is_known_run(folder.name, spec):
         raise _untrusted(f"The run {folder.name}", project)
+
+
+def is_trusted_run(folder: Path) -> bool:
+    """Whether a run and its project are trusted."""
+    try:
+        require_run_trust(folder)
+    except Refused:
+        return False
+    return True
 
 
 def project_of_run(folder: Path) -> Path:
@@ -87,13 +97,6 @@ def _spec(folder: Path) -> bytes | None:
         status = os.fstat(descriptor)
         is_file = (status.st_mode & 0o170000) == 0o100000
         return source.read(MOST_SPEC_BYTES) if is_file else None
-
-
-def _inode(folder: Path) -> int | None:
-    try:
-        return folder.stat().st_ino if folder.is_dir() else None
-    except OSError:
-        return None
 
 
 def _untrusted(subject: str, project: Path) -> Refused:

@@ -28,8 +28,8 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     schema_version: int = 1
-    projects: dict[str, int] = Field(default_factory=dict)
-    """Inode of each trusted project by its resolved path: another folder at the same path is
+    folders: dict[str, str] = Field(default_factory=dict)
+    """Identity of each trusted project by its resolved path: another folder at the same path is
     another project."""
     addresses: list[AddressConfirmation] = Field(default_factory=list)
     files: list[FileConfirmation] = Field(default_factory=list)

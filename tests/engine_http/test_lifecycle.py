@@ -26,7 +26,7 @@ from engine.protocol.events import (
 from engine.protocol.metrics import METRICS, metric
 from engine.protocol.records import RunSummary
 from engine.protocol.requests import Command, StartRun, TrajectoryQuery
-from engine.server.library import summarise
+from engine.server.summaries import summarise
 from engine.watch import NAMES
 from tests.engine_http.conftest import Engine, forget_after, is_alive, make_project, until
 

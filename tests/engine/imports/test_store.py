@@ -15,7 +15,7 @@ from engine.protocol.events import RunFinished, RunStarted, StepFinished, Valida
 from engine.protocol.metrics import METRICS
 from engine.protocol.problems import AtelierError, ConfigError
 from engine.protocol.requests import TrajectoryQuery
-from engine.server.library import summarise
+from engine.server.summaries import summarise
 from studio.store.run_state import RunState
 from tests.engine.imports.conftest import imported
 

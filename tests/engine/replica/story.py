@@ -112,7 +112,8 @@ class Story:
 
     async def add_checkpoint(self, writer: RunWriter) -> None:
         step = self.dice.randint(1, 4)
-        self.checkpoints[step] = Checkpoint(step=step, path="c", bytes=self.count, at=1.0)
+        path = f"checkpoints/step-{step:06d}"
+        self.checkpoints[step] = Checkpoint(step=step, path=path, bytes=self.count, at=1.0)
         await writer.add_checkpoint(self.checkpoints[step])
 
     async def drop_checkpoint(self, writer: RunWriter) -> None:

@@ -16,8 +16,8 @@ from engine.protocol.events import RunStarted, decode
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records import RunSpec
 from engine.run import DATABASE, SPEC, read_spec, write_spec
-from engine.server.library import summarise
 from engine.server.repairing import remove, repair
+from engine.server.summaries import summarise
 from engine.store.reader import RunReader
 from engine.store.writer import RunWriter
 from tests.engine.replica.story import Story, contents

@@ -13,8 +13,9 @@ from engine.protocol.problems import AtelierError
 from engine.protocol.records import RunSpec
 from engine.protocol.requests import TrajectoryQuery
 from engine.run import DATABASE, SPEC, write_spec
-from engine.server.library import Library, summarise
+from engine.server.library import Library
 from engine.server.repairing import repair
+from engine.server.summaries import summarise
 from engine.store.reader import RunReader
 from engine.store.writer import RunWriter
 from tests.engine.replica.story import Story

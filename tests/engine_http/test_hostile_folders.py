@@ -1,0 +1,358 @@
+"""Run folders made to harm who reads them, through every route of a real engine that does.
+
+Each is a readable run with one thing in it that no engine writes: links to other places, pipes,
+folders for files, a database that never answers, numbers that fit nowhere, packed rows that swell.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+import httpx
+import psutil
+import pytest
+
+from engine.identity import ulid
+from engine.run import DATABASE, SPEC
+from tests.engine.store.test_repair import make
+from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
+
+MOVES = 60
+MOST_S = 3.0
+"""Longest answer; a machine under load takes some of it."""
+MOST_MEMORY = 900 * 2**20
+SECRET = b"what is written here is nobody's business\n" * 8
+
+
+def sql(*statements: str) -> Callable[[Path, Path], None]:
+    def spoil(run: Path, outside: Path) -> None:
+        db = apsw.Connection(str(run / DATABASE))
+        for statement in statements:
+            db.execute(statement)
+        db.close()
+
+    return spoil
+
+
+def link(name: str, to: str) -> Callable[[Path, Path], None]:
+    """A link in the run to something outside of it."""
+
+    def spoil(run: Path, outside: Path) -> None:
+        place(run, name).symlink_to(outside / to)
+
+    return spoil
+
+
+def place(run: Path, name: str) -> Path:
+    """A free path in the run, whatever was there."""
+    file = run / name
+    if file.is_dir() and not file.is_symlink():
+        shutil.rmtree(file)
+    file.unlink(missing_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def pipe(name: str) -> Callable[[Path, Path], None]:
+    return lambda run, outside: os.mkfifo(place(run, name))
+
+
+def folder(name: str) -> Callable[[Path, Path], None]:
+    return lambda run, outside: (place(run, name) / "full").mkdir(parents=True)
+
+
+def checkpoint(run: Path, files: dict[str, dict[str, object]], path: str = "") -> None:
+    """A checkpoint on record with this manifest."""
+    path = path or "checkpoints/step-000001"
+    record = {"step": 1, "path": path, "bytes": 1, "at": 1.0}
+    db = apsw.Connection(str(run / DATABASE))
+    db.execute("DELETE FROM checkpoints")
+    for step in (1, 2):  # the newest is never deleted
+        values = (step, json.dumps({**record, "step": step}))
+        db.execute("INSERT INTO checkpoints(step, record) VALUES (?, ?)", values)
+    db.close()
+    kept = run / "checkpoints" / "step-000001"
+    (kept / "adapter").mkdir(parents=True, exist_ok=True)
+    (kept / "adapter" / "adapter_model.safetensors").write_bytes(b"x")
+    (kept / "MANIFEST.json").write_text(json.dumps({"files": files}))
+
+
+def leading_out(run: Path, outside: Path) -> None:
+    """A checkpoint that is a folder of somebody else."""
+    checkpoint(run, {}, os.path.relpath(outside / "kept", run))
+    (outside / "kept" / "MANIFEST.json").write_text('{"files": {}}')
+
+
+def absolute(run: Path, outside: Path) -> None:
+    checkpoint(run, {}, str(outside / "kept"))
+
+
+def manifest_pipe(run: Path, outside: Path) -> None:
+    checkpoint(run, {})
+    os.mkfifo(place(run, "checkpoints/step-000001/MANIFEST.json"))
+
+
+def manifest_out(run: Path, outside: Path) -> None:
+    name = os.path.relpath(outside / "pipe", run / "checkpoints" / "step-000001")
+    checkpoint(run, {name: {"bytes": 0, "sha256": "0" * 64}})
+
+
+def swelling(run: Path, outside: Path) -> None:
+    """250 KB for each rollout, which become 250 MB."""
+    packer = zlib.compressobj(9)
+    packed = b"".join(packer.compress(bytes(2**20)) for _ in range(250)) + packer.flush()
+    db = apsw.Connection(str(run / DATABASE))
+    db.execute("UPDATE trajectories SET body = ?", (packed,))
+    db.close()
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+HUGE = "9223372036854775807"
+HOSTILE: dict[str, Callable[[Path, Path], object]] = {
+    "events are endless": sql(
+        "ALTER TABLE events RENAME TO kept",
+        f"CREATE VIEW events AS {ENDLESS} SELECT i AS seq, 'log.written' AS kind, '' AS body "
+        "FROM n",
+    ),
+    "trajectories are endless": sql(
+        "ALTER TABLE trajectories RENAME TO kept",
+        f"CREATE VIEW trajectories AS {ENDLESS} SELECT kept.* FROM n, kept",
+    ),
+    "an endless trigger": sql(
+        "CREATE TRIGGER t AFTER INSERT ON events BEGIN INSERT INTO labels(id, seq, split, step, "
+        f"grp, body) {ENDLESS} SELECT i, i, '', 0, 0, '' FROM n; END"
+    ),
+    "a column that is computed": sql(
+        "ALTER TABLE checkpoints RENAME TO kept",
+        "CREATE TABLE checkpoints(step INTEGER PRIMARY KEY, "
+        "record TEXT AS (hex(zeroblob(200000000)) || step))",
+        "INSERT INTO checkpoints(step) VALUES (1), (2), (3), (4)",
+    ),
+    "huge steps": sql(f"UPDATE trajectories SET step = {HUGE}, turns = {HUGE}, tokens = {HUGE}"),
+    "negative steps": sql("UPDATE trajectories SET step = -step - 1, grp = -grp - 1"),
+    "infinite rewards": sql("UPDATE trajectories SET reward = 9e999, advantage = -9e999"),
+    "a large event": sql(
+        f"INSERT INTO events SELECT {HUGE}, 'log.written', hex(zeroblob(50000000))"
+    ),
+    "a large summary": sql(
+        "UPDATE trajectories SET summary = hex(zeroblob(50000000)) WHERE number < 3"
+    ),
+    "titles with escapes": sql("UPDATE trajectories SET title = char(27) || ']0;x' || char(10)"),
+    "packed rows that swell": swelling,
+    "run.db is a link": link(DATABASE, "their.db"),
+    "run.json is a link": link(SPEC, "run.json"),
+    "wal is a link": link(f"{DATABASE}-wal", "file"),
+    "shm is a link": link(f"{DATABASE}-shm", "file"),
+    "ballast is a link": link("ballast", "file"),
+    "ballast is a pipe": pipe("ballast"),
+    "ballast is a folder": folder("ballast"),
+    "lock is a link": link("lock", "file"),
+    "lock is a pipe": pipe("lock"),
+    "lock is a folder": folder("lock"),
+    "log is a link": link("logs/run.log", "file"),
+    "log is a pipe": pipe("logs/run.log"),
+    "log is a folder": folder("logs/run.log"),
+    "logs is a link": link("logs", "kept"),
+    "logs is a pipe": pipe("logs"),
+    "checkpoints is a link": link("checkpoints", "kept"),
+    "checkpoints is a pipe": pipe("checkpoints"),
+    "scenarios is a pipe": pipe("scenarios.jsonl"),
+    "replica is a pipe": pipe("replica.json"),
+    "replica is a folder": folder("replica.json"),
+    "replica is deep": lambda run, outside: place(run, "replica.json").write_text("[" * 10**6),
+    "a link of any name": link("untrained-00000000", "kept"),
+    "damaged is a link": link("damaged", "kept"),
+    "exports is a link": link("exports", "kept"),
+    "checkpoint elsewhere": leading_out,
+    "checkpoint by a whole path": absolute,
+    "manifest is a pipe": manifest_pipe,
+    "manifest names others": manifest_out,
+}
+
+
+@dataclass
+class Place:
+    """An engine over a workspace with an honest run and the hostile ones, and what lies outside."""
+
+    engine: Engine
+    runs: dict[str, Path]
+    honest: Path
+    outside: Path
+    stderr: Path
+    before: dict[str, object]
+
+    def outside_now(self) -> dict[str, object]:
+        """Everything outside of the project: names, kinds and content."""
+        return {
+            str(file.relative_to(self.outside)): file.read_bytes() if file.is_file() else "other"
+            for file in sorted(self.outside.rglob("*"))
+        } | {
+            f"honest {one.name}": one.stat().st_size
+            for one in sorted(self.honest.iterdir())
+            if one.suffix not in (".db-shm", ".db-wal")
+        }
+
+    def ask(self, method: str, route: str, body: Any = None, **params: Any) -> httpx.Response:
+        url = f"http://127.0.0.1:{self.engine.port}{route}"
+        headers = {"Authorization": f"Bearer {self.engine.token}"}
+        return httpx.request(
+            method, url, headers=headers, json=body, params=params, timeout=4 * MOST_S
+        )
+
+
+def a_run(where: Path, template: Path, name: str = "") -> Path:
+    name = name or ulid()
+    run = Path(shutil.copytree(template, where / "runs" / name))
+    (run / SPEC).write_text((run / SPEC).read_text().replace(template.name, name))
+    db = apsw.Connection(str(run / DATABASE))
+    db.execute("UPDATE events SET body = replace(body, ?, ?)", (template.name, name))
+    db.close()
+    return run
+
+
+@pytest.fixture(scope="module")
+def settled(
+    home: Path, tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
+) -> Iterator[Place]:
+    outside = tmp_path_factory.mktemp("outside")
+    template = make(outside / "01JD5MAMBERKESTREL00000000", MOVES)
+    (outside / "file").write_bytes(SECRET)
+    (outside / "kept").mkdir()
+    (outside / "kept" / "run.log").write_bytes(SECRET)
+    shutil.copyfile(template / DATABASE, outside / "their.db")
+    shutil.copyfile(template / SPEC, outside / "run.json")
+    mine, theirs = make_project(home / "mine", tiny_model), home / "theirs"
+    theirs.mkdir()
+    shutil.copyfile(mine / "project.toml", theirs / "project.toml")
+    honest = a_run(mine, template)
+    runs = {}
+    for what, spoil in HOSTILE.items():
+        runs[what] = a_run(theirs, template)
+        spoil(runs[what], outside)
+    os.mkfifo(outside / "pipe")
+    file = tmp_path_factory.mktemp("stderr") / "stderr"
+    with file.open("wb") as stderr:
+        engine = start_engine(home, stderr=stderr)
+    settled = Place(engine, runs, honest, outside, file, {})
+    settled.before = settled.outside_now()
+    yield settled
+    stop_engine(engine)
+
+
+LABEL = {"split": "train", "step": 1, "group": 0}
+ROUTES: list[tuple[str, str, Any, dict[str, Any]]] = [
+    ("GET", "", None, {}),
+    ("GET", "/log", None, {}),
+    ("GET", "/evaluation", None, {}),
+    ("POST", "/trajectories", {}, {}),
+    ("POST", "/trajectories", {"search": "the", "sort": "reward"}, {}),
+    ("POST", "/groups", {}, {}),
+    ("POST", "/scenarios", {"split": "train"}, {}),
+    ("GET", "/groups/train/1/0", None, {}),
+    ("GET", "/agreement", None, {}),
+    ("GET", "/disagreements", None, {"judge": "x", "rubric": "y"}),
+    ("GET", "/labels", None, {}),
+    ("GET", "/checkpoints", None, {}),
+    ("POST", "/checkpoints/1/export", {"format": "adapter", "out": "{out}"}, {}),
+    ("POST", "/demonstrations", {"keep": "all"}, {}),
+    ("POST", "/judge/price", {"source": "More letters are better."}, {}),
+    ("GET", "/files", None, {}),
+    ("GET", "/file", None, {"path": "logs/run.log"}),
+    ("GET", "/changes", None, {"after": 0, "wait": 0}),
+    ("POST", "/labels/preview", "label", {}),
+    ("POST", "/labels", "label", {}),
+    ("POST", "/labels/undo", None, {}),
+    ("POST", "/checkpoints/1/pin", {"pinned": True}, {}),
+    ("DELETE", "/checkpoints/1", None, {}),
+    ("POST", "/command", {"action": "resume"}, {}),
+    ("POST", "/command", {"action": "extend", "steps": 99}, {}),
+    ("POST", "/repair", None, {}),
+    ("DELETE", "", None, {}),
+]
+
+
+def stream(settled: Place, run: str) -> int:
+    """The first second of a run's events."""
+    url = f"http://127.0.0.1:{settled.engine.port}/runs/{run}/events"
+    headers = {"Authorization": f"Bearer {settled.engine.token}"}
+    end = time.monotonic() + 1
+    with (
+        contextlib.suppress(httpx.ReadTimeout),
+        httpx.stream("GET", url, headers=headers, timeout=1) as answer,
+    ):
+        for _ in answer.iter_bytes():
+            if time.monotonic() > end:
+                break
+        return answer.status_code
+    return 200
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_run_harms_nobody(settled: Place, tmp_path: Path, what: str) -> None:
+    run = settled.runs[what]
+    label = {
+        "id": ulid(), "run_id": run.name, "at": 1.0, "split": "train", "step": 1, "group": 0,
+        "words": [{"kind": "note", "text": "x"}],
+    }  # fmt: skip
+    most = 0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(0.05):
+            most = max(most, psutil.Process(settled.engine.process.pid).memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    faults: list[str] = []
+    codes: list[str] = []
+    log = settled.stderr.stat().st_size
+    try:
+        stream(settled, run.name)
+        for method, route, body, params in ROUTES:
+            sent = json.loads(json.dumps(body).replace("{out}", str(tmp_path / "out")))
+            sent = label if body == "label" else sent
+            begun = time.monotonic()
+            try:
+                answer = settled.ask(method, f"/runs/{run.name}{route}", sent, **params)
+            except httpx.TimeoutException:
+                faults.append(f"{method} {route} hangs")
+                continue
+            took = time.monotonic() - begun
+            code = answer.text[:60] if answer.status_code >= 400 else ""
+            codes.append(f"{route}:{answer.status_code} {code}")
+            if answer.status_code >= 500 or took > MOST_S:
+                faults.append(f"{method} {route}: {answer.status_code} in {took:.1f} s")
+            if SECRET[:30] in answer.content:
+                faults.append(f"{method} {route} shows a file from outside")
+        begun = time.monotonic()
+        ok = settled.ask("GET", f"/runs/{settled.honest.name}/labels").status_code == 200
+        listed = settled.ask("GET", "/projects")
+        if not ok or listed.status_code != 200 or time.monotonic() - begun > MOST_S:
+            faults.append("the honest run is not read")
+    finally:
+        done.set()
+        watcher.join()
+    if most > MOST_MEMORY:
+        faults.append(f"{most / 2**20:.0f} MB of memory")
+    if settled.outside_now() != settled.before:
+        changed = settled.outside_now().items() ^ settled.before.items()
+        faults.append(f"changed outside: {sorted({name for name, _ in changed})}")
+        settled.before = settled.outside_now()
+    with settled.stderr.open("rb") as file:
+        file.seek(log)
+        if b"Traceback" in (said := file.read()):
+            faults.append(said.decode(errors="replace")[-300:].replace("\n", " | "))
+    if os.path.lexists(run):
+        faults.append("it cannot be removed")
+    print(what, codes)
+    assert not faults
