@@ -112,6 +112,8 @@ class HostRoutes:
                 return await handler(request)
             if path == LOG and not host.connected:
                 return await handler(request)
+            if path != LOG:  # a stranger's folder may name a server and a run of yours
+                await asyncio.to_thread(require_run_trust, self._library.folder(run_id))
             if path == EXPORT:
                 return await self.moving.export(request, host, self._library.folder(run_id))
             return await self._ask_there(request, host, run_id, path)
@@ -122,7 +124,6 @@ class HostRoutes:
         """Forward a request, and allow the remote run the judge questions that follow from it."""
         folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
         if path in TRYING:
-            await asyncio.to_thread(require_run_trust, folder)
             asked = await body_of(request, TryJudge)
             config, _ = await asyncio.to_thread(judge_settings, folder.parents[1], asked)
             trial = Trial(folder.name, host.spec.name, folder.parents[1], config)
@@ -130,7 +131,6 @@ class HostRoutes:
         elif path == COMMAND:
             command = await body_of(request, Command)
             if command.action in ("resume", "extend"):
-                await asyncio.to_thread(require_run_trust, folder)
                 await asyncio.to_thread(self._desk.errands.resume, host.spec.name, folder)
         return await _pass_on(request, host, run_id, lasting)
 

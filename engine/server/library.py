@@ -127,11 +127,11 @@ class Library:
             for project in self.projects()
             for name in (SPEC, DATABASE)
             for file in project.glob(f"runs/*/{name}")
-            if file.parent.name.endswith(run_id)
+            if file.parent.name == run_id
         ]
         if not found:
             raise Refused.of("run.unknown", f"There is no run {run_id}.", "Open its project first.")
-        return min(found, key=lambda folder: (folder.name != run_id, not is_trusted_run(folder)))
+        return min(found, key=lambda folder: not is_trusted_run(folder))
 
     def remember(self, run_id: str, folder: Path) -> None:
         self._runs[run_id] = folder

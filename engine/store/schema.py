@@ -109,6 +109,8 @@ CREATE TABLE checkpoints(
 PLAIN_INDEX = re.compile(
     r"CREATE (UNIQUE )?INDEX \w+ ON \w+\(\w+(, ?\w+)*\)( WHERE \w+( IS NULL)?)?"
 )
+BUSY_MS = 5000
+"""Wait for a lock of another connection before giving up."""
 MOST_VALUE_BYTES = 2**26
 """Longest text or blob that SQLite reads, makes or stores."""
 
@@ -153,7 +155,7 @@ def open_writer(file: Path) -> apsw.Connection:
     """Open or make a run.db for its one writer."""
     try:
         db = apsw.Connection(str(file))
-        db.set_busy_timeout(5000)
+        db.set_busy_timeout(BUSY_MS)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA foreign_keys = ON")
@@ -178,10 +180,11 @@ def open_reader(file: Path) -> apsw.Connection:
         if not stat.S_ISREG(status.st_mode):
             raise damaged(file, "it is not a regular file")
         db = _connect_to_read(file)
-        db.set_busy_timeout(5000)
         version = _version(db)
     except OSError as error:
         raise damaged(file, error.strerror or str(error)) from error
+    except apsw.BusyError as error:
+        raise _unreadable(file, error) from error  # held by another program: not damaged
     except (apsw.Error, UnicodeDecodeError) as error:
         raise damaged(file, str(error)) from error
     refuse_newer(version, file)
@@ -201,6 +204,7 @@ def _connect_to_read(file: Path) -> apsw.Connection:
     ended."""
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
     try:
+        db.set_busy_timeout(BUSY_MS)  # another reader may be recovering or closing it right now
         _version(db)
         return db
     except (apsw.CantOpenError, apsw.ReadOnlyError):

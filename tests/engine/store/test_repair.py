@@ -3,8 +3,10 @@
 import asyncio
 import json
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -234,6 +236,28 @@ def test_every_reading_of_a_damaged_database_is_one_error(run: Path, what: str) 
     with pytest.raises(StoreError) as raised:
         summarise(run)
     assert raised.value.problem.code in ("store.damaged", "store.unreadable")
+
+
+def test_many_who_open_a_run_at_once_do_not_find_it_damaged(run: Path, tmp_path: Path) -> None:
+    """Whoever comes first makes the shared memory of the WAL, and the others wait for it."""
+    for number in range(40):
+        file = tmp_path / f"copy-{number}" / DATABASE
+        file.parent.mkdir()
+        shutil.copy(run / DATABASE, file)
+        together = threading.Barrier(6)
+
+        def read(file: Path = file, together: threading.Barrier = together) -> int:
+            together.wait()
+            reader = RunReader(file)
+            try:
+                return reader.last_seq()
+            finally:
+                reader.close()
+
+        with ThreadPoolExecutor(6) as pool:
+            found = [one.result() for one in [pool.submit(read) for _ in range(6)]]
+        assert len(set(found)) == 1
+        assert found[0] > 0
 
 
 def test_one_file_is_the_whole_run(run: Path, tmp_path: Path) -> None:
