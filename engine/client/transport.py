@@ -30,6 +30,9 @@ A = TypeVar("A")
 MOST_REFUSAL_BYTES = 2**20
 SILENCE_S = 20.0
 """A stream carries a comment every 5 s: this long without a byte, the engine is gone."""
+LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)
+"""Idle connections are closed here after 3 s, before the engine closes them after 5 s: a request on a
+connection that is just being closed would be lost."""
 
 
 class Transport:
@@ -40,8 +43,9 @@ class Transport:
     ) -> None:
         """`socket` leads to an engine on another machine, where `port` is its own."""
         self.port = port
+        uds = str(socket) if socket else None
         self._http = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=str(socket)) if socket else None,
+            transport=httpx.AsyncHTTPTransport(uds=uds, limits=LIMITS),
             base_url=f"http://127.0.0.1:{port}",
             headers={"Authorization": f"Bearer {token}", **PLAIN},
             timeout=httpx.Timeout(timeout_s, connect=5.0),

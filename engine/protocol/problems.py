@@ -1,13 +1,17 @@
 """How anything that is wrong is said: what, where, what to try. One shape from store to screen."""
 
+import re
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+SURROGATES = re.compile("[\ud800-\udfff]")
+
 
 def readable(text: str) -> str:
-    """Text with a mark in place of bytes of a file name that are not UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Text with U+FFFD for every lone surrogate: Python has them for bytes of a file name that are
+    not UTF-8, and JSON for half of an escaped pair."""
+    return SURROGATES.sub("\ufffd", text)
 
 
 class Problem(BaseModel):

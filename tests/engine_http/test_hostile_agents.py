@@ -94,7 +94,7 @@ async def infinite(model):
     await asyncio.sleep(60)
 async def flood(model):
     line = json.dumps({"id": mine(), "part": {"a": 1}}).encode() + b"\\n"
-    threading.Thread(target=lambda: [forge(line * 1000) for _ in range(200)], daemon=True).start()
+    threading.Thread(target=lambda: [forge(line) for _ in range(50_000)], daemon=True).start()
     return 0.5
 async def shut(model):
     import socket

@@ -130,6 +130,11 @@ class LabelDesk(QObject):
         self._show_pressed()
         self.waiting_changed.emit()
 
+    def show_run(self) -> None:
+        """Follow the run: whether a label can teach its judge is known once it has told its
+        settings."""
+        self._bar.set_teaches(self.labelling.teaches, self.labelling.may_teach())
+
     def _show_pressed(self) -> None:
         draft, numbers = self.labelling.draft, self.labelling.numbers()
         record = self._columns.record()

@@ -285,6 +285,7 @@ class TrajectoriesPage(Page):
         self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
+        self._desk.show_run()
         said = (len(state.labelled), len(state.relabelled), total_of(state.relabelled.values()))
         seen = (count, state.done, said)
         if seen == self._seen:
