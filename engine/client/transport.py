@@ -31,8 +31,8 @@ MOST_REFUSAL_BYTES = 2**20
 SILENCE_S = 20.0
 """A stream carries a comment every 5 s: this long without a byte, the engine is gone."""
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)
-"""Idle connections are closed here after 3 s, before the engine closes them after 5 s: a request on a
-connection that is just being closed would be lost."""
+"""Idle connections are closed here after 3 s, before the engine closes them after 5 s: a request on
+a connection that is just being closed would be lost."""
 
 
 class Transport:
