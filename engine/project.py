@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from engine.atomic import write_atomically
 from engine.protocol.algorithm import UNIONS
 from engine.protocol.config import ProjectConfig
-from engine.protocol.problems import ConfigError, Problem
+from engine.protocol.problems import ConfigError, Problem, in_one_line
 from engine.protocol.records import Scenario, Split, SplitInfo
 from engine.text import parse_json, storable
 from engine.trust.files import project_file, read_regular
@@ -104,8 +104,17 @@ def config_problems(values: dict[str, Any], text: str = "") -> list[Problem]:
 
 
 def edit_text(text: str, values: dict[str, Any]) -> str:
-    """Set dotted keys (None removes one) and keep comments, order and spacing of the rest."""
-    document = tomlkit.parse(text)
+    """Set dotted keys (None removes one) and keep comments, order and spacing of the rest. Raises
+    ConfigError where the text is not TOML."""
+    if not values:
+        return text
+    try:
+        document = tomlkit.parse(text)
+    except ValueError as error:
+        _parse(text)  # says what is wrong, and where
+        raise ConfigError.of(
+            "config.bad_toml", f"{in_one_line(error)}.", "Mend the line.", where=FILE
+        ) from error
     for key, value in values.items():
         _put(document, key, value)
     return tomlkit.dumps(document)
@@ -132,6 +141,13 @@ def _parse(text: str) -> dict[str, Any]:
             f"{words}.",
             "Mend the line; strings need quotes.",
             where=f"{FILE}, {place.rstrip(')')}" if place else FILE,
+        ) from error
+    except ValueError as error:  # of a number with thousands of digits
+        raise ConfigError.of(
+            "config.bad_toml",
+            f"A value in {FILE} cannot be read: {in_one_line(error)}.",
+            "Write a shorter number.",
+            where=FILE,
         ) from error
 
 

@@ -158,7 +158,7 @@ def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"--set {item} has no value: write KEY=VALUE.")
         try:
             overrides[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except ValueError:  # no TOML, or a number with thousands of digits: taken as text
             overrides[key.strip()] = text
     for name in ("steps", "seed"):
         if (value := getattr(arguments, name, None)) is not None:

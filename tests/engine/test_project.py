@@ -39,6 +39,7 @@ def project(tmp_path: Path, toml: str) -> Path:
         ("[train]\n\nsteps = 'many'", "config.bad_value", "line 3", "train.steps should be"),
         ("[train]\nsteps = 0", "config.bad_value", "line 2", "greater than or equal to 1"),
         ("[train\n", "config.bad_toml", "line 1", "Expected"),
+        (f"[train]\nlr = {'9' * 5000}\n", "config.bad_toml", "project.toml", "4300 digits"),
         ("[model]\ndtype = 'int4'", "config.bad_value", "line 2", "'auto', 'float32'"),
         ("train.algorithm.advantage.kind = 'x'", "config.bad_value", "line 1", "advantage"),
     ],
@@ -49,6 +50,14 @@ def test_a_wrong_project_toml(tmp_path: Path, toml: str, code: str, where: str, 
     problem = raised.value.problem
     assert (problem.code, where in problem.where) == (code, True), problem
     assert said in str(problem)
+
+
+@pytest.mark.parametrize("text", [f"x = {'9' * 5000}", "[train", f"a = {'[' * 3000}", "a=1\na=2"])
+def test_what_is_no_toml_is_not_edited(text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        edit_text(text, {"train.steps": 3})
+    assert raised.value.problem.code == "config.bad_toml"
+    assert edit_text(text, {}) == text, "write_toml says what is wrong with it"
 
 
 def test_all_problems_are_found_at_once() -> None:
