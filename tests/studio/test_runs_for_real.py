@@ -67,8 +67,10 @@ def test_a_change_of_run_clears_the_pages_and_labels_stay_with_their_run(
             ]
             session.refresh()
             session.open_project(str(project), "trajectories")
-            page: Any = page_of(studio, "trajectories")
+            await until(lambda: session.project.path == str(project), SOON_S)
+            await until(lambda: not session.tasks.busy("project"), SOON_S)
             await until(lambda: len(session.runs.of(str(project))) == 2, SOON_S)
+            page: Any = page_of(studio, "trajectories")
             await open_group(studio, page, first.id, 1)
             names = [one.id for one in page._siblings.trajectories]
             press(page, Key.Key_2)

@@ -69,9 +69,12 @@ async def tried(stage: Stage) -> None:
     """Both have tried a scenario: a judge can be asked about it."""
     page = await pair(stage)
     arena = page._arena
-    if arena._talk.group is None:
-        arena._try_scenario(arena._scenarios[0])
-        await stage.until(lambda: arena._talk.group is not None, 90)
+    talk = arena._talk
+    for _ in range(3):  # a question that could not be asked yet is asked again
+        if talk.group is None:
+            arena._try_scenario(arena._scenarios[0])
+            await stage.until(lambda: talk.group is not None or not talk.asking, 90)
+    assert talk.group is not None
 
 
 async def evaluated(stage: Stage) -> None:

@@ -232,6 +232,10 @@ async def _play_row(stage: Stage, scene: Scene, row: Row) -> str:
         button, why = stage.find(row)
     before = await stage.quiet()
     button, why = stage.find(row)
+    if button is None and not row.name.startswith("Toast"):
+        stage.studio.notifier._toast.hide()  # said meanwhile, over what is below it
+        before = await stage.quiet()
+        button, why = stage.find(row)
     if button is None:
         return f"went away: {why}"
     if found := flaw(button):
