@@ -29,7 +29,7 @@ ADAPTER = "adapter"
 WEIGHTS = "adapter_model.safetensors"
 MOST_MANIFEST_BYTES = 2**24
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Refused)
-"""What a manifest, or what it names, may raise where no engine wrote it."""
+"""Errors of reading a manifest, or the files it names, where no engine wrote it."""
 By = Literal["rule", "person", "damage"]
 """Who has a checkpoint cleared away, or that its files are not what was written."""
 

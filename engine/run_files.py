@@ -67,7 +67,7 @@ def is_of_another_project(folder: Path) -> bool:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What the folder holds; nothing where it is none."""
+    """Entries of the folder; none where it is not a folder."""
     if not _is(folder, stat.S_IFDIR) or not folder.exists():
         return []
     with os.scandir(folder) as found:

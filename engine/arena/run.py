@@ -18,7 +18,7 @@ NAME = "arena"
 
 
 def find_arena(project: Path) -> Path | None:
-    """Its folder, rather one that was begun here; None before the first question."""
+    """Folder of the arena, preferring one that was begun here; None before the first question."""
     found = [folder for folder, spec in specs_of(project) if spec.kind == "arena"]
     return min(found, key=lambda folder: not is_trusted_run(folder), default=None)
 

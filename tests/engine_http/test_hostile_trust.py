@@ -149,7 +149,7 @@ def test_a_loop_of_links_and_names_with_escapes_stop_no_list(
 def test_the_arena_of_a_stranger_is_not_added_to(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
-    """Its settings would say where the text of the next question goes."""
+    """Settings of a stranger's arena would say where the text of the next question goes."""
     project = make_project(workspace / "mine", tiny_model)
     gift = asyncio.run(make_arena(project))
     spec = read_spec(gift)

@@ -103,6 +103,13 @@ def test_agent_and_judge_are_tested_before_a_training(
             click(agent.test)  # Stop
             assert "Not tested" in agent.words()
 
+            (project / "agent.py").write_text(SLOW.replace("600", "6"))
+            click(agent.test)
+            await until(lambda: "Say 0" in agent.words(), SOON_S)
+            (project / "agent.py").write_text(good)  # while the test of the other one runs
+            await until(lambda: not agent.running, SOON_S)
+            assert "changed since" in agent.words(), agent.accessibleName()
+
             script.moods = ["overflow"]
             click(judge.test)
             await until(lambda: judge.test.words() == "Test again", SOON_S)

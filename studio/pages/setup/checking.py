@@ -36,6 +36,8 @@ class ProjectChecks(QWidget):
         self._begun, self._title = 0.0, ""
         self._tested: dict[CheckRow, dict[str, str]] = {}
         """Fingerprints of the project's files that each test was made with."""
+        self._outdated: set[CheckRow] = set()
+        """Rows whose test is running while the files have changed since it began."""
         self._sheet = CheckedSheet(host)
         self.agent = CheckRow("Agent", "Imports the agent and runs it at the first scenario.")
         self.judge = CheckRow("Judge", "Asks each judge to compare two attempts; it is paid.")
@@ -72,6 +74,7 @@ class ProjectChecks(QWidget):
     def _reset(self) -> None:
         self._attempt = self._answers = None
         self._tested.clear()
+        self._outdated.clear()
         self._every_second.stop()
         for row, outcome in ((self.agent, checked.AGENT_OPEN), (self.judge, checked.JUDGE_OPEN)):
             row.forget()
@@ -80,9 +83,25 @@ class ProjectChecks(QWidget):
     def _outdate(self, files: dict[str, str]) -> None:
         """A test of other files than these counts no more."""
         for row, found in ((self.agent, self._attempt), (self.judge, self._answers)):
-            if self._tested.get(row, files) != files and not row.running:
-                del self._tested[row]
-                self._show(row, checked.CHANGED, found is not None)
+            if self._tested.get(row, files) == files:
+                continue
+            if row.running:
+                self._outdated.add(row)
+                continue
+            del self._tested[row]
+            self._show(row, checked.CHANGED, found is not None)
+
+    def _begin(self, row: CheckRow) -> None:
+        """Forget the files of the test before."""
+        self._tested.pop(row, None)
+        self._outdated.discard(row)
+
+    def _ended(self, row: CheckRow, outcome: Outcome, can_look: bool) -> None:
+        """Show the outcome; that of other files than the project has now counts no more."""
+        if row in self._outdated:
+            self._begin(row)
+            outcome = checked.CHANGED
+        self._show(row, outcome, can_look)
 
     # Agent
 
@@ -91,6 +110,7 @@ class ProjectChecks(QWidget):
             return
         self._begun, self._title = time.monotonic(), ""
         self._attempt = None
+        self._begin(self.agent)
         self._tell_time()
         self._every_second.start()
         job = self._try_agent(self._view)
@@ -120,7 +140,7 @@ class ProjectChecks(QWidget):
         self._attempt = attempt
         config = self._view.config if self._view is not None else None
         judged = config is not None and config.judge.enabled
-        self._show(self.agent, checked.agent_outcome(attempt, judged), True)
+        self._ended(self.agent, checked.agent_outcome(attempt, judged), True)
 
     def _agent_failed(self, problem: Problem) -> None:
         self._every_second.stop()
@@ -142,6 +162,7 @@ class ProjectChecks(QWidget):
         if self._view is None:
             return
         self._answers = None
+        self._begin(self.judge)
         self._show(self.judge, Outcome("running", "Waiting for the answers…"))
         job = self._try_judge(self._view.path)
         self._tasks.run("test judge", job, self._judge_tested, self._judge_failed)
@@ -154,7 +175,7 @@ class ProjectChecks(QWidget):
 
     def _judge_tested(self, found: JudgeCheck) -> None:
         self._answers = found
-        self._show(self.judge, checked.judge_outcome(found), True)
+        self._ended(self.judge, checked.judge_outcome(found), True)
 
     def _judge_failed(self, problem: Problem) -> None:
         self._refused(self.judge, problem)
@@ -166,7 +187,7 @@ class ProjectChecks(QWidget):
     # Both
 
     def _refused(self, row: CheckRow, problem: Problem) -> None:
-        self._show(row, checked.failed(problem))
+        self._ended(row, checked.failed(problem), False)
         if confirmation_of(problem) is not None:
             self._session.problem_raised.emit(problem)
 
