@@ -182,7 +182,7 @@ def model_is_here() -> bool:
 
 def sample_project() -> Path:
     """The user's own copy of the smallest sample, made once."""
-    code = "from engine.launch.local import default_workspace as w; print(w())"
+    code = "from engine.launcher.local import default_workspace as w; print(w())"
     done = subprocess.run(
         [str(PYTHON), "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -151,7 +151,7 @@ def try_out(place: Place, home: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         where = Path(scratch)
         if place.kind.engine:
-            script = ROOT / "engine" / "launch" / "stand.py"
+            script = ROOT / "engine" / "launcher" / "engine_root.py"
             done = run_or_refuse(
                 [str(python), str(script), str(home), str(ROOT)],
                 "environment.no_stand",

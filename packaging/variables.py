@@ -1,6 +1,6 @@
 """Environment variables of programs that install packages: all but the keys of providers.
 
-The rule is that of engine/variables.py, which cannot be imported before there are packages.
+The rule is that of engine/runtime/variables.py, which cannot be imported before there are packages.
 """
 
 import os

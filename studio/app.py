@@ -13,36 +13,36 @@ from pathlib import Path
 import qasync
 from PySide6.QtWidgets import QApplication, QFileDialog
 
-from engine.launch import local
+from engine.launcher import local
 from engine.protocol.problems import Problem
-from engine.protocol.records import TrainingKind
-from engine.protocol.requests import StartRun
-from studio import commands
-from studio.actions import Actions
-from studio.collector import GuiCollector
-from studio.describing import DescribeDesk
-from studio.frame import Frame
-from studio.help import HelpDialog
-from studio.importing import Importer
+from engine.protocol.records.runs import TrainingKind
+from engine.protocol.requests.runs import StartRun
+from studio.actions.actions import Actions
 from studio.link.engine import EngineLink
-from studio.link.state import LinkState
+from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
-from studio.models.feed import Feed, PumpListener
-from studio.notify import Choice, Notifier, ask
+from studio.models.event_feed import Feed, PumpListener
 from studio.pages.home.page import HomePage
 from studio.pages.page import Page
-from studio.pages.registry import make_pages
-from studio.pages.settings import SettingsPage
+from studio.pages.settings.page import SettingsPage
 from studio.pages.setup.page import SetupPage
-from studio.project_files import ProjectFilesService
-from studio.servers import ServerDesk
-from studio.session import Session
-from studio.settings import Settings, SettingsStore, settings_path
-from studio.single import SingleInstance
-from studio.store.runs import RunStore
-from studio.theme import Theme
-from studio.trust import TrustController
-from studio.widgets.form_fields import SpinField, TextField
+from studio.pages.trust_bar import TrustController
+from studio.runtime.garbage_collector import GuiCollector
+from studio.runtime.single_instance import SingleInstance
+from studio.services.notifications import Choice, Notifier, ask
+from studio.services.project_files import ProjectFilesService
+from studio.services.session import Session
+from studio.services.settings import Settings, SettingsStore, settings_path
+from studio.shell import palette
+from studio.shell.help import HelpDialog
+from studio.shell.import_trajectories import Importer
+from studio.shell.new_project import DescribeDesk
+from studio.shell.page_registry import make_pages
+from studio.shell.server_actions import ServerDesk
+from studio.shell.window_state import Frame
+from studio.store.runs.runs import RunStore
+from studio.theme.theme import Theme
+from studio.widgets.forms.form_fields import SpinField, TextField
 
 log = logging.getLogger(__name__)
 
@@ -118,9 +118,9 @@ class Studio:
         places = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")
         actions.bind(**{f"go_{place}": self._go(place) for place in places})
         actions.bind(
-            app_commands=lambda: commands.CommandPalette(window, actions).show(),
+            app_commands=lambda: palette.CommandPalette(window, actions).show(),
             app_help=lambda: HelpDialog(window).open(),
-            app_shortcuts=lambda: commands.ShortcutSheet(window).open(),
+            app_shortcuts=lambda: palette.ShortcutSheet(window).open(),
             app_sidebar=window.toggle_sidebar,
             app_theme=self._switch_theme,
             app_quit=window.close,
@@ -171,7 +171,7 @@ class Studio:
     def _settings_unwritten(self, why: str) -> None:
         hint = "They hold until the window is closed."
         words = f"The settings could not be written: {why}."
-        self.notifier.problem(Problem(code="studio.settings", message=words, hint=hint))
+        self.notifier.problem(Problem(code="studio.services.settings", message=words, hint=hint))
 
     def _switch_theme(self) -> None:
         self.settings.update(theme="light" if self.theme.scheme == "dark" else "dark")

@@ -18,11 +18,11 @@ from PySide6.QtWidgets import (
 
 from engine.protocol.problems import Problem
 from studio.pages.page import Page
-from studio.settings import SettingsStore
-from studio.trust import TrustBar
-from studio.widgets.error_card import ErrorCard, Remedy
-from studio.widgets.header import PageHeader
-from studio.widgets.sidebar import Sidebar
+from studio.pages.trust_bar import TrustBar
+from studio.services.settings import SettingsStore
+from studio.widgets.cards.error_card import ErrorCard, Remedy
+from studio.widgets.window.page_header import PageHeader
+from studio.widgets.window.sidebar import Sidebar
 
 LEAST = (1080, 680)
 FIRST = (1440, 900)

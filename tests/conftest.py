@@ -10,10 +10,10 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.tiny_model import make_tiny_model
+from tests.support.tiny_model import make_tiny_model
 
 if TYPE_CHECKING:
-    from tests.ssh_server import FarSide, Keys
+    from tests.support.ssh_server import FarSide, Keys
 
 settings.register_profile(  # nothing is timed here
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -52,7 +52,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def ssh_keys(tmp_path_factory: pytest.TempPathFactory) -> "Keys":
     """Of a person and of servers, by name, made when they are first asked for."""
-    from tests.ssh_server import Keys
+    from tests.support.ssh_server import Keys
 
     return Keys(tmp_path_factory.mktemp("keys"))
 
@@ -60,7 +60,7 @@ def ssh_keys(tmp_path_factory: pytest.TempPathFactory) -> "Keys":
 @pytest.fixture(scope="session")
 def ssh_server(tmp_path_factory: pytest.TempPathFactory, ssh_keys: "Keys") -> Iterator["FarSide"]:
     """One for all tests; take `far`."""
-    from tests.ssh_server import FarSide
+    from tests.support.ssh_server import FarSide
 
     far = FarSide(tmp_path_factory.mktemp("far"), ssh_keys).start()
     yield far

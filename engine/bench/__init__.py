@@ -1,1 +1,4 @@
-"""Measurements against the field: the same work, the same machine, in turn."""
+"""Benchmarks: Atelier and other trainers on the same work, interleaved in one run.
+
+Imported by `cli`.
+"""

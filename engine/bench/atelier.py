@@ -9,7 +9,6 @@ from typing import Any
 
 import psutil
 
-from engine.advantage.group import advantages
 from engine.bench.work import Attempt, Shape
 from engine.policy.base import (
     AdamStep,
@@ -21,8 +20,9 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.worker import TorchPolicy
-from engine.protocol.algorithm import Algorithm, NoCorrection
-from engine.protocol.config import ModelConfig
+from engine.protocol.config.algorithm import Algorithm, NoCorrection
+from engine.protocol.config.project import ModelConfig
+from engine.reward.advantage.group import advantages
 
 LR = 1e-5
 UNCLIPPED = 1e9

@@ -12,7 +12,7 @@ from engine.bench.atelier import LR, UNCLIPPED, Atelier, Lap
 from engine.bench.rival import Rival
 from engine.bench.work import Attempt, Shape
 from engine.bench.work import rewards as rewards_of
-from engine.machine.hardware import threads
+from engine.hardware.machine import threads
 
 Mode = Literal["replay", "live"]
 Say = Callable[[str], None]

@@ -10,7 +10,7 @@ from typing import Any
 from engine.bench.atelier import Lap
 from engine.environments import python_of
 from engine.protocol.problems import AtelierError
-from engine.variables import allowed_environment
+from engine.runtime.variables import allowed_environment
 
 CONTENDER = Path(__file__).with_name("trl_contender.py")
 LINE_LIMIT = 2**24

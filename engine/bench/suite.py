@@ -8,10 +8,10 @@ from engine.bench.atelier import Atelier, per_turn
 from engine.bench.compare import Bench, Say
 from engine.bench.report import Growth, MultiTurn, Report
 from engine.bench.work import Shape, multi_turn, prompts, rewards
-from engine.model_files import read_json
+from engine.models.file_checks import read_json
 from engine.policy.base import AdamStep, TrainBatch, TrainItem
-from engine.protocol.algorithm import Algorithm, NoCorrection
-from engine.rollout.chat import ChatFormat
+from engine.protocol.config.algorithm import Algorithm, NoCorrection
+from engine.rollout.rendering.chat import ChatFormat
 
 GROWTH = {
     "group size": [Shape(256, 32, size, 1) for size in (2, 4, 8, 16)],

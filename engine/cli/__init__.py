@@ -1,1 +1,4 @@
-"""The command line: everything the window does, headless."""
+"""Command line: everything the window does, headless.
+
+Imported by `engine.__main__` alone.
+"""

@@ -4,12 +4,12 @@ import argparse
 import importlib
 from collections.abc import Callable
 
-from engine.cli.options import hosts, judging, machine, models, projects, runs, supervised
+from engine.cli.options import hosts, judging, machine, models, projects, runs, sft
 from engine.cli.options.general import Parser
 
 COMMANDS = (
     projects.COMMANDS
-    | supervised.COMMANDS
+    | sft.COMMANDS
     | runs.COMMANDS
     | judging.COMMANDS
     | models.COMMANDS
@@ -36,10 +36,10 @@ def _late(name: str) -> Callable[[argparse.Namespace], int]:
 
     def run(arguments: argparse.Namespace) -> int:
         if name != "trust" and hasattr(arguments, "confirm_address"):
-            trust = importlib.import_module("engine.cli.trust")
+            trust = importlib.import_module("engine.cli.commands.trust")
             if (code := trust.settle(arguments)) is not None:
                 return int(code)
-        module = importlib.import_module(f"engine.cli.{MODULES.get(name, name)}")
+        module = importlib.import_module(f"engine.cli.commands.{MODULES.get(name, name)}")
         result: int = module.run(arguments)
         return result
 

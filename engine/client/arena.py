@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from engine.client.transport import Transport
-from engine.protocol.arena import ArenaTold, AskArena, Tally
+from engine.protocol.requests.arena import ArenaTold, AskArena, Tally
 
 
 class ArenaCalls(Transport):

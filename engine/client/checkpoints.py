@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from engine.client.transport import Transport
-from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
-from engine.protocol.records import KeptCheckpoint
-from engine.protocol.requests import PinCheckpoint
+from engine.protocol.records.runs import KeptCheckpoint
+from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.protocol.requests.runs import PinCheckpoint
 
 _EXPORT: TypeAdapter[ExportTicked | ExportReport] = TypeAdapter(
     Annotated[ExportTicked | ExportReport, Field(discriminator="kind")]

@@ -3,10 +3,10 @@
 import json
 
 from engine.client.transport import Transport
-from engine.protocol.backends import BackendFacts
-from engine.protocol.choices import ModelInfo
-from engine.protocol.machine import Check
-from engine.protocol.requests import EngineInfo
+from engine.protocol.records.backends import BackendFacts
+from engine.protocol.records.choices import ModelInfo
+from engine.protocol.records.hardware import Check
+from engine.protocol.requests.runs import EngineInfo
 
 
 class EngineCalls(Transport):

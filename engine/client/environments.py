@@ -3,7 +3,7 @@
 from pydantic import TypeAdapter
 
 from engine.client.transport import Transport, parse
-from engine.protocol.environments import (
+from engine.protocol.records.environments import (
     ActOnEnvironment,
     EngineChoice,
     EnvironmentAction,

@@ -5,9 +5,16 @@ from contextlib import aclosing
 
 from engine.client.runs import STARTING_S
 from engine.client.transport import Transport
-from engine.protocol.judging import Call, Disagreement, JudgeCheck, Suggestion, TrialPrice, Tried
-from engine.protocol.labels import Agreement, Label, Labelled, LabelPreview
-from engine.protocol.requests import TryJudge
+from engine.protocol.records.judging import (
+    Call,
+    Disagreement,
+    JudgeCheck,
+    Suggestion,
+    TrialPrice,
+    Tried,
+)
+from engine.protocol.records.labels import Agreement, Label, Labelled, LabelPreview
+from engine.protocol.requests.runs import TryJudge
 
 
 class JudgingCalls(Transport):

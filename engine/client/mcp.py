@@ -1,7 +1,7 @@
 """Calls about a project's MCP servers."""
 
 from engine.client.transport import Transport
-from engine.protocol.mcp import ServerViews, SetServer
+from engine.protocol.config.mcp import ServerViews, SetServer
 
 LOOK_S = 120.0
 

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 from engine.client.transport import Transport
-from engine.protocol.choices import Sample
-from engine.protocol.demonstrations import Demonstrations
-from engine.protocol.judging import JudgeOption, RubricView
-from engine.protocol.records import Forecast, ProjectView, RunSummary, Split
-from engine.protocol.requests import (
+from engine.protocol.records.choices import Sample
+from engine.protocol.records.demonstrations import Demonstrations
+from engine.protocol.records.judging import JudgeOption, RubricView
+from engine.protocol.records.runs import Forecast, ProjectView, RunSummary, Split
+from engine.protocol.requests.runs import (
     Confirm,
     CreateProject,
     EditProject,
@@ -18,7 +18,7 @@ from engine.protocol.requests import (
     ScenarioPage,
     WriteScenarios,
 )
-from engine.protocol.trust import Confirmation
+from engine.protocol.requests.trust import Confirmation
 
 IMPORTING_S = 3600.0
 """A large folder, and maybe what reads it has to be installed first."""

@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from engine.client.transport import Transport
-from engine.protocol.comparison import EvaluationResult
-from engine.protocol.curves import CurvePage, CurveQuery
-from engine.protocol.demonstrations import SelectDemonstrations, Selection
-from engine.protocol.events import Event, UnknownEvent, decode
-from engine.protocol.history import MARK, History
-from engine.protocol.records import RunSummary, Split, Trajectory
-from engine.protocol.requests import (
+from engine.protocol.events.history import MARK, History
+from engine.protocol.events.run import Event, UnknownEvent, decode
+from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.curves import CurvePage, CurveQuery
+from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
+from engine.protocol.records.runs import RunSummary, Split, Trajectory
+from engine.protocol.requests.runs import (
     Command,
     GroupPage,
     Siblings,

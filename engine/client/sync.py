@@ -10,8 +10,8 @@ import httpx
 
 from engine.client.bounded import bad_answer, blocks_of, read_whole
 from engine.client.transport import MOST_REFUSAL_BYTES, Transport, refusal, unreachable
-from engine.protocol.errands import Errand, ErrandDone, ErrandList, Lease, Leased
-from engine.protocol.sync import Begun, Manifest, Missing, Synced, SyncFolder
+from engine.protocol.requests.home import Errand, ErrandDone, ErrandList, Lease, Leased
+from engine.protocol.requests.sync import Begun, Manifest, Missing, Synced, SyncFolder
 
 Progress = Callable[[int], None]
 COMMITTING_S = 600.0

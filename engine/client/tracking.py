@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 
 from engine.client.transport import Transport
-from engine.protocol.requests import TrackRun
-from engine.protocol.tracking import TrackerList, TrackerName
+from engine.protocol.config.tracking import TrackerList, TrackerName
+from engine.protocol.requests.runs import TrackRun
 
 
 class TrackCalls(Transport):

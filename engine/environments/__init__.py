@@ -5,6 +5,6 @@
 engine is started. What is on the disk is the business of packaging/, and of nobody else.
 """
 
-from engine.environments.door import EnvironmentMissing, installed_python, python_of
+from engine.environments.bootstrap import EnvironmentMissing, installed_python, python_of
 
 __all__ = ["EnvironmentMissing", "installed_python", "python_of"]

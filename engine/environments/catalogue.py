@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from engine.environments.door import KEPT, Status, statuses
-from engine.launch.choice import read_choice
-from engine.launch.interpreter import running_engine
-from engine.protocol.environments import (
+from engine.environments.bootstrap import KEPT, Status, statuses
+from engine.launcher.engine_choice import read_choice
+from engine.launcher.interpreters import running_engine
+from engine.protocol.problems import LaunchError, Problem
+from engine.protocol.records.environments import (
     AgentPackages,
     EngineChoice,
     EnvironmentList,
     EnvironmentView,
 )
-from engine.protocol.problems import LaunchError, Problem
 
 
 @dataclass(frozen=True)

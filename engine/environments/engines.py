@@ -4,11 +4,11 @@ from pathlib import Path
 
 import psutil
 
-from engine.environments.door import EnvironmentMissing, command, run_door, status_of
-from engine.launch.choice import choose, read_choice, write_choice
-from engine.launch.interpreter import engine_home, title_of
-from engine.protocol.environments import BUILT_IN, ChosenEngine, EngineChoice, UseEngine
+from engine.environments.bootstrap import EnvironmentMissing, command, run_door, status_of
+from engine.launcher.engine_choice import choose, read_choice, write_choice
+from engine.launcher.interpreters import engine_home, title_of
 from engine.protocol.problems import LaunchError, Refused
+from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineChoice, UseEngine
 
 
 def use_engine(wanted: UseEngine) -> EngineChoice:

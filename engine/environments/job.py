@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from engine.environments.door import EnvironmentMissing, command, life, problem_of
+from engine.environments.bootstrap import EnvironmentMissing, command, life, problem_of
 from engine.environments.engines import follow_repair, forget, refuse_removal, sweep
-from engine.protocol.environments import EnvironmentAction, EnvironmentTicked
-from engine.variables import without_secrets
+from engine.protocol.records.environments import EnvironmentAction, EnvironmentTicked
+from engine.runtime.variables import without_secrets
 
 Ticks = AsyncGenerator[EnvironmentTicked, None]
 

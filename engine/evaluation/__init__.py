@@ -1,1 +1,4 @@
-"""How good a model is on scenarios: during training, and side by side with others."""
+"""Evaluation: validation during training, comparison of models, and the arena.
+
+Imported by `training`, `integrations`, `remote` and `server`.
+"""

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.checkpoint import ADAPTER, WEIGHTS
-from engine.digest import sha256_of
-from engine.models import find_model, model_of
-from engine.protocol.config import ProjectConfig
-from engine.protocol.evaluation import BASE, Contestant
+from engine.models.registry import find_model, model_of
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError, ModelError, Refused
-from engine.protocol.records import RunSpec
-from engine.references import Found, find_checkpoint, newest_best
+from engine.protocol.records.runs import RunSpec
+from engine.protocol.requests.evaluation import BASE, Contestant
+from engine.runtime.digest import sha256_of
+from engine.storage.checkpoints.checkpoint import ADAPTER, WEIGHTS
+from engine.storage.checkpoints.references import Found, find_checkpoint, newest_best
 
 
 def find_contestants(

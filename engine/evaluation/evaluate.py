@@ -15,23 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.evaluation.contestants import check_adapter
-from engine.evaluation.gate import Gate
-from engine.evaluation.provider import Providers
+from engine.evaluation.pause import Gate
+from engine.evaluation.provider_models import Providers
 from engine.evaluation.stored import kept_scenarios, read_result
-from engine.judge.access import Access
 from engine.judge.panel import Panel
+from engine.judge.providers.access import Access
 from engine.policy.base import Policy
 from engine.policy.start import loaded, policy_spec, start_policy
-from engine.protocol.evaluation import Contestant, EvaluationPlan
-from engine.protocol.events import EvaluationFinished, RunFinished, RunStopped
-from engine.protocol.records import Scenario
-from engine.rollout.agents import AgentPool
-from engine.rollout.attempt import Place, RemoteStage, Stage, roll_out
-from engine.rollout.chat import open_chat
-from engine.rollout.gateway import Gateway
+from engine.protocol.events.run import EvaluationFinished, RunFinished, RunStopped
+from engine.protocol.records.runs import Scenario
+from engine.protocol.requests.evaluation import Contestant, EvaluationPlan
+from engine.rollout.agents.processes import AgentPool
+from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.groups import Progress, close_group
-from engine.run import Run
-from engine.seeds import derive
+from engine.rollout.rendering.chat import open_chat
+from engine.rollout.rollout import Place, RemoteStage, Stage, roll_out
+from engine.runtime.seeds import derive
+from engine.storage.run_folder.run import Run
 
 STEP = 0
 """Of all attempts: nothing is trained."""

@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.atomic import write_atomically
-from engine.evaluation.result import Attempts, result_of
-from engine.protocol.comparison import EvaluationResult
-from engine.protocol.events import PolicyLoaded, TrajectoryRecorded
+from engine.evaluation.results import Attempts, result_of
+from engine.protocol.events.run import PolicyLoaded, TrajectoryRecorded
 from engine.protocol.problems import Refused, StoreError
-from engine.protocol.records import RunSpec, Scenario
-from engine.store.reader import RunReader
+from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.runs import RunSpec, Scenario
+from engine.runtime.files import write_atomically
+from engine.storage.run_db.reader import RunReader
 
 SCENARIOS = "scenarios.jsonl"
 

@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from engine.child import Child
-from engine.export.card import model_card, provenance, served_name
+from engine.export.model_card import model_card, provenance, served_name
 from engine.export.parity import greedy_match, limits_for, logprob_gap, verdict_of
-from engine.export.place import Manifest, Place, disk_problem
+from engine.export.publish import Manifest, Place, disk_problem
 from engine.export.serving import commands_for
 from engine.export.source import Source, bytes_of, dtype_of, read_source
-from engine.export.torch.external import VARIABLE
-from engine.protocol.checkpoint_events import CheckpointExported
-from engine.protocol.exports import (
+from engine.export.torch.llamacpp import VARIABLE
+from engine.protocol.events.checkpoints import CheckpointExported
+from engine.protocol.problems import Refused
+from engine.protocol.requests.exports import (
     ExportCheckpoint,
     ExportDtype,
     ExportPhase,
@@ -30,11 +30,11 @@ from engine.protocol.exports import (
     Sameness,
     WeightsCheck,
 )
-from engine.protocol.problems import Refused
-from engine.rollout.chat import ChatFormat
-from engine.run import LOG
+from engine.rollout.rendering.chat import ChatFormat
+from engine.runtime.child import Child
+from engine.runtime.paths import ROOT
+from engine.storage.run_folder.run import LOG
 
-ROOT = Path(__file__).parents[2]
 PARITY, PROVENANCE, CARD = "parity.json", "atelier.json", "README.md"
 SHARES: dict[ExportPhase, tuple[float, float, str]] = {
     "checking": (0.0, 0.02, "checking the checkpoint"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, isfinite
 from statistics import fmean
 
-from engine.protocol.exports import (
+from engine.protocol.requests.exports import (
     ExportDtype,
     FilesCheck,
     FirstDifference,

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from engine.protocol.exports import ExportFormat, ServeCommand
+from engine.protocol.requests.exports import ExportFormat, ServeCommand
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM's --max-lora-rank takes."""

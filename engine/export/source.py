@@ -10,22 +10,22 @@ from pathlib import Path
 
 import yaml
 
-from engine.checkpoint import MANIFEST, newest, verify
-from engine.model_files import read_json, shape_counts
-from engine.models import STARTERS, model_of, starter_called
-from engine.protocol.comparison import EvaluationResult
-from engine.protocol.events import (
+from engine.models.file_checks import read_json, shape_counts
+from engine.models.registry import STARTERS, model_of, starter_called
+from engine.protocol.events.run import (
     EvaluationFinished,
     RubricChanged,
     StepFinished,
     ValidationFinished,
 )
-from engine.protocol.exports import ExportCheckpoint, ExportDtype
 from engine.protocol.problems import Refused, StoreError
-from engine.protocol.records import Branch, Checkpoint, RunSpec, Split, Trajectory
-from engine.protocol.requests import TrajectoryQuery
-from engine.run import DATABASE, read_spec, specs_of
-from engine.store.reader import RunReader
+from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.runs import Branch, Checkpoint, RunSpec, Split, Trajectory
+from engine.protocol.requests.exports import ExportCheckpoint, ExportDtype
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.storage.checkpoints.checkpoint import MANIFEST, newest, verify
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, read_spec, specs_of
 
 ADAPTER = "adapter"
 ADAPTER_WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"

@@ -1,1 +1,4 @@
-"""The LLM judge: rubric and transcripts → prompt → reply → verdicts of a group."""
+"""LLM judge (RULER): rubric and trajectories of a group to scores and reasons.
+
+Imported by `rollout`, `evaluation`, `training` and above.
+"""

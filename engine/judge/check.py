@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.protocol.records import Message, Scenario, Trajectory
-from engine.protocol.requests import TrajectoryQuery
-from engine.store.reader import RunReader
+from engine.protocol.records.runs import Message, Scenario, Trajectory
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.storage.run_db.reader import RunReader
 
 MADE_UP, UNHELPFUL = "made-up", "unhelpful"
 """Ids of the attempts that are made up."""

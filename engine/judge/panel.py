@@ -7,19 +7,19 @@ where it is not, the named judges go on, and without any the attempts stay unsco
 
 import asyncio
 
-from engine.judge.canary import catches, kind_of, plant
-from engine.judge.local import NAME, LocalJudge
-from engine.judge.measure import Place, labels_by_place
-from engine.judge.preferences import Preference, preferences_of_scores, version_of
+from engine.judge.calibration.measurement import Place, labels_by_place
+from engine.judge.local_model.judge import NAME, LocalJudge
+from engine.judge.local_model.preferences import Preference, preferences_of_scores, version_of
+from engine.judge.prompting.canaries import catches, kind_of, plant
 from engine.judge.ruler import Ruler, combined, may_be_judged
-from engine.protocol.config import JudgeConfig
-from engine.protocol.events import CanaryJudged
-from engine.protocol.judging import Verdict
-from engine.protocol.labels import preferences
+from engine.protocol.config.project import JudgeConfig
+from engine.protocol.events.run import CanaryJudged
 from engine.protocol.problems import Problem
-from engine.protocol.records import Trajectory
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.labels import preferences
+from engine.protocol.records.runs import Trajectory
 from engine.reward.labels import unlabelled
-from engine.run import Run
+from engine.storage.run_folder.run import Run
 
 MOST_JUDGED = 64
 """Groups, the newest, whose stored verdicts the local judge learns from."""

@@ -14,18 +14,25 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
-from engine.judge.agreement import majority, tau_of
-from engine.judge.ledger import Ledger
-from engine.judge.lessons import Lesson, nearest
-from engine.judge.prompt import Messages, art_messages, correction, relative_messages
-from engine.judge.reply import Fault, Opinion, Reading, is_quoted, read_art_reply, read_reply
-from engine.judge.rubric import parse_rubric
-from engine.judge.transcript import lines_of, openai_messages, shared_start
-from engine.protocol.config import JudgeConfig
-from engine.protocol.judging import Call, Quote, Rubric, Verdict
+from engine.judge.calibration.agreement import majority, tau_of
+from engine.judge.calibration.examples import Lesson, nearest
+from engine.judge.prompting.prompt import Messages, art_messages, correction, relative_messages
+from engine.judge.prompting.reply import (
+    Fault,
+    Opinion,
+    Reading,
+    is_quoted,
+    read_art_reply,
+    read_reply,
+)
+from engine.judge.prompting.rubric import parse_rubric
+from engine.judge.prompting.transcript import lines_of, openai_messages, shared_start
+from engine.judge.providers.ledger import Ledger
+from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError, Problem
-from engine.protocol.records import Trajectory
-from engine.seeds import derive
+from engine.protocol.records.judging import Call, Quote, Rubric, Verdict
+from engine.protocol.records.runs import Trajectory
+from engine.runtime.seeds import derive
 
 
 class Exhibit(NamedTuple):

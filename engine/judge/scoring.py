@@ -2,12 +2,12 @@
 
 from engine.judge.panel import Panel
 from engine.judge.ruler import combined
-from engine.protocol.config import ProjectConfig
-from engine.protocol.judging import PART, Verdict
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem, RolloutError
-from engine.protocol.records import Trajectory
+from engine.protocol.records.judging import PART, Verdict
+from engine.protocol.records.runs import Trajectory
 from engine.reward.blend import blend
-from engine.run import Run
+from engine.storage.run_folder.run import Run
 
 
 async def judged(run: Run, judge: Panel, siblings: list[Trajectory]) -> list[Trajectory]:

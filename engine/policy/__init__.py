@@ -1,1 +1,5 @@
-"""The model being trained: able to sample and to learn, behind one interface."""
+"""Policy: the model being trained, able to sample and to learn, behind one interface
+(`base.Policy`).
+
+Imported by `rollout`, `training`, `evaluation` and above.
+"""

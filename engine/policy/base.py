@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.protocol.algorithm import Algorithm
-from engine.protocol.config import ModelConfig
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import Problem
 
 Progress = Callable[[int, int], None]

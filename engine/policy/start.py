@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.machine.devices import cards_of, has_own_sampler_card
-from engine.machine.plan import vram_plan
+from engine.hardware.devices import cards_of, has_own_sampler_card
+from engine.hardware.memory_plan import vram_plan
 from engine.policy.base import Policy, PolicyInfo, PolicySpec
-from engine.policy.parallel import ParallelPolicy
+from engine.policy.data_parallel import ParallelPolicy
 from engine.policy.vllm.policy import VllmPolicy
 from engine.policy.vllm.process import ServerPlace
 from engine.policy.worker import TORCH, TorchPolicy, unsloth_program
-from engine.protocol.config import BackendConfig, ModelConfig, ProjectConfig
-from engine.protocol.events import PolicyLoaded
-from engine.protocol.machine import Card
+from engine.protocol.config.project import BackendConfig, ModelConfig, ProjectConfig
+from engine.protocol.events.run import PolicyLoaded
 from engine.protocol.problems import ConfigError
+from engine.protocol.records.hardware import Card
 
 MOST_ROWS = 256
 """Sequences that the server works on at once."""

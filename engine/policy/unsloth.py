@@ -1,4 +1,6 @@
-"""The policy process with Unsloth's loading: `python -P alone.py engine.policy.unsloth LINE LIFE`.
+"""Policy process with a model loaded by Unsloth.
+
+Started as `python -P isolated.py engine.policy.unsloth LINE LIFE`.
 
 Unsloth loads the model in 4, 8 or 16 bits and puts its adapter and kernels on it, by its public
 functions alone; trees, losses and sampling are ours. On NVIDIA cards it also replaces the forward
@@ -20,11 +22,11 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from engine.policy.base import PolicySpec
-from engine.policy.torch import attention
-from engine.policy.torch.attention import Plan
-from engine.policy.torch.loading import not_loadable
+from engine.policy.torch.model import attention
+from engine.policy.torch.model.attention import Plan
+from engine.policy.torch.model.loading import not_loadable
 from engine.policy.torch.serve import main
-from engine.policy.torch.tree import shares_prefixes
+from engine.policy.torch.training.prefix_tree import shares_prefixes
 from engine.protocol.problems import ModelError
 
 QUANTISED = {"8bit": "Linear8bitLt", "4bit": "Linear4bit"}

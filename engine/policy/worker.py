@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.child import Child
 from engine.environments import python_of
-from engine.patience import Outages
 from engine.policy.base import (
     AdamStep,
     OnRestart,
@@ -28,6 +26,9 @@ from engine.policy.base import (
 )
 from engine.policy.rows import pack_rows, unpack_rows
 from engine.protocol.problems import PolicyError
+from engine.runtime.child import Child
+from engine.runtime.paths import ISOLATED, ROOT
+from engine.runtime.timeouts import Outages
 
 KEPT_PAGES = {
     "MALLOC_TRIM_THRESHOLD_": str(2**34),
@@ -36,7 +37,6 @@ KEPT_PAGES = {
 }
 """For glibc: memory of one step serves the next; new pages cost a tenth of a step."""
 TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
-ALONE = Path(__file__).parents[1] / "alone.py"
 
 
 async def unsloth_program(cuda: bool) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
                 where="backend.trainer",
             )
         python = str(await asyncio.to_thread(python_of, "unsloth-cpu"))
-    return (python, "-P", str(ALONE), "engine.policy.unsloth")
+    return (python, "-P", str(ISOLATED), "engine.policy.unsloth")
 
 
 class TorchPolicy:
@@ -83,7 +83,7 @@ class TorchPolicy:
             **KEPT_PAGES,
             **(environment or {}),
         }
-        root = Path(__file__).parents[2]
+        root = ROOT
         child = await Child.spawn("policy", [*program], cwd=root, log=log, environment=variables)
         return cls(child, base_name)
 

@@ -1,7 +1,6 @@
-"""The wire between engine and studio: pydantic models and nothing heavier.
+"""Wire format between engine, studio and command line: pydantic models and nothing heavier.
 
-`config` is what a person writes, `records` what the engine stores, `events` what it says while it
-works, `requests` what it is asked, `problems` how it says that something is wrong.
+A leaf: it imports no other room, and every room may import it.
 """
 
 API_VERSION = (1, 0)

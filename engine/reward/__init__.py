@@ -1,1 +1,4 @@
-"""What an attempt is worth: named parts, weights, constraints."""
+"""Rewards of trajectories: named parts, constraints, labels, orders. Pure.
+
+Imported by every room from `judge` up.
+"""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from engine.protocol.config import Constraint, RewardConfig
+from engine.protocol.config.project import Constraint, RewardConfig
 from engine.protocol.problems import RolloutError
 
 MOST_REWARD = 1e9

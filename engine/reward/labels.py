@@ -14,12 +14,12 @@ It always starts from what was there before any label, so that an undo brings ba
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.advantage.group import group_summary
-from engine.protocol.config import ProjectConfig, RewardConfig
-from engine.protocol.judging import PART as RULER
-from engine.protocol.labels import PART, Label, Outcome, Word
+from engine.protocol.config.project import ProjectConfig, RewardConfig
 from engine.protocol.problems import Problem, RolloutError
-from engine.protocol.records import Trajectory, Unlabelled
+from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.labels import PART, Label, Outcome, Word
+from engine.protocol.records.runs import Trajectory, Unlabelled
+from engine.reward.advantage.group import group_summary
 from engine.reward.blend import blend
 from engine.reward.order import UNIT, JudgeToPerson, Scores, Span, lifted, obeying, sunk
 

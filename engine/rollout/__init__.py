@@ -1,1 +1,5 @@
-"""From scenario to trajectory: the user's agent talks to a gateway that records exact tokens."""
+"""Rollouts: from scenario to trajectory, through the user's agent and a gateway that records exact
+tokens.
+
+Imported by `training`, `evaluation`, `export` and above.
+"""

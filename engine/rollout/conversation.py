@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.policy.base import SampledToken
-from engine.protocol.records import Branch, CutBy
-from engine.rollout.chat import ChatFormat, Completion, text_of
-from engine.text import parse_shallow
+from engine.protocol.records.runs import Branch, CutBy
+from engine.rollout.rendering.chat import ChatFormat, Completion, text_of
+from engine.runtime.text import parse_shallow
 
 
 @dataclass

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from engine.advantage.group import group_summary
 from engine.judge.panel import Panel
 from engine.judge.scoring import judged
-from engine.protocol.records import Phase, Scenario, Split, Trajectory
-from engine.rollout.attempt import Place, Stage, roll_out
-from engine.run import Run
+from engine.protocol.records.runs import Phase, Scenario, Split, Trajectory
+from engine.reward.advantage.group import group_summary
+from engine.rollout.rollout import Place, Stage, roll_out
+from engine.storage.run_folder.run import Run
 
 
 async def roll_out_groups(

@@ -1,1 +1,4 @@
-"""The engine's HTTP face: loopback only, a token on every route, events as a stream."""
+"""HTTP server of the engine: loopback only, a token on every route, events as a stream.
+
+Imported by `cli` alone.
+"""

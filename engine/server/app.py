@@ -21,29 +21,18 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from engine import __version__
-from engine.hosts.desk import HostDesk
-from engine.imports.store import import_run
-from engine.launch.local import PROOF_PATH, proof
-from engine.launch.source import build
-from engine.machine.cards import look
-from engine.machine.doctor import examine
-from engine.machine.hardware import device_words
-from engine.models import known_models
-from engine.project import (
-    FILE,
-    edit_text,
-    load_config,
-    read_scenarios,
-    read_toml,
-    scenario_file,
-    write_scenarios,
-    write_toml,
-)
+from engine.hardware.doctor import examine
+from engine.hardware.gpus import look
+from engine.hardware.machine import device_words
+from engine.integrations.importers.storage import import_run
+from engine.launcher.local import PROOF_PATH, proof
+from engine.launcher.source_files import build
+from engine.models.registry import known_models
 from engine.protocol import API_VERSION
-from engine.protocol.event import BaseEvent
+from engine.protocol.events.base import BaseEvent
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
-from engine.protocol.records import ProjectView
-from engine.protocol.requests import (
+from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.runs import (
     CreateProject,
     EditProject,
     EngineInfo,
@@ -53,30 +42,10 @@ from engine.protocol.requests import (
     ScenarioPage,
     WriteScenarios,
 )
-from engine.rollout.gateway import Gateway
-from engine.samples import create_project, samples
-from engine.server.arena_routes import ArenaRoutes
-from engine.server.authoring import AuthoringRoutes
-from engine.server.backends import backend_facts
-from engine.server.checkpoints import CheckpointRoutes
-from engine.server.environments import EnvironmentRoutes
-from engine.server.far import FarRoutes
-from engine.server.fingerprints import check_unchanged, fingerprint
-from engine.server.guard import Guard
-from engine.server.hosts import HostRoutes
-from engine.server.library import Library
-from engine.server.limits import HANDLERS, limited
-from engine.server.mcp import McpRoutes
-from engine.server.outside import OutsideRoutes
-from engine.server.replicas import ReplicaRoutes
-from engine.server.runs import RunRoutes
-from engine.server.setup_routes import SetupRoutes
-from engine.server.stream import Broadcast
-from engine.server.supervisor import Supervisor
-from engine.server.tracking import TrackRoutes
-from engine.server.trust import TrustRoutes
-from engine.server.unwritable import answer_unwritable
-from engine.server.wire import (
+from engine.remote.registry import HostDesk
+from engine.rollout.gateway.gateway import Gateway
+from engine.server.auth import Guard
+from engine.server.bodies import (
     body_of,
     check_numbers,
     json_list,
@@ -86,6 +55,37 @@ from engine.server.wire import (
     project_of,
     text_of,
 )
+from engine.server.event_stream import Broadcast
+from engine.server.limits import HANDLERS, limited
+from engine.server.routes.arena import ArenaRoutes
+from engine.server.routes.checkpoints import CheckpointRoutes
+from engine.server.routes.drafts import AuthoringRoutes
+from engine.server.routes.home import FarRoutes
+from engine.server.routes.mcp import McpRoutes
+from engine.server.routes.mirrors import ReplicaRoutes
+from engine.server.routes.remote import HostRoutes
+from engine.server.routes.runs import RunRoutes
+from engine.server.routes.setup import SetupRoutes
+from engine.server.routes.trust import TrustRoutes
+from engine.server.services.backends import backend_facts
+from engine.server.services.environments import EnvironmentRoutes
+from engine.server.services.fingerprints import check_unchanged, fingerprint
+from engine.server.services.library import Library
+from engine.server.services.scripts import OutsideRoutes
+from engine.server.services.supervisor import Supervisor
+from engine.server.services.tracking import TrackRoutes
+from engine.server.unwritable import answer_unwritable
+from engine.storage.project import (
+    FILE,
+    edit_text,
+    load_config,
+    read_scenarios,
+    read_toml,
+    scenario_file,
+    write_scenarios,
+    write_toml,
+)
+from engine.storage.samples import create_project, samples
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")

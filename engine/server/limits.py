@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.protocol.problems import Problem
-from engine.rollout.gateway import Gateway
-from engine.rollout.session import Lane
+from engine.rollout.gateway.gateway import Gateway
+from engine.rollout.gateway.sessions import Lane
 
 MB = 2**20
 DEFAULT_BYTES = MB

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from engine.launch.local import runtime_dir
-from engine.protocol.machine import Card
+from engine.launcher.local import runtime_dir
 from engine.protocol.problems import Refused
+from engine.protocol.records.hardware import Card
 
 PATIENCE_S = 20.0
 """A run needs this long at most to end its workers."""

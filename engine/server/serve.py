@@ -13,13 +13,13 @@ from typing import Any
 
 import psutil
 
-from engine.launch.local import discovery_file
-from engine.life import adopt_orphans, hide_from_peers
+from engine.launcher.local import discovery_file
 from engine.protocol import API_VERSION
-from engine.protocol.requests import Handshake
+from engine.protocol.requests.runs import Handshake
+from engine.runtime.life_pipe import adopt_orphans, hide_from_peers
 from engine.server.app import Application
 from engine.server.connections import Connections, raise_descriptor_limit, share_of
-from engine.server.listening import start_serving
+from engine.server.http_server import start_serving
 from engine.server.lock import workspace_lock
 
 

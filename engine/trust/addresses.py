@@ -8,12 +8,12 @@ needs the person's confirmation of this address for this provider.
 from collections.abc import Collection, Iterable, Mapping
 
 from engine.protocol.addresses import check_model, is_loopback, normal_address
-from engine.protocol.config import EvaluateConfig, JudgeConfig, ProjectConfig
-from engine.protocol.judging import provider_of
+from engine.protocol.config.project import EvaluateConfig, JudgeConfig, ProjectConfig
+from engine.protocol.config.section import Section
+from engine.protocol.config.tracking import TRACKERS, TrackConfig, TrackerName, switched_on
 from engine.protocol.problems import ConfigError, Problem
-from engine.protocol.section import Section
-from engine.protocol.tracking import TRACKERS, TrackConfig, TrackerName, switched_on
-from engine.protocol.trust import AddressConfirmation
+from engine.protocol.records.judging import provider_of
+from engine.protocol.requests.trust import AddressConfirmation
 from engine.trust.store import changing_record, read_record
 
 NO_KEY = "none"

@@ -8,9 +8,9 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from engine.protocol.config import ProjectConfig
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem
-from engine.protocol.trust import FileConfirmation
+from engine.protocol.requests.trust import FileConfirmation
 from engine.trust.store import changing_record, read_record
 
 MOST_TEXT_BYTES = 2**22

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from engine.protocol.problems import Refused
-from engine.protocol.trust import TrustProject
+from engine.protocol.requests.trust import TrustProject
 from engine.trust.identity import folder_identity
 from engine.trust.store import changing_record, is_known_run, read_record, remember_run
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from engine.atomic import PRIVATE_MODE, write_atomically
 from engine.protocol.problems import Refused
-from engine.protocol.trust import AddressConfirmation, FileConfirmation
+from engine.protocol.requests.trust import AddressConfirmation, FileConfirmation
+from engine.runtime.files import PRIVATE_MODE, write_atomically
 
 FILE = "trust.json"
 RUNS = "trusted_runs"

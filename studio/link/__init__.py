@@ -1,1 +1,4 @@
-"""The studio's side of the wire: one engine, calls and event streams. No Qt."""
+"""Connection to an engine: calls, event streams and reconnection. Free of Qt.
+
+Imported by models, services and above.
+"""

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 from engine.client import EngineClient
-from engine.launch import local
-from engine.launch.local import Endpoint
+from engine.launcher import local
+from engine.launcher.local import Endpoint
 from engine.protocol.problems import LaunchError
-from studio.link.pump import EventPump, Listener
+from studio.link.event_pump import EventPump, Listener
 
 LEAVING_S = 10.0
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from engine.client import EngineClient
-from engine.protocol.events import Event, UnknownEvent
-from engine.protocol.history import History
+from engine.protocol.events.history import History
+from engine.protocol.events.run import Event, UnknownEvent
 from engine.protocol.problems import AtelierError, LaunchError, Problem
 from studio.link.backoff import Backoff
 

@@ -1,1 +1,4 @@
-"""Qt adapters: item models and change signals over studio/store and the engine's pages."""
+"""Qt item models over the store and the paged queries of the engine.
+
+Imported by services, pages and above.
+"""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic
 
 from PySide6.QtCore import Qt
 
-from studio.models.heads import LEFT, RIGHT, head
+from studio.models.headers import LEFT, RIGHT, head
 from studio.models.paged import ROOT, Index, PagedModel, Q, R
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 from PySide6.QtCore import Qt
 
-from engine.protocol.demonstrations import BadLine, DemonstrationFile
-from studio import figures
+from engine.protocol.records.demonstrations import BadLine, DemonstrationFile
 from studio.models.rows import RowsModel
-from studio.roles import TONE_ROLE
-from studio.store.demonstrations import ROLES, forms_words
+from studio.store.projects.demonstrations import ROLES, forms_words
+from studio.text import formatting
+from studio.theme.item_roles import TONE_ROLE
 
 
 class FileTableModel(RowsModel[DemonstrationFile]):
@@ -27,7 +27,7 @@ class FileTableModel(RowsModel[DemonstrationFile]):
     def _words(self, row: DemonstrationFile) -> tuple[str, ...]:
         counts = (row.lines, row.bad_count, row.tally.tokens, row.tally.trained)
         named = (row.path, ROLES[row.role], forms_words(row))
-        return (*named, *(figures.count(value) for value in counts))
+        return (*named, *(formatting.count(value) for value in counts))
 
 
 class BadLineModel(RowsModel[BadLine]):

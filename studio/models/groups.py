@@ -5,12 +5,12 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Qt
 
-from engine.protocol.records import GroupSummary
-from engine.protocol.requests import TrajectoryQuery
-from studio import figures
+from engine.protocol.records.runs import GroupSummary
+from engine.protocol.requests.runs import TrajectoryQuery
 from studio.models.paged import PAGE, PagedModel
-from studio.roles import ICON_ROLE
-from studio.tasks import TaskScope
+from studio.runtime.tasks import TaskScope
+from studio.text import formatting
+from studio.theme.item_roles import ICON_ROLE
 
 
 def group_words(group: GroupSummary) -> str:
@@ -42,7 +42,7 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
             return record.title
         labelled = (record.split, record.step, record.group) in self._labelled
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            mean = figures.number(record.mean)
+            mean = formatting.number(record.mean)
             told = f"{record.title}, {group_words(record)}, mean reward {mean}"
             return f"{told}, labelled" if labelled else told
         if role == ICON_ROLE:

@@ -7,8 +7,8 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, Qt, Slot
 
 from studio.models.paged import ROOT, Index
 from studio.models.run import RunModel
-from studio.store.parts import LogLine
-from studio.store.run_state import LOG_LINES
+from studio.store.runs.parts import LogLine
+from studio.store.runs.state import LOG_LINES
 
 LONGEST = 2000
 """Qt lays out a line in one piece: longer ones are cut before it sees them."""

@@ -17,11 +17,11 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from engine.protocol.curves import CurveQuery
 from engine.protocol.problems import Problem
-from engine.protocol.requests import TrajectoryQuery
-from studio.plain_tip import plain_tip
-from studio.tasks import TaskScope
+from engine.protocol.records.curves import CurveQuery
+from engine.protocol.requests.runs import TrajectoryQuery
+from studio.runtime.tasks import TaskScope
+from studio.theme.plain_tooltips import plain_tip
 
 R = TypeVar("R")
 Q = TypeVar("Q", TrajectoryQuery, CurveQuery)

@@ -8,12 +8,12 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QObject, Qt
 
-from engine.protocol.records import LEARNING, ProjectView, RunSummary
-from studio import figures
+from engine.protocol.records.runs import LEARNING, ProjectView, RunSummary
 from studio.models.paged import ROOT, Index
 from studio.models.rows import RowsModel
-from studio.roles import BELOW_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
-from studio.words import StateWords, run_words
+from studio.store.runs.status_words import StateWords, run_words
+from studio.text import formatting
+from studio.theme.item_roles import BELOW_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
 
 COLUMNS = ("Project", "State", "Reward by step", "Validation", "Engine", "Changed")
 RIGHT = (3, 5)
@@ -134,11 +134,15 @@ def _cell_words(row: ProjectRow, column: int) -> str:
         case "State":
             return state_of(row).text
         case "Validation":
-            return figures.number(run.validation.mean) if run and run.validation else figures.ABSENT
+            return (
+                formatting.number(run.validation.mean)
+                if run and run.validation
+                else formatting.ABSENT
+            )
         case "Engine":
             return engine_words(run) if run else "This machine"
         case "Changed":
-            return ago(run.changed_at, time.time()) if run else figures.ABSENT
+            return ago(run.changed_at, time.time()) if run else formatting.ABSENT
     return ""
 
 

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt
 
-from studio.models.heads import head
+from studio.models.headers import head
 from studio.models.paged import ROOT, Index
-from studio.plain_tip import plain_tip
+from studio.theme.plain_tooltips import plain_tip
 
 R = TypeVar("R")
 

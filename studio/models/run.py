@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal, Slot
 
-from engine.protocol.records import RunSummary
-from studio.models.feed import Feed
-from studio.store.run_state import RunState
-from studio.store.runs import RunStore
+from engine.protocol.records.runs import RunSummary
+from studio.models.event_feed import Feed
+from studio.store.runs.runs import RunStore
+from studio.store.runs.state import RunState
 
 Floats = NDArray[np.float64]
 

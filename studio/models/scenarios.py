@@ -7,11 +7,11 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt, Signal
 from PySide6.QtGui import QUndoCommand, QUndoStack
 
-from engine.protocol.curves import ScenarioCurve
 from engine.protocol.problems import Problem
-from studio import figures
+from engine.protocol.records.curves import ScenarioCurve
 from studio.models.paged import ROOT, Index
-from studio.roles import TONE_ROLE
+from studio.text import formatting
+from studio.theme.item_roles import TONE_ROLE
 
 Row = dict[str, Any]
 MOST_COLUMNS = 12
@@ -239,7 +239,7 @@ def _before_look(curve: ScenarioCurve | None, role: int) -> Any:
         return looks.get(role)
     silent = is_silent(curve)
     if role == Qt.ItemDataRole.DisplayRole:
-        words = "unscored" if curve.mean is None else figures.number(curve.mean)
+        words = "unscored" if curve.mean is None else formatting.number(curve.mean)
         return f"{words} · no signal" if silent else words
     if role == TONE_ROLE:
         return "warn" if curve.mean is None else "muted" if silent else "good"

@@ -1,4 +1,4 @@
-"""The keys of `studio.actions.ACTIONS` as a table: action, keys, where they work."""
+"""The keys of `studio.actions.actions.ACTIONS` as a table: action, keys, where they work."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QKeySequence
 
-from studio.actions import ACTIONS, ActionSpec
+from studio.actions.actions import ACTIONS, ActionSpec
 from studio.models.rows import RowsModel
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from PySide6.QtCore import QObject
 
-from engine.protocol.records import TrajectorySummary
-from engine.protocol.requests import TrajectoryQuery
-from studio import figures
+from engine.protocol.records.runs import TrajectorySummary
+from engine.protocol.requests.runs import TrajectoryQuery
 from studio.models.columns import Column, ColumnsModel
-from studio.roles import ICON_ROLE, TONE_ROLE, VALUE_ROLE
-from studio.tasks import TaskScope
+from studio.runtime.tasks import TaskScope
+from studio.text import formatting
+from studio.theme.item_roles import ICON_ROLE, TONE_ROLE, VALUE_ROLE
 
 KIND_WORDS = {"exclude": "left out", "order": "ranked", "score": "scored"}
 
@@ -31,11 +31,11 @@ COLUMNS: tuple[Column[TrajectorySummary], ...] = (
     Column("Scenario", "title", lambda r: r.title, right=False),
     Column("Step", "step", lambda r: f"{r.step}" if r.split == "train" else f"test {r.step}"),
     Column("Sibling", None, lambda r: str(r.index + 1)),
-    Column("Reward", "reward", lambda r: figures.number(r.reward)),
-    Column("Advantage", "advantage", lambda r: figures.signed(r.advantage)),
+    Column("Reward", "reward", lambda r: formatting.number(r.reward)),
+    Column("Advantage", "advantage", lambda r: formatting.signed(r.advantage)),
     Column("Turns", "turns", lambda r: str(r.turns)),
-    Column("Tokens", "tokens", lambda r: figures.count(r.sampled_tokens or None)),
-    Column("Time", "duration", lambda r: figures.duration(r.duration_s or None)),
+    Column("Tokens", "tokens", lambda r: formatting.count(r.sampled_tokens or None)),
+    Column("Time", "duration", lambda r: formatting.duration(r.duration_s or None)),
     Column("Labels", None, lambda r: label_words(r.labels), right=False),
     Column("Notes", None, state_words, right=False),
 )

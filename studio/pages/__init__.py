@@ -1,1 +1,4 @@
-"""The pages: each reads models and stores, listens to the session, and says what a person wants."""
+"""Pages of the window: each reads models and stores and emits what a person wants.
+
+Imported by `shell` and `main_window`.
+"""

@@ -3,15 +3,15 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from studio import figures
-from studio.plain_tip import set_tip
-from studio.store.environments import Offer, Row
-from studio.theme import theme
-from studio.widgets import paint
-from studio.widgets.buttons import Button
-from studio.widgets.chip import Chip
-from studio.widgets.meter import Meter
-from studio.widgets.text import Text
+from studio.store.projects.environments import Offer, Row
+from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.tables.meter import Meter
+from studio.widgets.text.chip import Chip
+from studio.widgets.text.text import Text
 
 
 class EnvironmentRow(QWidget):
@@ -50,7 +50,7 @@ class EnvironmentRow(QWidget):
             (self._warning, row.warning),
             (self._problem, row.problem),
             (self._progress, row.progress[0] if row.progress else ""),
-            (self._share, figures.percent(row.progress[1]) if row.progress else ""),
+            (self._share, formatting.percent(row.progress[1]) if row.progress else ""),
         ):
             text.set_words(words)
             text.setVisible(bool(words))

@@ -4,8 +4,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QScrollArea, QSplitter, QWidget
 
 from engine.protocol.problems import Problem
-from studio.session import Session
-from studio.tasks import TaskScope
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
 
 
 class Page(QWidget):

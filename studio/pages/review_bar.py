@@ -6,15 +6,15 @@ from PySide6.QtCore import QPointF, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from engine.protocol.events import ReviewOpened
+from engine.protocol.events.run import ReviewOpened
 from engine.protocol.problems import Problem
-from studio import figures
-from studio.session import Session
-from studio.store.run_state import RunState
-from studio.tasks import command_job
-from studio.widgets import paint
-from studio.widgets.buttons import Button
-from studio.widgets.phrase import Phrase, Span
+from studio.runtime.tasks import command_job
+from studio.services.session import Session
+from studio.store.runs.state import RunState
+from studio.text import formatting
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.text.phrase import Phrase, Span
 
 TICK_MS, NARROW_PX, NARROWEST_PX = 1000, 860, 600
 
@@ -114,11 +114,13 @@ def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) ->
     if review.until is not None:
         left = max(0.0, review.until - now)
         does = "goes on" if review.then == "train" else "pauses"
-        when = f"in {figures.duration(max(1.0, float(round(left))))}" if left else "now"
+        when = f"in {formatting.duration(max(1.0, float(round(left))))}" if left else "now"
         spans.append(Span(f"  ·  {does} by itself {when}"))
     else:
         spans.append(Span("  ·  until you send it on"))
     spoken, total = labelled
     if total:
-        spans.append(Span(f"  ·  {spoken} of {figures.plural(total, 'group')} labelled", "human"))
+        spans.append(
+            Span(f"  ·  {spoken} of {formatting.plural(total, 'group')} labelled", "human")
+        )
     return spans

@@ -1,1 +1,4 @@
-"""State folded from events by plain Python. No Qt, no network: values in, values out."""
+"""State of the studio, folded from events by plain Python. No Qt, no network.
+
+Imported by models, services and above.
+"""

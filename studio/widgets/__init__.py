@@ -1,6 +1,4 @@
-"""Shared parts of the pages. Plain values in through setters, intent out through past-tense
-signals.
+"""Widgets shared by the pages: values in through setters, intent out through signals.
 
-A widget knows no store, no engine and no network, and holds no literal colour: it asks
-`studio.theme`.
+Imported by services and pages; a widget never connects to another widget.
 """

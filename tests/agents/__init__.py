@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from engine.environments import python_of
-from engine.environments.door import OF_AGENT
+from engine.environments.bootstrap import OF_AGENT
 
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 PAGE = Path(__file__).parents[2] / "resources" / "help" / "13-agents.md"

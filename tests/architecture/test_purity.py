@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
-        ("engine.protocol.events", ["torch", "starlette", "httpx", "apsw"]),
+        ("engine.protocol.events.run", ["torch", "starlette", "httpx", "apsw"]),
         ("engine.client", ["torch", "starlette", "apsw"]),
         ("engine.cli.parser", ["torch", "starlette", "pydantic"]),
         ("engine.server.app", ["torch", "transformers", "litellm", "PySide6"]),
@@ -29,7 +29,7 @@ def test_importing_loads_nothing_heavy(module: str, forbidden: list[str]) -> Non
 
 def test_host_runs_on_the_standard_library_alone() -> None:
     """-I -S: no site-packages at all; its own folder is on the path, as of every script."""
-    host = ROOT / "engine" / "rollout" / "host.py"
+    host = ROOT / "engine" / "rollout" / "agents" / "host.py"
     code = (
         f"import runpy, sys; sys.path.insert(0, {str(host.parent)!r}); "
         f"runpy.run_path({str(host)!r}, run_name='host')"

@@ -44,9 +44,9 @@ def test_streams_are_closed_by_who_reads_them() -> None:
     [
         (r"\.exec\(", set()),
         (r"#[0-9a-fA-F]{6}\b", set()),
-        (r"\.setStyleSheet\(", {"studio/theme.py"}),
-        (r"\.setToolTip\(|QToolTip|QMessageBox", {"studio/plain_tip.py"}),
-        (r"\.setHtml\(|\.setMarkdown\(", {"studio/help.py"}),  # our own texts
+        (r"\.setStyleSheet\(", {"studio/theme/theme.py"}),
+        (r"\.setToolTip\(|QToolTip|QMessageBox", {"studio/theme/plain_tooltips.py"}),
+        (r"\.setHtml\(|\.setMarkdown\(", {"studio/shell/help.py"}),  # our own texts
         (r"@asyncSlot|asyncClose", set()),
     ],
 )

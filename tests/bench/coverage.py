@@ -13,8 +13,8 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
-from engine.advantage.group import interval
-from engine.evaluation.compare import difference_of
+from engine.evaluation.comparison import difference_of
+from engine.reward.advantage.group import interval
 
 SIZES = (6, 8, 12, 20, 35, 50, 100)
 T_975 = {5: 2.571, 7: 2.365, 11: 2.201, 19: 2.093, 34: 2.032, 49: 2.010, 99: 1.984}

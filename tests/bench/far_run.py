@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.project import load_config
-from engine.protocol import events as e
-from engine.protocol.event import BaseEvent
-from engine.protocol.events import encode
-from engine.protocol.judging import Call, Usage, Verdict
-from engine.protocol.records import Branch, GroupSummary, Message, RunSpec, Trajectory
-from engine.run import DATABASE, write_spec
-from engine.samples import create_project
-from engine.store.schema import open_writer
-from engine.store.writer import summary_of
-from tests.studio.made_metrics import drift, lengths
+from engine.protocol.events import run as e
+from engine.protocol.events.base import BaseEvent
+from engine.protocol.events.run import encode
+from engine.protocol.records.judging import Call, Usage, Verdict
+from engine.protocol.records.runs import Branch, GroupSummary, Message, RunSpec, Trajectory
+from engine.storage.project import load_config
+from engine.storage.run_db.schema import open_writer
+from engine.storage.run_db.writer import summary_of
+from engine.storage.run_folder.run import DATABASE, write_spec
+from engine.storage.samples import create_project
+from tests.studio.fakes.made_metrics import drift, lengths
 
 RUN = "01JD5BENCHREPLICA000000000"
 WORDS = [f"{a}{b}" for a in ("gar", "inv", "lis", "ref", "til", "sea") for b in range(400)]

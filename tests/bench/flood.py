@@ -17,9 +17,9 @@ os.environ.setdefault("QT_API", "pyside6")
 
 async def flood(seconds: float, rate: int, app, folder: Path) -> None:  # type: ignore[no-untyped-def]
     from tests.studio.conftest import StallWatch
-    from tests.studio.fake_engine import FakeEngine
-    from tests.studio.shots import open_project, studio_on, wait_for
-    from tests.studio.simulate import Simulation
+    from tests.studio.fakes.engine import FakeEngine
+    from tests.studio.fakes.simulated_run import Simulation
+    from tests.studio.screenshots.pages import open_project, studio_on, wait_for
 
     simulation = Simulation(run_id="01JD5MAMBERKESTREL00000000")
     simulation.begin()

@@ -26,8 +26,8 @@ import psutil
 import qasync
 from PySide6.QtWidgets import QApplication
 
-from engine.replica.pages import last_seq
-from engine.samples import create_project
+from engine.remote.mirror.pages import last_seq
+from engine.storage.samples import create_project
 from studio.app import Studio
 from tests.bench.far_run import RUN, make_far_run
 from tests.studio.conftest import StallWatch

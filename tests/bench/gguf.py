@@ -13,25 +13,19 @@ import tempfile
 from pathlib import Path
 
 from engine.environments import python_of
-from engine.export.torch import beside
+from engine.export.torch import companion_files
 from engine.export.torch.gguf_file import FILE, write_gguf
+from engine.export.torch.logprobs import Passage, load_exported, load_trained, pick_computing, speak
 from engine.export.torch.merge import BaseWeights, read_adapter
-from engine.export.torch.speak import (
-    Passage,
-    load_exported,
-    load_trained,
-    pick_computing,
-    speak,
-)
-from engine.models import find_model
-from engine.rollout.chat import ChatFormat
+from engine.models.registry import find_model
+from engine.rollout.rendering.chat import ChatFormat
 from tests.engine.export.make_run import save_adapter
 
 WORKER = Path(__file__).with_name("llamacpp_worker.py")
 SUBJECTS = ["a river", "an engine", "the sea", "a violin", "copper", "the moon", "a bridge"]
 TASKS = ["Write one line about", "Name a property of", "Ask about", "Explain", "Rhyme on"]
 TEXTS = [
-    *beside.PROBES,
+    *companion_files.PROBES,
     "3.14 12345  12   7\n\n\t8",
     "I'll say: \"it's 100% don't\" — naïve café №5",
     "<|im_start|>user\nhi<|im_end|>\n",
@@ -56,11 +50,11 @@ def compare(base: Path, folder: Path, arguments: argparse.Namespace) -> None:
     out.mkdir()
     save_adapter(base, adapter, SCALE)
     passages, chat = prompts(base, arguments.prompts)
-    stops, computing = beside.stop_tokens(base), pick_computing(base)
+    stops, computing = companion_files.stop_tokens(base), pick_computing(base)
     write_gguf(
         BaseWeights(base), read_adapter(adapter), out, arguments.dtype, "bench", stops, quiet
     )
-    beside.write_tokenizer(base, out)
+    companion_files.write_tokenizer(base, out)
     most = arguments.new
     trained = load_trained(base, adapter, computing)
     wanted = speak(trained, passages, stops, most, quiet).greedy

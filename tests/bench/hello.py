@@ -15,12 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine import seeds
 from engine.client import EngineClient
-from engine.launch.local import find
-from engine.protocol.events import RunFailed, RunFinished, StepFinished, ValidationFinished
-from engine.protocol.requests import StartRun
-from engine.samples import create_project
+from engine.launcher.local import find
+from engine.protocol.events.run import RunFailed, RunFinished, StepFinished, ValidationFinished
+from engine.protocol.requests.runs import StartRun
+from engine.runtime import seeds
+from engine.storage.samples import create_project
 
 
 async def main() -> None:

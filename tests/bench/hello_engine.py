@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.advantage import group
-from engine.cli.serve import _say_ready
-from engine.protocol.algorithm import Advantage
+from engine.cli.commands.serve import _say_ready
+from engine.protocol.config.algorithm import Advantage
+from engine.reward.advantage import group
 from engine.server.serve import serve
 from tests.bench.hello import shuffle
 

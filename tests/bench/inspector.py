@@ -24,13 +24,19 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.project import load_config
-from engine.protocol.events import GroupScored, RunFinished, RunStarted, TrajectoryRecorded, encode
-from engine.protocol.records import Branch, GroupSummary, Message, RunSpec, Trajectory
-from engine.run import write_spec
-from engine.samples import create_project
-from engine.store.schema import open_writer
-from engine.store.writer import group_rows, summary_of, trajectory_rows
+from engine.protocol.events.run import (
+    GroupScored,
+    RunFinished,
+    RunStarted,
+    TrajectoryRecorded,
+    encode,
+)
+from engine.protocol.records.runs import Branch, GroupSummary, Message, RunSpec, Trajectory
+from engine.storage.project import load_config
+from engine.storage.run_db.schema import open_writer
+from engine.storage.run_db.writer import group_rows, summary_of, trajectory_rows
+from engine.storage.run_folder.run import write_spec
+from engine.storage.samples import create_project
 from studio.app import Studio
 from studio.pages.trajectories.page import COLUMNS, COMPARE, READER, TrajectoriesPage
 from tests.bench.store import fill

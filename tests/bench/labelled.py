@@ -15,12 +15,12 @@ import uuid
 from pathlib import Path
 
 from engine.client import EngineClient
-from engine.launch.local import find
-from engine.protocol.events import ReviewOpened, RunFailed, RunFinished, StepFinished
-from engine.protocol.labels import Label, Word
-from engine.protocol.records import Trajectory
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery
-from engine.samples import create_project
+from engine.launcher.local import find
+from engine.protocol.events.run import ReviewOpened, RunFailed, RunFinished, StepFinished
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
+from engine.storage.samples import create_project
 
 WORTH = {"yes": 0.5, "no": 0.75, "maybe": 1.0}
 SETTINGS = {"train.review_every": 1, "train.review_timeout_s": 600, "train.validate_every": 0}

@@ -13,14 +13,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.labelling import Labeller
-from engine.protocol.config import ProjectConfig
-from engine.protocol.labels import Label, Word
-from engine.protocol.records import GroupSummary, RunSpec
-from engine.protocol.requests import TrajectoryQuery
-from engine.run import Run, write_spec
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import GroupSummary, RunSpec
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.storage.run_folder.run import Run, write_spec
+from engine.training.labels.service import Labeller
 from tests.bench.store import fill
-from tests.engine.store.test_store import trajectory
+from tests.engine.storage.run_db.test_store import trajectory
 
 PROMISED_MS = 50
 

@@ -17,21 +17,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.advantage.group import advantages
 from engine.client import EngineClient
-from engine.judge.local import LocalJudge
-from engine.judge.preferences import Preference, preferences_of_scores
-from engine.launch.local import find
-from engine.models import find_model
+from engine.judge.local_model.judge import LocalJudge
+from engine.judge.local_model.preferences import Preference, preferences_of_scores
+from engine.launcher.local import find
+from engine.models.registry import find_model
 from engine.policy.base import PolicySpec
 from engine.policy.worker import TorchPolicy
-from engine.protocol.algorithm import GroupMean
-from engine.protocol.config import ModelConfig
-from engine.protocol.events import RunFailed, RunFinished, StepFinished, ValidationFinished
-from engine.protocol.records import Trajectory
-from engine.protocol.requests import StartRun
-from engine.samples import create_project
-from engine.store.reader import RunReader
+from engine.protocol.config.algorithm import GroupMean
+from engine.protocol.config.project import ModelConfig
+from engine.protocol.events.run import RunFailed, RunFinished, StepFinished, ValidationFinished
+from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.runs import StartRun
+from engine.reward.advantage.group import advantages
+from engine.storage.run_db.reader import RunReader
+from engine.storage.samples import create_project
 
 STARTER = "smollm2-135m-instruct"
 FITTED, HELD_OUT = 60, 20

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.advantage.group import advantages
-from engine.cli.serve import _say_ready
-from engine.judge.local import LocalJudge
-from engine.protocol.records import Trajectory
+from engine.cli.commands.serve import _say_ready
+from engine.judge.local_model.judge import LocalJudge
+from engine.protocol.records.runs import Trajectory
+from engine.reward.advantage.group import advantages
 from engine.rollout import groups
-from engine.rollout.attempt import Stage
+from engine.rollout.rollout import Stage
 from engine.server.serve import serve
 from tests.bench.local_judge import FITTED, differing, groups_of, preferences_by_rule, scores_of
 

@@ -14,7 +14,7 @@ import psutil
 
 from engine.bench.atelier import Atelier
 from engine.bench.work import Shape, rewards
-from tests.tiny_model import make_tiny_model
+from tests.support.tiny_model import make_tiny_model
 
 WARM_UP = 500
 

@@ -4,14 +4,14 @@ import asyncio
 import sys
 from pathlib import Path
 
-from engine.cli.serve import _say_ready
+from engine.cli.commands.serve import _say_ready
 from engine.client import EngineClient
-from engine.launch import local
-from engine.replica.mirror import Mirror
-from engine.replica.replica import Replica
+from engine.launcher import local
+from engine.remote.mirror.mirror import Mirror
+from engine.remote.mirror.replica import Replica
 from engine.server import serve
 from engine.server.app import Application
-from engine.server.guard import Guard
+from engine.server.auth import Guard
 from tests.bench.far_run import RUN
 
 

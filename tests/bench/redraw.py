@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QApplication
 
 from studio.app import Studio
 from studio.widgets.charts.view import ChartView
-from tests.studio.long_run import RUN, LongRun
+from tests.studio.fakes.long_run import RUN, LongRun
 
 MORE = 5
 QUIET_S = 0.25

@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 
 from engine.client import EngineClient
-from engine.launch import local
-from engine.replica.mirror import Mirror
-from engine.replica.pages import read_page
-from engine.replica.replica import Replica
-from engine.run import DATABASE
+from engine.launcher import local
+from engine.remote.mirror.mirror import Mirror
+from engine.remote.mirror.pages import read_page
+from engine.remote.mirror.replica import Replica
+from engine.storage.run_folder.run import DATABASE
 from tests.bench.far_run import RUN, make_far_run
 
 ALONE = 12

@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine import models
+from engine.models import registry
 from engine.policy.base import PolicySpec, SampledToken, SampleRequest
-from engine.policy.torch.model import LoraModel
-from engine.policy.torch.sampler import Sampler
-from engine.protocol.config import ModelConfig
+from engine.policy.torch.model.model import LoraModel
+from engine.policy.torch.sampling.sampler import Sampler
+from engine.protocol.config.project import ModelConfig
 
 STARTER = "smollm2-135m-instruct"
 SUBJECTS = ["a river", "an engine", "the sea", "a violin", "copper", "the moon", "a bridge"]
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--greedy", type=int, metavar="N", help="compare greedy tokens instead")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    folder = models.find_model(STARTER)
+    folder = registry.find_model(STARTER)
     if arguments.greedy:
         compare_greedy(folder, arguments.greedy)
     else:

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.protocol.events import GroupScored, TrajectoryRecorded, encode
-from engine.protocol.records import GroupSummary
-from engine.protocol.requests import TrajectoryQuery
-from engine.store.reader import RunReader
-from engine.store.schema import open_writer
-from engine.store.writer import summary_of, trajectory_rows
-from tests.engine.store.test_store import trajectory
+from engine.protocol.events.run import GroupScored, TrajectoryRecorded, encode
+from engine.protocol.records.runs import GroupSummary
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_db.schema import open_writer
+from engine.storage.run_db.writer import summary_of, trajectory_rows
+from tests.engine.storage.run_db.test_store import trajectory
 
 WORDS = ["garden", "invoice", "Lisbon", "flight", "search", "refund", "order", "board", "tile"]
 

@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 
 from engine.environments import python_of
-from engine.protocol.events import RunFinished, RunStarted, StepFinished
+from engine.protocol.events.run import RunFinished, RunStarted, StepFinished
 from tests.engine_http.conftest import Engine, at_home, make_project, start_engine, stop_engine
-from tests.otlp_collector import collecting
-from tests.tiny_model import make_tiny_model
+from tests.support.otlp_collector import collecting
+from tests.support.tiny_model import make_tiny_model
 
 HANGING = """
 [track.otel]

@@ -20,15 +20,15 @@ from pathlib import Path
 import apsw
 
 from engine.client import EngineClient
-from engine.hosts.record import read_record
-from engine.protocol.hosts import ActOnHost, AddHost, HostSpec, HostView
-from engine.protocol.records import LIVING, RunSummary
-from engine.protocol.requests import Command, StartRun
+from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.requests.remote import ActOnHost, AddHost, HostSpec, HostView
+from engine.protocol.requests.runs import Command, StartRun
+from engine.remote.mirror.record import read_record
 from tests.engine_http.conftest import make_project, start_engine, stop_engine
-from tests.far_engine import NAME, lay_engine, let_in
-from tests.fault_proxy import FaultProxy
-from tests.ssh_server import FarSide, Keys
-from tests.tiny_model import make_tiny_model
+from tests.support.fault_proxy import FaultProxy
+from tests.support.remote_engine import NAME, lay_engine, let_in
+from tests.support.ssh_server import FarSide, Keys
+from tests.support.tiny_model import make_tiny_model
 
 HELD_S = 0.6
 """How long a black hole, a delay or a dribble lasts."""

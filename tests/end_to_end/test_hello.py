@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.models import problem_of
-from engine.protocol.events import RunFinished, StepFinished, decode
+from engine.models.registry import problem_of
+from engine.protocol.events.run import RunFinished, StepFinished, decode
 
 ROOT = Path(__file__).parents[2]
 STARTER = "smollm2-135m-instruct"

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.ssh_server import Keys
-from tests.sshd import Sshd
+from tests.support.ssh_server import Keys
+from tests.support.sshd import Sshd
 
 ROOT = Path(__file__).parents[2]
 NEEDS_S = 600

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from engine.models import problem_of
-from engine.protocol.requests import EditProject
+from engine.models.registry import problem_of
+from engine.protocol.requests.runs import EditProject
 from studio.app import Studio
-from studio.session import Session
+from studio.services.session import Session
 from tests.studio.conftest import until
 
 PAGES = ("home", "setup", "judge", "run", "trajectories", "checkpoints", "settings")

@@ -10,7 +10,7 @@ import sys
 import art
 from openai import AsyncOpenAI
 
-from engine.art import AtelierBackend
+from engine.integrations.art import AtelierBackend
 
 SIZE, WINNING, MOST_MOVES = 3, 32, 4
 MOVES = ("left", "right", "up", "down")

@@ -19,14 +19,14 @@ import psutil
 import pytest
 
 from engine.client import EngineClient
-from engine.protocol.events import FINAL, Event, UnknownEvent
-from engine.protocol.records import LIVING, RunSummary
-from engine.protocol.requests import Command, Handshake, StartRun
-from engine.run import is_locked
+from engine.protocol.events.run import FINAL, Event, UnknownEvent
+from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.requests.runs import Command, Handshake, StartRun
+from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
 
 ROOT = Path(__file__).parents[2]
-JUDGE_WORKER = "engine.judge.worker"
+JUDGE_WORKER = "engine.judge.providers.worker"
 CACHE = os.environ.get("XDG_CACHE_HOME")
 T = TypeVar("T")
 

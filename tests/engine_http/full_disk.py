@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from engine.protocol.events import StepFinished
-from engine.protocol.labels import Label, Word
+from engine.protocol.events.run import StepFinished
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import LIVING, RunSummary
-from engine.protocol.requests import Command
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.requests.runs import Command
 from tests.engine_http.conftest import Engine, at_home, make_project, start_engine, stop_engine
 from tests.engine_http.test_faults import stored
 

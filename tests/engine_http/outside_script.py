@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 
-from engine.protocol.algorithm import Algorithm
-from engine.protocol.outside import (
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.scripts import (
     CloseOutside,
     OpenOutside,
     OutsideRun,
@@ -18,7 +19,6 @@ from engine.protocol.outside import (
     Trained,
     TrainGroups,
 )
-from engine.protocol.records import RunSummary
 from tests.engine_http.conftest import Engine
 
 SETTINGS = {"model.dtype": "float32", "model.max_context": 256, "model.rank": 4}

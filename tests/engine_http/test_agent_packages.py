@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.environments import EnvironmentView
 from engine.protocol.problems import Refused
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.records.environments import EnvironmentView
+from engine.protocol.requests.runs import TrajectoryQuery
 from tests.engine_http.conftest import Engine, make_project, until
-from tests.tiny_environments import make_wheel
+from tests.support.tiny_environments import make_wheel
 
 AGENT = """
 import json, sys, urllib.request

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.protocol.arena import ArenaTold, AskArena
-from engine.protocol.labels import Label, Word
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import RunSummary
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.arena import ArenaTold, AskArena
 from tests.engine_http.conftest import Engine, until
 
 QUESTION = [{"role": "user", "content": "Say 1"}]

@@ -14,16 +14,16 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.art.knobs import Knobs
 from engine.environments import python_of
-from engine.imports.source import open_source
-from engine.launch.local import Endpoint, find
-from engine.outside.folders import ALPHA, RANK
-from engine.protocol.algorithm import Algorithm
-from engine.protocol.records import Trajectory
-from engine.server.library import Library
-from engine.store.reader import RunReader
-from tests.engine.art.test_knobs import KEYS
+from engine.integrations.art.train_arguments import Knobs
+from engine.integrations.importers.detection import open_source
+from engine.integrations.scripts.folders import ALPHA, RANK
+from engine.launcher.local import Endpoint, find
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.records.runs import Trajectory
+from engine.server.services.library import Library
+from engine.storage.run_db.reader import RunReader
+from tests.engine.integrations.art.test_train_arguments import KEYS
 from tests.engine_http.conftest import ROOT, until
 
 SCRIPT = Path(__file__).with_name("art_2048.py")
@@ -195,7 +195,8 @@ def test_the_tables_are_those_of_the_package(tmp_path: Path) -> None:
 
 def test_the_backend_needs_nothing_of_an_engine() -> None:
     told = (
-        "import sys, engine.art; print(sorted({'apsw', 'starlette', 'torch'} & set(sys.modules)))"
+        "import sys, engine.integrations.art;"
+        "print(sorted({'apsw', 'starlette', 'torch'} & set(sys.modules)))"
     )
     out = subprocess.run(
         [sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.protocol.authoring import DescribeTask, DraftTold, FinishProject, Writer
-from engine.protocol.events import RunFinished, StepFinished
+from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import Refused
-from engine.protocol.requests import StartRun
+from engine.protocol.requests.drafts import DescribeTask, DraftTold, FinishProject, Writer
+from engine.protocol.requests.runs import StartRun
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine
 

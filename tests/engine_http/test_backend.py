@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from engine.client import EngineClient
-from engine.models import find_model
-from engine.protocol.events import (
+from engine.models.registry import find_model
+from engine.protocol.events.run import (
     Event,
     PolicyLoaded,
     RunFailed,
@@ -21,7 +21,7 @@ from engine.protocol.events import (
     WorkerRestarted,
 )
 from engine.protocol.problems import Refused
-from engine.protocol.requests import Command
+from engine.protocol.requests.runs import Command
 from tests.engine_http.conftest import (
     ROOT,
     Engine,

@@ -6,20 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import folder_of
-from engine.protocol.checkpoint_events import CheckpointBranched, CheckpointDropped
-from engine.protocol.events import LogWritten, RunFailed, RunFinished, RunStopped, StepFinished
-from engine.protocol.labels import Label, Word
+from engine.protocol.events.checkpoints import CheckpointBranched, CheckpointDropped
+from engine.protocol.events.run import LogWritten, RunFailed, RunFinished, RunStopped, StepFinished
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, PinCheckpoint, StartRun, TrajectoryQuery
-from engine.run import DATABASE, read_spec
-from engine.store.reader import RunReader
-from tests.engine_http.conftest import (
-    Engine,
-    make_project,
-    until,
-)
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, PinCheckpoint, StartRun, TrajectoryQuery
+from engine.storage.checkpoints.checkpoint import folder_of
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, read_spec
+from tests.engine_http.conftest import Engine, make_project, until
 
 STEPS = {"train.steps": 4, "train.checkpoint_every": 1}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from engine.client import EngineClient
-from engine.protocol.events import FINAL, ProgressTicked, RunFailed
+from engine.protocol.events.run import FINAL, ProgressTicked, RunFailed
 from engine.protocol.problems import Refused
-from tests.engine.machine.nvml_stub import build
+from tests.engine.hardware.nvml_stub import build
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
 
 

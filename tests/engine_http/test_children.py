@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.judge.access import start_worker
+from engine.judge.providers.access import start_worker
 from engine.policy.vllm import process as vllm
 from tests.engine_http.conftest import AGENT, make_project, start_engine, stop_engine, until
 
@@ -74,7 +74,7 @@ def test_no_child_gets_what_opens_a_door(
     try:
         run = engine.train(make_project(workspace / "letters", tiny_model), **{"train.steps": 2})
         engine.wait_for(run, "step.started")
-        kinds = {"agent": "host.py", "policy": "policy.torch", "renderer": "render_worker"}
+        kinds = {"agent": "host.py", "policy": "policy.torch", "renderer": "rendering.worker"}
         for kind, word in kinds.items():
             for number, child in enumerate(engine.children(word)):
                 found[f"{kind} {number}"] = child.environ()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.launch.local import find
-from engine.protocol.events import RunFailed, RunFinished, RunStopped, decode
-from engine.protocol.records import Trajectory
+from engine.launcher.local import find
+from engine.protocol.events.run import RunFailed, RunFinished, RunStopped, decode
+from engine.protocol.records.runs import Trajectory
 from tests.engine_http.conftest import ROOT
 
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.project import load_scenarios
-from engine.protocol.events import GroupScored, LogWritten, RunFinished, StepStarted
-from engine.protocol.labels import Label, Word
+from engine.protocol.events.run import GroupScored, LogWritten, RunFinished, StepStarted
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun
-from engine.run import DATABASE, read_spec
-from engine.step.choose import Choice, choose
-from engine.step.curriculum import Visit, weigh
-from engine.store.reader import RunReader
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, StartRun
+from engine.storage.project import load_scenarios
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, read_spec
+from engine.training.step.curriculum import Visit, weigh
+from engine.training.step.scenario_sampling import Choice, choose
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
 
 FRONTIER = {"train.curriculum": "frontier", "train.steps": 6, "train.checkpoint_every": 2}

@@ -11,12 +11,12 @@ import apsw
 import pytest
 
 from engine.client import EngineClient
-from engine.identity import ulid
-from engine.protocol.events import RunFinished
+from engine.protocol.events.run import RunFinished
 from engine.protocol.problems import AtelierError, Refused, StoreError
-from engine.protocol.records import RunSummary
-from engine.run import DATABASE, SPEC
-from tests.engine.store.test_repair import BAD_EVENTS, MOVES, compare, make
+from engine.protocol.records.runs import RunSummary
+from engine.runtime.ids import ulid
+from engine.storage.run_folder.run import DATABASE, SPEC
+from tests.engine.storage.run_db.test_repair import BAD_EVENTS, MOVES, compare, make
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
 
 RUNS, EVERY = 200, 5

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from engine.protocol.demonstrations import SelectDemonstrations, Selection
-from engine.protocol.events import Event, LogWritten, RunFailed, RunFinished, UnknownEvent
+from engine.protocol.events.run import Event, LogWritten, RunFailed, RunFinished, UnknownEvent
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, ImportRun, StartEvaluation, StartRun
-from engine.run import read_spec
-from engine.supervised.formats import read_line
-from engine.supervised.select import demonstrate
+from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, ImportRun, StartEvaluation, StartRun
+from engine.storage.run_folder.run import read_spec
+from engine.training.sft.formats import read_line
+from engine.training.sft.selection import demonstrate
 from tests.engine_http.chat_provider import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,

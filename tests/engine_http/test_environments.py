@@ -17,9 +17,9 @@ from typing import TypeVar
 import pytest
 
 from engine.client import EngineClient
-from engine.protocol.environments import EnvironmentList, EnvironmentView
 from engine.protocol.problems import Refused
-from tests.tiny_environments import Checkout, at_work, make_checkout, until
+from engine.protocol.records.environments import EnvironmentList, EnvironmentView
+from tests.support.tiny_environments import Checkout, at_work, make_checkout, until
 
 NAME = "engine-gpu"
 SEED = 20261121
@@ -28,13 +28,13 @@ T = TypeVar("T")
 START = """
 import asyncio, json, sys
 from pathlib import Path
-from engine.launch.local import start
+from engine.launcher.local import start
 endpoint = asyncio.run(start(Path(sys.argv[1]), *sys.argv[2:]))
 print(json.dumps([endpoint.port, endpoint.token, endpoint.pid, endpoint.notice]))
 """
 TRY = """
-from engine.launch.choice import read_choice
-from engine.launch.interpreter import chosen_interpreters, why_broken
+from engine.launcher.engine_choice import read_choice
+from engine.launcher.interpreters import chosen_interpreters, why_broken
 engines, told = chosen_interpreters()
 print(read_choice().current.name, engines[0].name, repr(why_broken(engines[0])), told)
 """

@@ -12,9 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.protocol.comparison import EvaluationResult
-from engine.protocol.evaluation import SystemPrompt
-from engine.protocol.events import (
+from engine.protocol.events.run import (
     CallClosed,
     EvaluationFinished,
     Event,
@@ -23,12 +21,14 @@ from engine.protocol.events import (
     TrajectoryRecorded,
     UnknownEvent,
 )
-from engine.protocol.judging import PART
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary, TrajectorySummary
-from engine.protocol.requests import Command, StartEvaluation, TrajectoryQuery
-from engine.run import is_locked
-from engine.store.reader import RunReader
+from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.judging import PART
+from engine.protocol.records.runs import RunSummary, TrajectorySummary
+from engine.protocol.requests.evaluation import SystemPrompt
+from engine.protocol.requests.runs import Command, StartEvaluation, TrajectoryQuery
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import is_locked
 from engine.trust.addresses import confirm_address
 from engine.trust.projects import trust_project
 from tests.engine.judge.scripted import Script, provider

@@ -13,14 +13,14 @@ from pathlib import Path
 import openai
 import pytest
 
-from engine.checkpoint import verify
-from engine.cli.export import run_and_step
+from engine.cli.commands.export import run_and_step
 from engine.client import EngineClient
-from engine.protocol.checkpoint_events import CheckpointExported
-from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.protocol.events.checkpoints import CheckpointExported
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.protocol.requests.runs import Command
+from engine.storage.checkpoints.checkpoint import verify
 from tests.engine.export.make_run import make_run
 from tests.engine_http.conftest import ROOT, Engine, make_project, until
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.launch.local import discovery_file, find
-from engine.protocol.events import (
+from engine.launcher.local import discovery_file, find
+from engine.protocol.events.run import (
     BatchClosed,
     LogWritten,
     RunFailed,
@@ -23,10 +23,10 @@ from engine.protocol.events import (
     TrajectoryRecorded,
 )
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery
-from engine.run import DATABASE
-from engine.store.reader import RunReader
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE
 from tests.engine_http.conftest import (
     AGENT,
     ROOT,

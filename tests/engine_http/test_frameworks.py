@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.events import RunFinished, StepFinished
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.events.run import RunFinished, StepFinished
+from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import COMMAND, FRAMEWORKS, REQUIREMENTS, agents_python, example
 from tests.engine_http.conftest import Engine, make_project
 

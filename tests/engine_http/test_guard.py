@@ -10,20 +10,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.launch.local import discovery_file, find
+from engine.launcher.local import discovery_file, find
 from engine.server.app import Application
-from engine.server.authoring import AuthoringRoutes
-from engine.server.checkpoints import CheckpointRoutes
-from engine.server.environments import EnvironmentRoutes
-from engine.server.far import FarRoutes
-from engine.server.hosts import HostRoutes
-from engine.server.mcp import McpRoutes
-from engine.server.moving import MovingRoutes
-from engine.server.outside import OutsideRoutes
-from engine.server.replicas import ReplicaRoutes
-from engine.server.runs import RunRoutes
-from engine.server.tracking import TrackRoutes
-from engine.server.trust import TrustRoutes
+from engine.server.routes.checkpoints import CheckpointRoutes
+from engine.server.routes.drafts import AuthoringRoutes
+from engine.server.routes.home import FarRoutes
+from engine.server.routes.mcp import McpRoutes
+from engine.server.routes.mirrors import ReplicaRoutes
+from engine.server.routes.remote import HostRoutes
+from engine.server.routes.runs import RunRoutes
+from engine.server.routes.transfers import MovingRoutes
+from engine.server.routes.trust import TrustRoutes
+from engine.server.services.environments import EnvironmentRoutes
+from engine.server.services.scripts import OutsideRoutes
+from engine.server.services.tracking import TrackRoutes
 from tests.engine_http.conftest import Engine
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")

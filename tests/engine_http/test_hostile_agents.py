@@ -4,7 +4,7 @@ the run goes on to its end."""
 import json
 from pathlib import Path
 
-from engine.protocol.events import RunFinished, StepFinished, TrajectoryRecorded
+from engine.protocol.events.run import RunFinished, StepFinished, TrajectoryRecorded
 from tests.engine_http.conftest import Engine, make_project
 
 AGENT = '''

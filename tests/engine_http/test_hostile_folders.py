@@ -21,9 +21,9 @@ import httpx
 import psutil
 import pytest
 
-from engine.identity import ulid
-from engine.run import DATABASE, SPEC
-from tests.engine.store.test_repair import make
+from engine.runtime.ids import ulid
+from engine.storage.run_folder.run import DATABASE, SPEC
+from tests.engine.storage.run_db.test_repair import make
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
 
 MOVES = 60

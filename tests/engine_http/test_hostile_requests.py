@@ -12,9 +12,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from engine.protocol.requests import Command
-from engine.run import DATABASE, SPEC
-from tests.engine.store.test_repair import RUN, make
+from engine.protocol.requests.runs import Command
+from engine.storage.run_folder.run import DATABASE, SPEC
+from tests.engine.storage.run_db.test_repair import RUN, make
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
 from tests.engine_http.test_hostile_folders import MOST_S, SECRET, pipe, place
 

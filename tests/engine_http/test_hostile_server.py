@@ -2,7 +2,8 @@
 other server's run goes on to its end.
 
 Everything is real: the home engine, SSH, both engines. The hostile one is a real engine behind a
-proxy that changes its answers (`tests/hostile_engine.py`, `tests/lies.py`).
+proxy that changes its answers (`tests/support/hostile_engine.py`,
+`tests/support/false_answers.py`).
 """
 
 import contextlib
@@ -22,25 +23,19 @@ from random import Random
 import psutil
 import pytest
 
-from engine.protocol.hosts import ActOnHost, AddHost, HostView
 from engine.protocol.problems import AtelierError, Problem
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.remote import ActOnHost, AddHost, HostView
+from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
 from engine.trust.addresses import confirm_address
-from tests import lies
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import (
-    JUDGE_WORKER,
-    Engine,
-    make_project,
-    stop_engine,
-    until,
-)
+from tests.engine_http.conftest import JUDGE_WORKER, Engine, make_project, stop_engine, until
 from tests.engine_http.test_hosts import Pair, start_home
 from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
-from tests.far_engine import NAME, lay_engine, link_environments, spec_of
-from tests.hostile_engine import HostileEngine, Lie, lay_attach
-from tests.ssh_server import FarSide, Keys
+from tests.support import false_answers
+from tests.support.hostile_engine import HostileEngine, Lie, lay_attach
+from tests.support.remote_engine import NAME, lay_engine, link_environments, spec_of
+from tests.support.ssh_server import FarSide, Keys
 
 EVIL = "evil"
 ALL = bool(os.environ.get("ATELIER_LONG"))
@@ -323,19 +318,23 @@ def storms(
     ]
     manifest = json.dumps({"files": [{"path": "a", "bytes": 1, "sha256": digest}]}).encode()
     url, true_url = two.evil_provider.url, two.script.url
-    yield "errands", lies.errands([victim.id, *ids[:2]], url, true_url), None
-    yield "lease", lies.general(b'{"seconds": 60.0}'), None
-    yield "info", lies.general(info), None
-    yield "runs", chain(runs, lies.general(b"[" + true + b"]")), None
-    yield "changes", lies.pages(b"x" * 1000), None
-    yield "ticks", lies.ticks(), None
-    yield "files", chain(lies.files(content, digest), lies.general(manifest)), fetch
+    yield "errands", false_answers.errands([victim.id, *ids[:2]], url, true_url), None
+    yield "lease", false_answers.general(b'{"seconds": 60.0}'), None
+    yield "info", false_answers.general(info), None
+    yield "runs", chain(runs, false_answers.general(b"[" + true + b"]")), None
+    yield "changes", false_answers.pages(b"x" * 1000), None
+    yield "ticks", false_answers.ticks(), None
+    yield (
+        "files",
+        chain(false_answers.files(content, digest), false_answers.general(manifest)),
+        fetch,
+    )
     yield "file", chain((Lie(content), Lie(b"", endless=content), Lie(b"", status=500))), fetch
-    yield "models", lies.general(b'[{"name":"a","title":"a","path":"/a"}]'), start_another
+    yield "models", false_answers.general(b'[{"name":"a","title":"a","path":"/a"}]'), start_another
     missing = [Lie(json.dumps(one).encode()) for one in MISSING]
-    yield "missing", chain(missing, lies.general(b'{"sha256":[],"bytes":0}')), start
-    yield "commit", lies.general(b'{"path":"/a","changed":0,"removed":0}'), start
-    yield "start", chain(starts, islice(lies.general(true), 8)), start
+    yield "missing", chain(missing, false_answers.general(b'{"sha256":[],"bytes":0}')), start
+    yield "commit", false_answers.general(b'{"path":"/a","changed":0,"removed":0}'), start
+    yield "start", chain(starts, islice(false_answers.general(true), 8)), start
 
 
 MISSING = (

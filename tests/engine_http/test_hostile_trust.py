@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.arena.run import find_arena, find_or_make_arena, make_arena
 from engine.client import EngineClient
-from engine.identity import ulid
+from engine.evaluation.arena.run import find_arena, find_or_make_arena, make_arena
 from engine.protocol.problems import AtelierError, Refused
-from engine.protocol.requests import Command, StartRun
-from engine.run import SPEC, read_spec
+from engine.protocol.requests.runs import Command, StartRun
+from engine.runtime.ids import ulid
+from engine.storage.run_folder.run import SPEC, read_spec
 from engine.trust.projects import is_trusted
 from tests.engine_http.conftest import Engine, make_project, until
 

@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 from engine.environments import python_of
-from engine.protocol.events import LogWritten
-from engine.protocol.exports import ExportCheckpoint
-from engine.protocol.hosts import ActOnHost, AddHost, HostView, Moved, SendRun
-from engine.protocol.labels import Label, Word
+from engine.protocol.events.run import LogWritten
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.exports import ExportCheckpoint
+from engine.protocol.requests.remote import ActOnHost, AddHost, HostView, Moved, SendRun
+from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import (
@@ -33,9 +33,9 @@ from tests.engine_http.conftest import (
 )
 from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
 from tests.engine_http.test_tracking import agents, stored
-from tests.far_engine import NAME, lay_engine, let_in, link_environments, spec_of
-from tests.otlp_collector import collecting
-from tests.ssh_server import FarSide
+from tests.support.otlp_collector import collecting
+from tests.support.remote_engine import NAME, lay_engine, let_in, link_environments, spec_of
+from tests.support.ssh_server import FarSide
 
 TABLES = ("events", "trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
 
@@ -308,7 +308,7 @@ def test_a_judges_key_is_never_written_down_over_there(
     for file in pair.far.home.rglob("*"):
         if file.is_file() and not file.is_symlink():
             assert SECRET.encode() not in file.read_bytes(), file
-    speakers = [one for one in pair.processes() if "engine.judge.worker" in _words(one)]
+    speakers = [one for one in pair.processes() if "engine.judge.providers.worker" in _words(one)]
     assert not speakers
     until(lambda: not pair.view().behind)
     pair.same(run)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from engine.bench.rival import environment
-from engine.protocol.events import RunFinished
-from engine.protocol.labels import Label, Word
+from engine.protocol.events.run import RunFinished
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, ImportRun, TrajectoryQuery, TryJudge
-from engine.store.reader import RunReader
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, ImportRun, TrajectoryQuery, TryJudge
+from engine.storage.run_db.reader import RunReader
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, make_project
 from tests.engine_http.test_judge import JUDGE, letters

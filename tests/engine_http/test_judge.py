@@ -12,9 +12,9 @@ import apsw
 import psutil
 import pytest
 
-from engine.protocol.events import GroupJudged, RunFailed, RunFinished, StepFinished
-from engine.protocol.judging import PART
-from engine.protocol.requests import Command, TrajectoryQuery
+from engine.protocol.events.run import GroupJudged, RunFailed, RunFinished, StepFinished
+from engine.protocol.records.judging import PART
+from engine.protocol.requests.runs import Command, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine

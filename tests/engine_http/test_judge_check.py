@@ -7,9 +7,9 @@ import pytest
 
 from engine.client import EngineClient
 from engine.judge.check import MADE_UP, UNHELPFUL
-from engine.protocol.arena import ArenaTold, AskArena
-from engine.protocol.judging import JudgeCheck
 from engine.protocol.problems import ConfigError, Refused
+from engine.protocol.records.judging import JudgeCheck
+from engine.protocol.requests.arena import ArenaTold, AskArena
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import Engine, make_project

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.protocol.events import BatchClosed, ReviewClosed, RunFinished, StepFinished
-from engine.protocol.labels import Label, Word
+from engine.protocol.events.run import BatchClosed, ReviewClosed, RunFinished, StepFinished
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, TrajectoryQuery
-from engine.run import is_locked
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, TrajectoryQuery
+from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
 from tests.engine_http.conftest import (
     ROOT,

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import psutil
 import pytest
 
-from engine.checkpoint import verify
-from engine.protocol.events import (
+from engine.protocol.events.run import (
     Event,
     GroupScored,
     RunFailed,
@@ -23,11 +22,12 @@ from engine.protocol.events import (
     ValidationFinished,
     WorkerRestarted,
 )
-from engine.protocol.metrics import METRICS, metric
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery
-from engine.server.summaries import summarise
-from engine.watch import NAMES
+from engine.protocol.records.metrics import METRICS, metric
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
+from engine.reward.reward_hacking import NAMES
+from engine.server.services.summaries import summarise
+from engine.storage.checkpoints.checkpoint import verify
 from tests.engine_http.conftest import Engine, forget_after, is_alive, make_project, until
 
 

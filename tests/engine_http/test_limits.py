@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.protocol.events import RunFinished
-from engine.protocol.records import RunSummary
+from engine.protocol.events.run import RunFinished
+from engine.protocol.records.runs import RunSummary
 from engine.server.connections import HEADER_S, MOST_UNPROVEN, share_of
 from tests.engine_http.conftest import AGENT, Engine, make_project, start_engine, stop_engine, until
 

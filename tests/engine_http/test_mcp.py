@@ -11,16 +11,22 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.authoring.finish import AGENTS, begin_with_tools
+from engine.autorl.project_files import AGENTS, begin_with_tools
 from engine.environments import python_of
-from engine.environments.door import OF_AGENT
-from engine.mcp import looking
-from engine.mcp.looking import look
-from engine.protocol.authoring import BEGUN, BeginWithTools, DescribeTask, FinishProject, Writer
-from engine.protocol.events import RunFinished, StepFinished
-from engine.protocol.mcp import ServerViews, SetServer
+from engine.environments.bootstrap import OF_AGENT
+from engine.integrations.mcp import discovery
+from engine.integrations.mcp.discovery import look
+from engine.protocol.config.mcp import ServerViews, SetServer
+from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import Refused
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.requests.drafts import (
+    BEGUN,
+    BeginWithTools,
+    DescribeTask,
+    FinishProject,
+    Writer,
+)
+from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import ROOT, Engine, is_alive, until
@@ -178,10 +184,10 @@ def test_a_slow_server_keeps_no_other_waiting_and_nothing_stays(
 ) -> None:
     """However long its calls may take."""
     quick = tmp_path / "servers.py"
-    text = looking.LOOK.read_text()
+    text = discovery.LOOK.read_text()
     assert "\nLOOK_S = 75\n" in text
     quick.write_text(text.replace("\nLOOK_S = 75\n", "\nLOOK_S = 8\n"))
-    monkeypatch.setattr(looking, "LOOK", quick)
+    monkeypatch.setattr(discovery, "LOOK", quick)
     with_servers(begun, slow=DEAF, library=LIBRARY)
     views = {view.name: view for view in asyncio.run(look(begun)).servers}
     assert len(views["library"].tools) == 4

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.events import (
+from engine.protocol.config.presets import PRESETS
+from engine.protocol.events.run import (
     Event,
     GroupScored,
     RunFinished,
@@ -12,9 +13,8 @@ from engine.protocol.events import (
     StepFinished,
     UnknownEvent,
 )
-from engine.protocol.presets import PRESETS
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, TrajectoryQuery
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, TrajectoryQuery
 from tests.engine_http.conftest import AGENT, Engine, forget_after, make_project
 
 ALGORITHM = "train.algorithm"

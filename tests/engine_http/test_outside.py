@@ -15,8 +15,10 @@ import httpx
 import pytest
 
 from engine.client import EngineClient
-from engine.protocol.algorithm import Algorithm
-from engine.protocol.outside import (
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.problems import Refused
+from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
+from engine.protocol.requests.scripts import (
     CHOICE_ID,
     LogOutside,
     SentAttempt,
@@ -24,8 +26,6 @@ from engine.protocol.outside import (
     SentHistory,
     TrainGroups,
 )
-from engine.protocol.problems import Refused
-from engine.protocol.requests import Command, StartRun, TrajectoryQuery
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
 from tests.engine_http.outside_script import Script
 
@@ -322,7 +322,7 @@ def _with(attempt: SentAttempt, reward: float) -> SentAttempt:
 
 
 def _events(script: Script, kind: str) -> list[Any]:
-    from engine.store.reader import RunReader
+    from engine.storage.run_db.reader import RunReader
 
     reader = RunReader(Path(script.found.run.path) / "run.db")
     try:

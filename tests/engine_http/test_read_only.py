@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.protocol.records import RunSummary
+from engine.protocol.records.runs import RunSummary
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
 
 MOUNT = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'

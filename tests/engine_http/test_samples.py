@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from engine.environments import python_of
-from engine.environments.door import OF_AGENT
-from engine.project import load_config
-from engine.protocol.events import RunFinished, StepFinished
-from engine.protocol.requests import TrajectoryQuery
-from engine.samples import create_project, samples
+from engine.environments.bootstrap import OF_AGENT
+from engine.protocol.events.run import RunFinished, StepFinished
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.storage.project import load_config
+from engine.storage.samples import create_project, samples
 from tests.engine_http.conftest import Engine
 
 pytestmark = pytest.mark.usefixtures("real_cache")

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import folder_of
 from engine.client import EngineClient
-from engine.protocol.events import (
+from engine.protocol.events.run import (
     Event,
     RunFailed,
     RunFinished,
@@ -22,12 +21,13 @@ from engine.protocol.events import (
     StepFinished,
     UnknownEvent,
 )
+from engine.protocol.events.sft import LossMeasured
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, StartRun
-from engine.protocol.supervised_events import LossMeasured
-from engine.references import find_checkpoint
-from engine.run import read_spec
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, StartRun
+from engine.storage.checkpoints.checkpoint import folder_of
+from engine.storage.checkpoints.references import find_checkpoint
+from engine.storage.run_folder.run import read_spec
 from tests.engine_http.conftest import ROOT, Engine, start_engine, stop_engine, until
 
 FAST = {"sft.lr": 1e-2, "sft.epochs": 3, "sft.batch_size": 4, "sft.validate_every": 4}

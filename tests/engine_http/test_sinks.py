@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from engine.child import Child
 from engine.environments import python_of
-from engine.protocol.judging import Verdict
-from engine.track.sinks.mlflow_names import named
-from engine.track.traces import Teller
-from tests.engine.track.test_items import spec
-from tests.engine.track.test_traces import TWO_TURNS
+from engine.integrations.trackers.sinks.mlflow_names import named
+from engine.integrations.trackers.traces import Teller
+from engine.protocol.records.judging import Verdict
+from engine.runtime.child import Child
+from tests.engine.integrations.trackers.test_metrics import spec
+from tests.engine.integrations.trackers.test_traces import TWO_TURNS
 from tests.engine_http.conftest import ROOT
 from tests.engine_http.test_trackers import free_port, mlflow_python, serving
-from tests.otlp_collector import Collector, collecting
+from tests.support.otlp_collector import Collector, collecting
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 __all__ = ["mlflow_python"]
@@ -46,7 +46,7 @@ def tell(
     }  # fmt: skip
 
     async def work() -> list[dict[str, Any]]:
-        argv = [str(python), "-m", "engine.track.worker", name]
+        argv = [str(python), "-m", "engine.integrations.trackers.worker", name]
         child = await Child.spawn(name, argv, cwd=ROOT, log=folder / "log")
         try:
             await child.ask("open", settings=settings, key="", run=about)

@@ -16,13 +16,13 @@ import psutil
 import pytest
 
 from engine.environments import python_of
-from engine.protocol.art_names import art_metrics
-from engine.protocol.events import StepFinished, ValidationFinished
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command
-from engine.run import DATABASE
-from engine.store.reader import RunReader
-from engine.track.items import validation
+from engine.integrations.trackers.metrics import validation
+from engine.protocol.events.run import StepFinished, ValidationFinished
+from engine.protocol.records.art_names import art_metrics
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE
 from tests.engine_http.conftest import CACHE, ROOT, Engine, until
 from tests.engine_http.test_tracking import WORKER, settled, trackers, write
 
@@ -41,7 +41,7 @@ on = true
 WANDB = """
 import json, sys
 from pathlib import Path
-from engine.track.sinks.wandb_file import history
+from engine.integrations.trackers.sinks.wandb_file import history
 for file in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/run-*.wandb")):
     for row in history(file):
         print(json.dumps(row))

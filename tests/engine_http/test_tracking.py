@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from engine.environments import python_of
-from engine.protocol.events import LogWritten, RunFinished
+from engine.protocol.config.tracking import TrackerList, TrackerName, TrackerState, sentence_of
+from engine.protocol.events.run import LogWritten, RunFinished
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary, Trajectory
-from engine.protocol.tracking import TrackerList, TrackerName, TrackerState, sentence_of
-from engine.run import DATABASE
-from engine.store.reader import RunReader
+from engine.protocol.records.runs import RunSummary, Trajectory
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE
 from engine.trust.addresses import confirm_address
 from tests.engine_http.conftest import AGENT, Engine, until
-from tests.otlp_collector import Collector, collecting
+from tests.support.otlp_collector import Collector, collecting
 
 pytestmark = pytest.mark.usefixtures("real_cache")
-WORKER = "engine.track.worker"
+WORKER = "engine.integrations.trackers.worker"
 SECRET = "planted-0123456789"
 
 

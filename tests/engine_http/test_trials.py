@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from engine.client import EngineClient
-from engine.judge.local_servers import Server, find_judges
-from engine.protocol.events import RunFinished
-from engine.protocol.judging import Tried, version_of
-from engine.protocol.labels import Label, Word
+from engine.judge.providers.local_servers import Server, find_judges
+from engine.protocol.events.run import RunFinished
 from engine.protocol.problems import Refused
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import Command, ImportRun, SaveRubric, TryJudge
+from engine.protocol.records.judging import Tried, version_of
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import Command, ImportRun, SaveRubric, TryJudge
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import Engine, make_project, until
 from tests.engine_http.test_judge import JUDGE, letters

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from engine.protocol.problems import Refused
-from engine.protocol.requests import Command, StartEvaluation, TryJudge
-from engine.protocol.trust import AddressConfirmation, FileConfirmation, TrustProject
-from engine.run import read_spec
+from engine.protocol.requests.runs import Command, StartEvaluation, TryJudge
+from engine.protocol.requests.trust import AddressConfirmation, FileConfirmation, TrustProject
+from engine.storage.run_folder.run import read_spec
 from engine.trust.projects import trust_project
 from engine.trust.store import FILE, trust_folder
 from tests.engine.judge.scripted import Script, provider

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.events import RunFailed, RunFinished, StepFinished
-from engine.protocol.records import Trajectory
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.events.run import RunFailed, RunFinished, StepFinished
+from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.runs import TrajectoryQuery
 from tests.engine_http.conftest import Engine, make_project
 
 AGENT = """

@@ -12,9 +12,9 @@ import pytest
 from engine.bench.gpu.gradients import TOLERANCE
 from engine.bench.gpu.report import CheckReport, GpuReport
 from engine.bench.gpu.runner import ask_survey
-from engine.launch.interpreter import chosen_interpreters
-from engine.models import problem_of
-from engine.policy.canary import TOLERANCE as GAPS
+from engine.launcher.interpreters import chosen_interpreters
+from engine.models.registry import problem_of
+from engine.policy.logprob_gap import TOLERANCE as GAPS
 
 ROOT = Path(__file__).parents[2]
 MODEL = os.environ.get("ATELIER_GPU_MODEL", "smollm2-135m-instruct")

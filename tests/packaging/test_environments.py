@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiny_environments import ROOT, Checkout, at_work, make_checkout, until
+from tests.support.tiny_environments import ROOT, Checkout, at_work, make_checkout, until
 
 NAME = "parquet"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine.environments import python_of
-from engine.environments.door import OF_AGENT
-from engine.samples import create_project
+from engine.environments.bootstrap import OF_AGENT
+from engine.storage.samples import create_project
 from tests.samples.conftest import SAMPLES, lines_of
 
 FOLDER = SAMPLES / "mcp_tools"

@@ -16,7 +16,7 @@ os.environ.setdefault("QT_API", "pyside6")
 
 from PySide6.QtCore import QMessageLogContext, QTimer, QtMsgType, qInstallMessageHandler
 
-from tests.studio.fake_engine import FakeEngine
+from tests.studio.fakes.engine import FakeEngine
 
 HARMLESS = (
     "This plugin does not support propagateSizeHints",
@@ -56,7 +56,8 @@ def keep_what_is_loaded() -> None:
 
 @pytest.fixture(autouse=True)
 def collect_here() -> Iterator[None]:
-    """Cycles with Qt objects in them die in this thread, never in a server's (studio.collector)."""
+    """Cycles with Qt objects in them die in this thread, never in a server's
+    (studio.runtime.garbage_collector)."""
     gc.disable()
     yield
     gc.collect()

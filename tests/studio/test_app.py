@@ -12,17 +12,17 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
-from engine.protocol.records import Finding
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.records.runs import Finding
+from engine.protocol.requests.runs import TrajectoryQuery
 from studio.app import Studio
 from studio.pages.run.page import RunPage
 from studio.pages.setup.page import SetupPage
 from studio.pages.trajectories.page import TrajectoriesPage
-from studio.single import SingleInstance
+from studio.runtime.single_instance import SingleInstance
 from tests.studio.conftest import Run, StallWatch, until
-from tests.studio.fake_engine import FakeEngine
-from tests.studio.shots import open_project, studio_on
-from tests.studio.simulate import Simulation
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.simulated_run import Simulation
+from tests.studio.screenshots.pages import open_project, studio_on
 
 RUN = "01JD5MAMBERKESTREL00000000"
 LONGEST_STALL_S = 0.1
@@ -305,7 +305,7 @@ def test_palette_and_key_sheet_come_from_one_table(
         async with studio_on(filled, qapp, tmp_path) as studio:
             from PySide6.QtTest import QTest
 
-            from studio.commands import CommandPalette, ShortcutSheet
+            from studio.shell.palette import CommandPalette, ShortcutSheet
 
             await open_project(studio, filled, "inbox-scout")
             palette = CommandPalette(studio.window, studio.actions)

@@ -1,5 +1,4 @@
-"""The GPU check: what a card does with every backend that is installed, written as a page.
+"""GPU report (`bench --gpu`): what a card does with every installed backend, as one page.
 
-`survey` says what is there, `plan` which checks there are and what each needs, `runner` gives every
-one a process of its own, `page` tells it to a person. What is missing is skipped with its reason.
+Imported by `cli`.
 """

@@ -14,8 +14,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.bench.gpu.figures import seconds, times, tiny
 from engine.bench.gpu.report import Job, Outcome, Table
-from engine.policy.torch.model import pick_device, pick_dtype
-from engine.policy.torch.tree import Forest, TreePlan, grow
+from engine.policy.torch.model.model import pick_device, pick_dtype
+from engine.policy.torch.training.prefix_tree import Forest, TreePlan, grow
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 """Largest relative (Frobenius) difference to float64 of output and gradients: several

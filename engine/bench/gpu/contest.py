@@ -11,11 +11,11 @@ from engine.bench.gpu.figures import gib, seconds, times, tiny
 from engine.bench.gpu.report import Job, Outcome, Table
 from engine.bench.suite import plain_tokens
 from engine.bench.work import Shape, prompts
-from engine.machine.devices import cards_of
+from engine.hardware.devices import cards_of
 from engine.policy.start import server_place
 from engine.policy.vllm.policy import VllmPolicy
 from engine.policy.worker import TorchPolicy
-from engine.protocol.config import (
+from engine.protocol.config.project import (
     AgentConfig,
     BackendConfig,
     ModelConfig,

@@ -17,12 +17,12 @@ from engine.bench.compare import difference, named
 from engine.bench.gpu.figures import NONE, gib, tiny
 from engine.bench.gpu.report import Job, Outcome, Table
 from engine.bench.suite import plain_tokens
-from engine.model_files import shape_counts
+from engine.models.file_checks import shape_counts
 from engine.policy.base import PolicySpec, TrainBatch, TrainItem
-from engine.policy.torch.model import LoraModel, free_bytes, pick_device, pick_dtype
-from engine.policy.torch.trainer import forward_backward
-from engine.protocol.algorithm import Algorithm, NoCorrection
-from engine.protocol.config import ModelConfig
+from engine.policy.torch.model.model import LoraModel, free_bytes, pick_device, pick_dtype
+from engine.policy.torch.training.trainer import forward_backward
+from engine.protocol.config.algorithm import Algorithm, NoCorrection
+from engine.protocol.config.project import ModelConfig
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-1}
 """Relative (Frobenius) difference over all matrices. float32 is the promise of the README; in

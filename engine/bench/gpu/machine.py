@@ -9,10 +9,10 @@ import torch
 
 from engine.bench.gpu.figures import NONE, gib, rate
 from engine.bench.gpu.report import Job, Outcome, Table
-from engine.machine.cards import look, opened
-from engine.machine.hardware import threads
-from engine.policy.torch.limits import measure_bandwidth, measure_peak
-from engine.policy.torch.model import pick_device, pick_dtype
+from engine.hardware.gpus import look, opened
+from engine.hardware.machine import threads
+from engine.policy.torch.machine_limits import measure_bandwidth, measure_peak
+from engine.policy.torch.model.model import pick_device, pick_dtype
 
 PRODUCTS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CLOCKS = {"graphics": pynvml.NVML_CLOCK_SM, "memory": pynvml.NVML_CLOCK_MEM}

@@ -11,9 +11,9 @@ from engine.bench.gpu.figures import seconds, times, tiny
 from engine.bench.gpu.report import Job, Outcome, Table
 from engine.bench.suite import plain_tokens
 from engine.bench.work import Attempt, Shape, prompts, rewards
-from engine.machine.devices import cards_of
-from engine.policy.parallel import ParallelPolicy
-from engine.protocol.config import BackendConfig
+from engine.hardware.devices import cards_of
+from engine.policy.data_parallel import ParallelPolicy
+from engine.protocol.config.project import BackendConfig
 
 COUNT = 2
 TOLERANCE = 1e-5

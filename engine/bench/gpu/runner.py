@@ -15,9 +15,9 @@ import psutil
 from engine.bench.gpu.plan import Check, has, lacks
 from engine.bench.gpu.report import CheckReport, Job, Outcome
 from engine.bench.gpu.survey import Survey
-from engine.child import end_processes
-from engine.launch.interpreter import Interpreter
+from engine.launcher.interpreters import Interpreter
 from engine.protocol.problems import AtelierError
+from engine.runtime.child import end_processes
 
 Say = Callable[[str], None]
 LIMIT_S, QUICK_LIMIT_S = 2400.0, 900.0

@@ -18,12 +18,11 @@ from engine.bench.gpu.figures import NONE
 from engine.bench.gpu.report import Job, Outcome
 from engine.bench.gpu.run_tables import tables
 from engine.client import EngineClient
-from engine.launch.local import start
-from engine.machine.cards import watching
-from engine.machine.devices import cards_of
-from engine.machine.plan import vram_plan
-from engine.project import load_config
-from engine.protocol.events import (
+from engine.hardware.devices import cards_of
+from engine.hardware.gpus import watching
+from engine.hardware.memory_plan import vram_plan
+from engine.launcher.local import start
+from engine.protocol.events.run import (
     FINAL,
     CallClosed,
     Event,
@@ -33,11 +32,12 @@ from engine.protocol.events import (
     StepFinished,
     UnknownEvent,
 )
-from engine.protocol.judging import JudgeOption
-from engine.protocol.machine import VramPlan
-from engine.protocol.records import LIVING, RunSummary
-from engine.protocol.requests import StartRun
-from engine.samples import create_project
+from engine.protocol.records.hardware import VramPlan
+from engine.protocol.records.judging import JudgeOption
+from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.requests.runs import StartRun
+from engine.storage.project import load_config
+from engine.storage.samples import create_project
 
 SIZES = {
     "hello": {"train.steps": 5, "train.groups": 8, "train.group_size": 8},

@@ -17,10 +17,10 @@ from pydantic import Field
 
 from engine.bench.gpu.report import Value
 from engine.environments import EnvironmentMissing
-from engine.environments.door import statuses
-from engine.machine.cards import look
-from engine.machine.devices import torch_build, visible
-from engine.protocol.machine import Card
+from engine.environments.bootstrap import statuses
+from engine.hardware.devices import torch_build, visible
+from engine.hardware.gpus import look
+from engine.protocol.records.hardware import Card
 
 PACKAGES = (
     *("torch", "transformers", "peft", "safetensors", "tokenizers", "openai"),

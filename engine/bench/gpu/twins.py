@@ -13,8 +13,8 @@ from engine.bench.gpu.report import Job, Outcome, Table
 from engine.bench.suite import plain_tokens
 from engine.bench.work import Attempt, Shape, prompts, rewards
 from engine.policy.base import ScoreBatch
-from engine.policy.canary import TOLERANCE
-from engine.policy.torch.model import ADAPTER_FILE, pick_device, pick_dtype
+from engine.policy.logprob_gap import TOLERANCE
+from engine.policy.torch.model.model import ADAPTER_FILE, pick_device, pick_dtype
 
 SHAPE, QUICK_SHAPE = Shape(128, 64, 8, 4), Shape(48, 12, 4, 2)
 REPEATED = 2e-2

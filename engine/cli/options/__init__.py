@@ -1,1 +1,4 @@
-"""What can be typed behind each command, by kind of command."""
+"""Arguments of the commands, grouped by subject.
+
+Imported by `cli.parser` and the commands.
+"""

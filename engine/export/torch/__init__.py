@@ -1,1 +1,4 @@
-"""What needs torch: the process that builds an export, and the fresh one that reads it back."""
+"""Processes that build an export and read it back, with torch.
+
+Started as processes; imported by no room of the engine process.
+"""

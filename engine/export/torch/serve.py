@@ -14,14 +14,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from engine.export.place import check_files, check_room, disk_problem, manifest_of
-from engine.export.torch import beside
-from engine.export.torch.external import convert, find_converter
+from engine.export.publish import check_files, check_room, disk_problem, manifest_of
+from engine.export.torch import companion_files
 from engine.export.torch.gguf_file import FILE, write_gguf
-from engine.export.torch.merge import CONFIG, WEIGHTS, BaseWeights, read_adapter
-from engine.export.torch.push import push
-from engine.export.torch.shards import Progress, write_merged
-from engine.export.torch.speak import (
+from engine.export.torch.hub import push
+from engine.export.torch.llamacpp import convert, find_converter
+from engine.export.torch.logprobs import (
     Computing,
     Passage,
     load_exported,
@@ -29,12 +27,14 @@ from engine.export.torch.speak import (
     pick_computing,
     speak,
 )
+from engine.export.torch.merge import CONFIG, WEIGHTS, BaseWeights, read_adapter
+from engine.export.torch.shards import Progress, write_merged
 from engine.export.torch.weights import check_adapter, check_gguf, check_merged
-from engine.life import exit_with_engine
-from engine.machine.hardware import threads
-from engine.model_files import read_json
-from engine.protocol.exports import ExportPhase, WeightsCheck
+from engine.hardware.machine import threads
+from engine.models.file_checks import read_json
 from engine.protocol.problems import AtelierError, ModelError, PolicyError, Problem
+from engine.protocol.requests.exports import ExportPhase, WeightsCheck
+from engine.runtime.life_pipe import exit_with_engine
 
 MERGED = "merged"
 """What llama.cpp's converter was given, kept until it has been checked."""
@@ -80,7 +80,7 @@ class ExportServer:
         )
 
     def _op_stops(self, message: Answer) -> Answer:
-        return {"stops": beside.stop_tokens(Path(message["base"]))}
+        return {"stops": companion_files.stop_tokens(Path(message["base"]))}
 
     def _op_build(self, message: Answer) -> Answer:
         """Write the export's files into an empty folder; answers with their manifest."""
@@ -102,13 +102,13 @@ class ExportServer:
         progress = self._progress("writing")
         factors, kind = read_adapter(adapter), getattr(torch, dtype)
         write_merged(BaseWeights(base), factors, out, kind, shard_bytes, progress)
-        beside.write_tokenizer(base, out)
-        beside.write_config(base, out, dtype)
-        beside.write_modelfile(base, out, ".")
+        companion_files.write_tokenizer(base, out)
+        companion_files.write_config(base, out, dtype)
+        companion_files.write_modelfile(base, out, ".")
 
     def _build_gguf(self, base: Path, adapter: Path, out: Path, message: Answer) -> None:
         dtype, weights, factors = message["dtype"], BaseWeights(base), read_adapter(adapter)
-        stops, progress = beside.stop_tokens(base), self._progress("writing")
+        stops, progress = companion_files.stop_tokens(base), self._progress("writing")
         try:
             write_gguf(weights, factors, out, dtype, message["title"], stops, progress)
         except ModelError as error:
@@ -121,8 +121,8 @@ class ExportServer:
             self._build_merged(base, adapter, merged, "float32", 2**62)
             (out / FILE).unlink(missing_ok=True)
             convert(script, merged, out / FILE, dtype)
-        beside.write_modelfile(base, out, f"./{FILE}")
-        beside.write_licence(base, out)
+        companion_files.write_modelfile(base, out, f"./{FILE}")
+        companion_files.write_licence(base, out)
 
     def _op_push(self, message: Answer) -> Answer:
         """Upload a folder; the process was started for this alone, and has the token from us."""
@@ -156,7 +156,7 @@ class ExportServer:
 
     def _op_same(self, message: Answer) -> Answer:
         base, out = Path(message["base"]), Path(message["out"])
-        return beside.compare(base, out, message["format"]).model_dump()
+        return companion_files.compare(base, out, message["format"]).model_dump()
 
     def _op_read_back(self, message: Answer) -> Answer:
         """What the exported files say."""
@@ -176,7 +176,7 @@ def _build_adapter(base: Path, adapter: Path, out: Path, base_name: str) -> None
     config["base_model_name_or_path"] = base_name
     (out / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     shutil.copyfile(adapter / WEIGHTS, out / WEIGHTS)
-    beside.write_tokenizer(base, out)
+    companion_files.write_tokenizer(base, out)
 
 
 def _no_memory(error: BaseException) -> Problem:

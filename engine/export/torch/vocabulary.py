@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gguf import GGUFWriter, TokenType
 from tokenizers import Tokenizer
 
-from engine.model_files import chat_template, read_json
+from engine.models.file_checks import chat_template, read_json
 from engine.protocol.problems import ModelError
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -19,7 +19,7 @@ from torch import Tensor
 from engine.export.torch.gguf_file import GgufWeights
 from engine.export.torch.merge import WEIGHTS, BaseWeights, Factors
 from engine.export.torch.shards import Progress
-from engine.protocol.exports import WeightsCheck
+from engine.protocol.requests.exports import WeightsCheck
 
 ROUND_OFF = 2.0**-24
 """u of float32."""

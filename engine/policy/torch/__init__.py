@@ -1,1 +1,4 @@
-"""The policy in PyTorch and PEFT, on any device, in a process of its own."""
+"""Policy in PyTorch and PEFT, on any device, in its own process.
+
+Started as a process; imported by no room of the engine process.
+"""

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from engine.life import exit_with_engine
-from engine.machine.hardware import threads
+from engine.hardware.machine import threads
 from engine.policy.base import (
     AdamStep,
     Pair,
@@ -30,18 +29,19 @@ from engine.policy.base import (
     TrainBatch,
     TrainItem,
 )
-from engine.policy.canary import TOLERANCE
+from engine.policy.logprob_gap import TOLERANCE
 from engine.policy.rows import pack_rows, unpack_rows
-from engine.policy.torch.alone import AloneSampler
-from engine.policy.torch.features import features
-from engine.policy.torch.loading import Loader, load, not_loadable
-from engine.policy.torch.model import LoraModel, free_bytes
-from engine.policy.torch.optimizer import Optimizer
-from engine.policy.torch.preferences import fit
-from engine.policy.torch.ranks import Ranks
-from engine.policy.torch.sampler import Sampler
-from engine.policy.torch.trainer import Progress, forward_backward, score
+from engine.policy.torch.model.features import features
+from engine.policy.torch.model.loading import Loader, load, not_loadable
+from engine.policy.torch.model.model import LoraModel, free_bytes
+from engine.policy.torch.sampling.recurrent import AloneSampler
+from engine.policy.torch.sampling.sampler import Sampler
+from engine.policy.torch.training.bradley_terry import fit
+from engine.policy.torch.training.optimizer import Optimizer
+from engine.policy.torch.training.ranks import Ranks
+from engine.policy.torch.training.trainer import Progress, forward_backward, score
 from engine.protocol.problems import AtelierError, PolicyError, Problem
+from engine.runtime.life_pipe import exit_with_engine
 
 MOMENTS = "optimizer.safetensors"
 

@@ -27,7 +27,7 @@ from engine.policy.base import (
     TrainBatch,
     TrainItem,
 )
-from engine.policy.canary import mean_gap, stale_or_different
+from engine.policy.logprob_gap import mean_gap, stale_or_different
 from engine.policy.vllm.process import ServerPlace, ServerPlan
 from engine.policy.vllm.sampler import VllmSampler
 from engine.protocol.problems import PolicyError

@@ -18,14 +18,14 @@ from typing import Literal
 
 import psutil
 
-from engine.child import end_processes
 from engine.environments import python_of
-from engine.launch.local import runtime_dir
+from engine.launcher.local import runtime_dir
 from engine.policy.base import Value
 from engine.protocol.problems import PolicyError, Problem
-from engine.variables import allowed_environment
+from engine.runtime.child import end_processes
+from engine.runtime.variables import allowed_environment
 
-BESIDE = Path(__file__).parent / "beside"
+BESIDE = Path(__file__).parent / "startup"
 MODULE = "vllm.entrypoints.openai.api_server"
 BASE = "base"
 """What the server calls the model without an adapter."""

@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from engine.child import ChildDied
-from engine.patience import Outages
 from engine.policy.base import OnRestart, SampledToken, SampleRequest
 from engine.policy.vllm.process import BASE, ServerPlan
 from engine.policy.vllm.server import ServerGone, VllmServer
 from engine.protocol.problems import Problem
-from engine.seeds import derive
+from engine.runtime.child import ChildDied
+from engine.runtime.seeds import derive
+from engine.runtime.timeouts import Outages
 
 T = TypeVar("T")
 MOST_RESTARTS = 3

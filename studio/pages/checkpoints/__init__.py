@@ -1,1 +1,4 @@
-"""The Checkpoints page: what is kept, compared, talked to and exported."""
+"""Checkpoints page: list, comparison, arena and export.
+
+Imported by `shell.page_registry`.
+"""

@@ -11,21 +11,21 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
-from engine.protocol.arena import AskArena, Tally
-from engine.protocol.judging import Verdict
 from engine.protocol.problems import Problem, Refused
-from engine.protocol.records import Scenario
-from engine.protocol.requests import TryJudge
-from studio import figures
-from studio.pages.checkpoints.side_column import SideColumn
-from studio.session import Session
-from studio.store.talk import ENOUGH_VOTES, Talk
-from studio.tasks import TaskScope
-from studio.widgets.buttons import Button, IconButton
-from studio.widgets.card import Card
-from studio.widgets.inputs import LineInput
-from studio.widgets.text import Text
-from studio.widgets.toggle import Toggle
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.runs import Scenario
+from engine.protocol.requests.arena import AskArena, Tally
+from engine.protocol.requests.runs import TryJudge
+from studio.pages.checkpoints.chat_column import SideColumn
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.runs.chat import ENOUGH_VOTES, Talk
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.controls.inputs import LineInput
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.text.text import Text
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
 LETTERS = "ABCD"
@@ -261,7 +261,7 @@ class ArenaCard(Card):
         self._stop.setVisible(talk.asking)
         self._try.setVisible(not talk.asking)
         calls = self._judge_calls()
-        self._judge.set_words("Judge", f"≤ {figures.plural(calls, 'call')}")
+        self._judge.set_words("Judge", f"≤ {formatting.plural(calls, 'call')}")
         self._judge.setVisible(calls > 0 and count > 1)
         self._judge.setEnabled(talk.group is not None and not self._tasks.busy("judge"))
         for button in (self._left, self._tie, self._right):
@@ -276,16 +276,22 @@ class ArenaCard(Card):
         if tally is None or not tally.votes:
             return ""
         if self._blind.isChecked() and tally.votes < ENOUGH_VOTES:
-            return f"{figures.plural(tally.votes, 'vote')} · the tally shows after {ENOUGH_VOTES}"
+            return (
+                f"{formatting.plural(tally.votes, 'vote')} · the tally shows after {ENOUGH_VOTES}"
+            )
         first = tally.pairs[0] if tally.pairs else None
         if first is None:
-            return figures.plural(tally.votes, "vote")
+            return formatting.plural(tally.votes, "vote")
         one, other = (self._words.get(name, name) for name in (first.name, first.against))
         mean, low, high = first.share.mean, first.share.low, first.share.high
         if mean < 0.5:  # said of the one that is ahead
             one, other, mean, low, high = other, one, 1 - mean, 1 - high, 1 - low
-        share = f"{figures.percent(mean)} ({figures.percent(low)} to {figures.percent(high)})"
-        return f"{one} preferred to {other}: {share} of {figures.plural(first.share.count, 'vote')}"
+        share = (
+            f"{formatting.percent(mean)} ({formatting.percent(low)} to {formatting.percent(high)})"
+        )
+        return (
+            f"{one} preferred to {other}: {share} of {formatting.plural(first.share.count, 'vote')}"
+        )
 
     def _fit_columns(self, count: int) -> None:
         while len(self._columns) < count:

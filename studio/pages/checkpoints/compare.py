@@ -7,19 +7,19 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from engine.protocol.comparison import EvaluationResult, Standing
-from engine.protocol.records import Interval as Measured
-from studio import figures
+from engine.protocol.records.comparison import EvaluationResult, Standing
+from engine.protocol.records.runs import Interval as Measured
 from studio.models.rows import RowsModel
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import scrolled
-from studio.widgets.buttons import Button
-from studio.widgets.card import Card
+from studio.text import formatting
+from studio.widgets.cards.card import Card
 from studio.widgets.charts.legend import Entry, Legend
-from studio.widgets.interval_axis import Interval
-from studio.widgets.table import Table
-from studio.widgets.tag_chart import TagChart, TagRow
-from studio.widgets.text import Text
+from studio.widgets.controls.buttons import Button
+from studio.widgets.tables.interval_axis import Interval
+from studio.widgets.tables.interval_chart import TagChart, TagRow
+from studio.widgets.tables.table import Table
+from studio.widgets.text.text import Text
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
 MOST_TAGS = 6
@@ -38,11 +38,11 @@ class FiguresModel(RowsModel[Standing]):
         dollars = "–" if row.usd_per_1000 is None else f"${row.usd_per_1000:,.2f}"
         return (
             row.name,
-            figures.number(row.reward.mean if row.reward else None),
-            figures.duration(row.latency_median_s),
-            figures.number(row.tokens_mean, 0),
+            formatting.number(row.reward.mean if row.reward else None),
+            formatting.duration(row.latency_median_s),
+            formatting.number(row.tokens_mean, 0),
             dollars,
-            figures.count(row.unscored) if row.unscored else "",
+            formatting.count(row.unscored) if row.unscored else "",
         )[column]
 
 
@@ -188,7 +188,9 @@ def _verdict(one: Standing) -> tuple[str, str]:
     if versus is None or versus.difference is None:
         return f"{one.name}: nothing that both have tried is scored yet.", "muted"
     d = versus.difference
-    span = f"{figures.signed(d.mean)} ({figures.signed(d.low)} to {figures.signed(d.high)})"
+    span = (
+        f"{formatting.signed(d.mean)} ({formatting.signed(d.low)} to {formatting.signed(d.high)})"
+    )
     chance = "" if versus.p is None else f" · p {_p(versus.p)}"
     counted = f"{versus.wins} won, {versus.ties} tied, {versus.losses} lost"
     tone = {"better": "good", "worse": "bad"}.get(versus.word, "muted")

@@ -16,20 +16,25 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked, ParityReport
 from engine.protocol.problems import Problem
-from studio import figures
-from studio.session import Session
-from studio.tasks import TaskScope
-from studio.widgets.buttons import Button
-from studio.widgets.card import ChoiceCard
-from studio.widgets.check_line import CheckLine
-from studio.widgets.chip import Chip
-from studio.widgets.form_fields import ChoiceField, PathField
-from studio.widgets.gap_histogram import GapHistogram
-from studio.widgets.meter import MeterRow
-from studio.widgets.sheet import Sheet
-from studio.widgets.text import Text
+from engine.protocol.requests.exports import (
+    ExportCheckpoint,
+    ExportReport,
+    ExportTicked,
+    ParityReport,
+)
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.text import formatting
+from studio.widgets.cards.card import ChoiceCard
+from studio.widgets.cards.check_line import CheckLine
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.charts.gap_histogram import GapHistogram
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form_fields import ChoiceField, PathField
+from studio.widgets.tables.meter import MeterRow
+from studio.widgets.text.chip import Chip
+from studio.widgets.text.text import Text
 
 FORMATS = {
     "adapter": ("Adapter", "for PEFT, vLLM"),
@@ -148,7 +153,7 @@ class ExportSheet(Sheet):
 
     def _tick(self, tick: ExportTicked) -> None:
         self._phase.set_words(PHASES.get(tick.phase, tick.words))
-        self._progress.set_value(tick.share, figures.percent(tick.share))
+        self._progress.set_value(tick.share, formatting.percent(tick.share))
 
     def _take(self, report: ExportReport) -> None:
         self._report = report
@@ -198,7 +203,7 @@ class ExportSheet(Sheet):
         self._cancel.set_words("Stop" if running else "Close" if done else "Cancel")
         title = FORMATS[self._format][0].lower() if self._format != "gguf" else "GGUF"
         size = self._sizes.get(f"{self._format} {self._dtype.value() or ''}".strip())
-        price = figures.size(size) if size else ""
+        price = formatting.size(size) if size else ""
         self._go.set_kind("danger" if state == "refused" else "primary")
         if state == "refused":
             self._go.set_words("Export it anyway", "")

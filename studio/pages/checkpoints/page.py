@@ -7,25 +7,23 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem, Refused
-from engine.protocol.records import LEARNING, LIVING, KeptCheckpoint
-from engine.protocol.requests import PinCheckpoint
-from studio import figures
-from studio.actions import Actions
-from studio.notify import Choice, ask
+from engine.protocol.records.runs import LEARNING, LIVING, KeptCheckpoint
+from engine.protocol.requests.runs import PinCheckpoint
+from studio.actions.actions import Actions
 from studio.pages.checkpoints.arena import ArenaCard
+from studio.pages.checkpoints.checkpoint_list import ListCard
 from studio.pages.checkpoints.compare import CompareCard
-from studio.pages.checkpoints.evaluating import EvaluationDesk
+from studio.pages.checkpoints.download import FetchDesk
+from studio.pages.checkpoints.evaluations import EvaluationDesk
 from studio.pages.checkpoints.export import ExportSheet
-from studio.pages.checkpoints.fetching import FetchDesk
-from studio.pages.checkpoints.listing import ListCard
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
-from studio.session import Session
-from studio.store.contenders import (
-    export_sizes,
-)
-from studio.widgets.empty_page import EmptyPage
-from studio.widgets.form_fields import TextField
+from studio.services.notifications import Choice, ask
+from studio.services.session import Session
+from studio.store.runs.checkpoint_rows import export_sizes
+from studio.text import formatting
+from studio.widgets.cards.empty_page import EmptyPage
+from studio.widgets.forms.form_fields import TextField
 
 GAP_PX = 12
 LOADING_S = 10.0
@@ -169,8 +167,8 @@ class CheckpointsPage(Page):
         self._evaluate.set_busy(None)
         chosen = self._model.chosen()
         attempts, seconds = self._work(len(chosen))
-        price = figures.plural(attempts, "attempt")
-        price += f" · ≈ {figures.duration(seconds)}" if seconds else ""
+        price = formatting.plural(attempts, "attempt")
+        price += f" · ≈ {formatting.duration(seconds)}" if seconds else ""
         self._evaluate.set_words(f"Evaluate {len(chosen)}", price if chosen else "")
         self._evaluate.setEnabled(len(chosen) > 0 and self.session.connected)
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from engine.protocol.records import Interval as Measured
-from engine.protocol.records import KeptCheckpoint
-from studio import figures
+from engine.protocol.records.runs import Interval as Measured
+from engine.protocol.records.runs import KeptCheckpoint
 from studio.models.projects import ago
 from studio.models.rows import RowsModel
-from studio.roles import CHIPS_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
-from studio.widgets.interval_axis import Interval
+from studio.text import formatting
+from studio.theme.item_roles import CHIPS_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
+from studio.widgets.tables.interval_axis import Interval
 
 MOST_CHOSEN = 4
 WHY = {
@@ -144,10 +144,10 @@ class CheckpointModel(RowsModel[Contender]):
         return (
             "",
             row.words,
-            figures.number(mean),
+            formatting.number(mean),
             "" if self._interval(row) else _untested(row),
-            "0" if row.is_base else figures.number(row.kl, 3) if row.kl is not None else "–",
-            figures.size(kept.bytes) if kept else "",
+            "0" if row.is_base else formatting.number(row.kl, 3) if row.kl is not None else "–",
+            formatting.size(kept.bytes) if kept else "",
             ago(kept.at, max(self._now, kept.at)) if kept else "",
         )
 
@@ -169,7 +169,7 @@ class CheckpointModel(RowsModel[Contender]):
 
 def _untested(row: Contender) -> str:
     loss = row.kept.loss if row.kept else None
-    return "not tested" if loss is None else f"held-out loss {figures.number(loss, 3)}"
+    return "not tested" if loss is None else f"held-out loss {formatting.number(loss, 3)}"
 
 
 def _chips(row: Contender) -> list[tuple[str, str]]:

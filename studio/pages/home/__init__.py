@@ -1,1 +1,4 @@
-"""Home: what trains, what there is, and where to begin."""
+"""Home page: living run, recent projects, samples.
+
+Imported by `shell.page_registry`.
+"""

@@ -7,24 +7,24 @@ from PySide6.QtCore import QPoint, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QVBoxLayout, QWidget
 
-from engine.protocol.choices import Sample
-from engine.protocol.records import RunSummary
-from studio import figures
-from studio.actions import Actions
+from engine.protocol.records.choices import Sample
+from engine.protocol.records.runs import RunSummary
+from studio.actions.actions import Actions
 from studio.models.projects import COLUMNS, ProjectListModel, ProjectRow, project_rows
 from studio.pages.home.samples import SampleGallery
 from studio.pages.page import Page, scrolled
 from studio.pages.run.strip import cells_of, ramp_ends
-from studio.session import Session
-from studio.store.drafting import is_begun
-from studio.store.forecast import remaining_seconds
-from studio.widgets.banner import RunBanner
-from studio.widgets.card import Card
-from studio.widgets.inputs import SearchInput
-from studio.widgets.phrase import Span
-from studio.widgets.table import Table
-from studio.widgets.text import Text
-from studio.words import script_of, steps_of
+from studio.services.session import Session
+from studio.store.projects.draft import is_begun
+from studio.store.runs.eta import remaining_seconds
+from studio.store.runs.status_words import script_of, steps_of
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.run_banner import RunBanner
+from studio.widgets.controls.inputs import SearchInput
+from studio.widgets.tables.table import Table
+from studio.widgets.text.phrase import Span
+from studio.widgets.text.text import Text
 
 WIDEST = 1480
 ROW_PX, HEAD_PX = 52, 28
@@ -154,7 +154,7 @@ class HomePage(Page):
         left = remaining_seconds(state, time.time())
         words = f"step {steps_of(run.step, run.steps)}"
         if left is not None:
-            words += f" · {figures.duration(left)} left"
+            words += f" · {formatting.duration(left)} left"
         verb = {
             "paused": "is paused",
             "stopping": "is stopping",
@@ -230,10 +230,10 @@ def _facts(run: RunSummary) -> list[Span]:
     rewards = [reward for reward in run.rewards if reward is not None]
     if not rewards:
         return [Span("first step under way")]
-    spans = [Span("reward "), Span(figures.number(rewards[-1]), "text", 600)]
+    spans = [Span("reward "), Span(formatting.number(rewards[-1]), "text", 600)]
     change = rewards[-1] - rewards[0]
     if len(rewards) > 1:
-        spans.append(Span(f" {figures.signed(change)}", "good" if change > 0 else "muted"))
+        spans.append(Span(f" {formatting.signed(change)}", "good" if change > 0 else "muted"))
     if run.unscored:
-        spans.append(Span(f"   {figures.count(run.unscored)} unscored", "warn", link="notices"))
+        spans.append(Span(f"   {formatting.count(run.unscored)} unscored", "warn", link="notices"))
     return spans

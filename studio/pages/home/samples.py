@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from engine.protocol.choices import Sample
-from studio.widgets.buttons import Button
-from studio.widgets.sample_card import SampleCard
-from studio.widgets.text import Text
+from engine.protocol.records.choices import Sample
+from studio.widgets.cards.sample_card import SampleCard
+from studio.widgets.controls.buttons import Button
+from studio.widgets.text.text import Text
 
 DRAWINGS = {
     "hello": "yes-no-maybe",

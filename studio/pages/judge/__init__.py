@@ -1,1 +1,4 @@
-"""Judge: the rubric, what it would change, how far it can be trusted, blind grading."""
+"""Judge page: rubric, judge settings, agreement, blind grading.
+
+Imported by `shell.page_registry`.
+"""

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from engine.protocol.labels import Agreement
-from studio import figures
-from studio.store.grading import WANTED
-from studio.widgets.buttons import Button
-from studio.widgets.card import Card
-from studio.widgets.facts import Fact, FactRow
-from studio.widgets.interval_axis import Interval, IntervalAxis
-from studio.widgets.text import Text
+from engine.protocol.records.labels import Agreement
+from studio.store.projects.grading import WANTED
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.facts import Fact, FactRow
+from studio.widgets.controls.buttons import Button
+from studio.widgets.tables.interval_axis import Interval, IntervalAxis
+from studio.widgets.text.text import Text
 
 LEAST_GROUPS = 5
 """Labelled groups from which on a figure is shown, with its (wide) interval."""
@@ -84,12 +84,12 @@ class AgreementCard(Card):
         self._compare.setVisible(len(rows) > 1)
         self._suggest.setVisible(disagreements > 0)
         self._show.setVisible(disagreements > 0)
-        self._show.set_words(figures.plural(disagreements, "disagreement"))
+        self._show.set_words(formatting.plural(disagreements, "disagreement"))
         if now is None:
             self.header.set_words("nothing is judged yet")
         else:
-            told = figures.plural(now.groups, "labelled group")
-            self.header.set_words(f"{told}, {figures.plural(now.pairs, 'pair')}")
+            told = formatting.plural(now.groups, "labelled group")
+            self.header.set_words(f"{told}, {formatting.plural(now.pairs, 'pair')}")
         self._show_tau(now)
         shown = [row for row in reversed(rows[:2]) if row.tau]
         self._axis.set_intervals(
@@ -116,10 +116,12 @@ class AgreementCard(Card):
         if now is None or now.tau is None or groups < LEAST_GROUPS:
             self._figure.set_words("–")
             left = LEAST_GROUPS - groups
-            self._under.set_words(f"Label {figures.plural(left, 'more group')} to see agreement.")
+            self._under.set_words(
+                f"Label {formatting.plural(left, 'more group')} to see agreement."
+            )
             return
         tau = now.tau
-        self._figure.set_words(figures.number(tau.mean))
+        self._figure.set_words(formatting.number(tau.mean))
         share = f" · {now.accuracy:.0%} of pairs" if now.accuracy is not None else ""
         thin = "; few groups, so it is wide" if groups < WANTED else ""
         self._under.set_words(f"Kendall τ, 95 % from {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
@@ -133,7 +135,7 @@ class AgreementCard(Card):
                 "that can be asked of a judge."
             )
             return
-        groups = figures.plural(now.repeats if now else 0, "group")
+        groups = formatting.plural(now.repeats if now else 0, "group")
         self._ceiling.set_words(f"You agree with yourself at {own.mean:.2f} ({groups}).")
         self._rest.set_words("That is the ceiling: no judge can be shown to do better.")
 

@@ -3,13 +3,13 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from engine.protocol.labels import Agreement
-from studio import figures
-from studio.store.grading import WANTED, half_width
-from studio.widgets.buttons import Button
-from studio.widgets.card import Card
-from studio.widgets.meter import Meter
-from studio.widgets.text import Text
+from engine.protocol.records.labels import Agreement
+from studio.store.projects.grading import WANTED, half_width
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.tables.meter import Meter
+from studio.widgets.text.text import Text
 
 
 class GradingCard(Card):
@@ -48,6 +48,6 @@ class GradingCard(Card):
         left = max(0, WANTED - graded)
         if tau is not None and left:
             width = half_width(row.groups if row else 1, (tau.high - tau.low) / 2, left)
-            more = figures.plural(left, "more narrows", "more narrow")
+            more = formatting.plural(left, "more narrows", "more narrow")
             start += f" {more} the interval to about ± {width:.2f}."
         self._words.set_words(start)

@@ -9,7 +9,8 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
-from engine.protocol.judging import (
+from engine.protocol.problems import Problem
+from engine.protocol.records.judging import (
     Disagreement,
     JudgeOption,
     RubricView,
@@ -17,22 +18,21 @@ from engine.protocol.judging import (
     TrialPrice,
     Tried,
 )
-from engine.protocol.labels import Agreement, Label
-from engine.protocol.problems import Problem
-from engine.protocol.requests import EditProject, TrajectoryQuery, TryJudge
-from studio.actions import Actions
+from engine.protocol.records.labels import Agreement, Label
+from engine.protocol.requests.runs import EditProject, TrajectoryQuery, TryJudge
+from studio.actions.actions import Actions
 from studio.pages.judge.agreement import AgreementCard
-from studio.pages.judge.choice import JudgeChoice
-from studio.pages.judge.editor import RubricEditor
 from studio.pages.judge.grading import GradingCard
+from studio.pages.judge.judge_settings import JudgeChoice
+from studio.pages.judge.rescoring import TrialCard
+from studio.pages.judge.rubric_editor import RubricEditor
 from studio.pages.judge.saving import RubricSaving
 from studio.pages.judge.sheets import ComparisonSheet, DisagreementSheet, SuggestionSheet
-from studio.pages.judge.trial import TrialCard
 from studio.pages.page import Page, scrolled
-from studio.paths import resource
-from studio.session import Session
-from studio.store.grading import Place, graded, next_group
-from studio.widgets.buttons import Button
+from studio.runtime.paths import resource
+from studio.services.session import Session
+from studio.store.projects.grading import Place, graded, next_group
+from studio.widgets.controls.buttons import Button
 
 PRICE_AFTER_MS = 900
 NARROW_PX = 900

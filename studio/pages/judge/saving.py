@@ -2,13 +2,13 @@
 
 from PySide6.QtCore import QObject, Signal
 
-from engine.protocol.judging import RubricView
 from engine.protocol.problems import Problem
-from engine.protocol.requests import SaveRubric
-from studio.pages.conflict import CHANGED, choose
-from studio.pages.judge.editor import RubricEditor
-from studio.session import Session
-from studio.tasks import TaskScope
+from engine.protocol.records.judging import RubricView
+from engine.protocol.requests.runs import SaveRubric
+from studio.pages.conflict_dialog import CHANGED, choose
+from studio.pages.judge.rubric_editor import RubricEditor
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
 
 
 class RubricSaving(QObject):

@@ -6,17 +6,17 @@ from typing import Any
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
-from engine.protocol.judging import Disagreement, Suggestion
-from engine.protocol.labels import Agreement
-from studio import figures
+from engine.protocol.records.judging import Disagreement, Suggestion
+from engine.protocol.records.labels import Agreement
 from studio.models.rows import RowsModel
-from studio.store import rubric
-from studio.theme import theme
-from studio.widgets.buttons import Button
-from studio.widgets.card import Card
-from studio.widgets.sheet import Sheet
-from studio.widgets.table import Table
-from studio.widgets.text import Text
+from studio.store.projects import rubric
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.controls.buttons import Button
+from studio.widgets.tables.table import Table
+from studio.widgets.text.text import Text
 
 MOST_SHOWN = 30
 
@@ -42,8 +42,8 @@ class DisagreementSheet(Sheet):
         card = Card(case.title[:48], f"step {case.step}, group {case.group + 1}")
         you = f"You prefer {case.better + 1} over {case.worse + 1}."
         judge = (
-            f"The judge gives {figures.number(case.worse_score)} to {case.worse + 1} and "
-            f"{figures.number(case.better_score)} to {case.better + 1}."
+            f"The judge gives {formatting.number(case.worse_score)} to {case.worse + 1} and "
+            f"{formatting.number(case.better_score)} to {case.better + 1}."
         )
         card.body.addWidget(Text(you, "label", 500, "human", wrap=True))
         card.body.addWidget(Text(judge, "label", 400, "judge", wrap=True))
@@ -129,7 +129,7 @@ class SuggestionSheet(Sheet):
     def show_suggestion(self, found: Suggestion, now: str) -> None:
         self._source = found.source
         self._take.setEnabled(bool(found.source))
-        cases = figures.plural(found.cases, "disagreement")
+        cases = formatting.plural(found.cases, "disagreement")
         if found.source:
             self._words.set_words(f"From {cases} · ${found.usd:.4f}. Try it before you save it.")
         elif found.problem is not None:

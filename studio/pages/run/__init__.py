@@ -1,1 +1,4 @@
-"""Run: what the training does now, and how it went so far."""
+"""Run page: step strip, charts, side column, log.
+
+Imported by `shell.page_registry`.
+"""

@@ -5,16 +5,16 @@ from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.records import Checkpoint, RunSummary
-from engine.protocol.requests import StartRun
-from studio import figures
-from studio.store.run_state import RunState
-from studio.widgets.buttons import Button
-from studio.widgets.form import FormRow
-from studio.widgets.form_fields import ChoiceField, NumberField, SpinField
-from studio.widgets.order_sheet import OrderSheet
-from studio.widgets.segmented import Segmented
-from studio.widgets.text import Text
+from engine.protocol.records.runs import Checkpoint, RunSummary
+from engine.protocol.requests.runs import StartRun
+from studio.store.runs.state import RunState
+from studio.text import formatting
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import ChoiceField, NumberField, SpinField
+from studio.widgets.forms.run_request_sheet import OrderSheet
+from studio.widgets.text.text import Text
 
 WAYS = ("Go on", "Repeat exactly")
 GO_ON = (
@@ -134,7 +134,7 @@ class BranchSheet(OrderSheet):
         self._rows[1].set_problem("" if replay else self._lr.problem())
         self._go.setEnabled(left > 0 and (replay or not self._lr.problem()))
         verb = "Train" if self._supervised else "Repeat" if replay else "Branch"
-        self._go.set_words(verb, figures.plural(left, "step"))
+        self._go.set_words(verb, formatting.plural(left, "step"))
         self.show_command(command_of(self.request()))
 
 
@@ -156,11 +156,11 @@ def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str
     for one in reversed(kept):
         words = f"step {one.step}"
         if (reward := tested.get(one.step)) is not None:
-            words += f" · validation {figures.number(reward.mean)}"
+            words += f" · validation {formatting.number(reward.mean)}"
         elif (mean := one.metrics.get("reward/mean")) is not None:
-            words += f" · reward {figures.number(mean)}"
+            words += f" · reward {formatting.number(mean)}"
         elif (loss := one.metrics.get("validation/loss")) is not None:
-            words += f" · loss {figures.number(loss, 3)}"
+            words += f" · loss {formatting.number(loss, 3)}"
         found.append((one.step, words))
     if not any(step == 0 for step, _ in found):
         found.append((0, "the start, before any step"))

@@ -5,12 +5,12 @@ from datetime import datetime
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.records import RunSummary
-from studio.actions import Actions
-from studio.repairing import ask_to_remove, repair_run
-from studio.session import Session
-from studio.tasks import TaskScope
-from studio.widgets.error_card import ErrorCard, Remedy
+from engine.protocol.records.runs import RunSummary
+from studio.actions.actions import Actions
+from studio.runtime.tasks import TaskScope
+from studio.services.repair import ask_to_remove, repair_run
+from studio.services.session import Session
+from studio.widgets.cards.error_card import ErrorCard, Remedy
 
 WIDEST_PX = 860
 UNKNOWN = Problem(code="store.damaged", message="The run cannot be read.")

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from engine.protocol.problems import Problem
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import StartRun
-from studio import figures
-from studio.store.run_state import RunState
-from studio.widgets.error_card import ErrorCard, Remedy
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import StartRun
+from studio.store.runs.state import RunState
+from studio.text import formatting
+from studio.widgets.cards.error_card import ErrorCard, Remedy
 
 MOST_WAYS = 3
 SETTING_FIRST = ("memory", "agent", "config", "too_few_cards", "needs_unsloth")
@@ -149,8 +149,8 @@ def _safe(state: RunState) -> str:
     if not state.trajectories and not state.checkpoints:
         return "Nothing is lost: nothing had been sampled yet."
     kept = f" and the checkpoint of step {state.checkpoints[-1].step}" if state.checkpoints else ""
-    steps = figures.plural(state.done, "step")
-    rows = figures.plural(state.trajectories, "trajectory", "trajectories")
+    steps = formatting.plural(state.done, "step")
+    rows = formatting.plural(state.trajectories, "trajectory", "trajectories")
     return f"Nothing is lost: {steps}, {rows}{kept} are safe on disk."
 
 
@@ -160,5 +160,5 @@ def _resume(state: RunState) -> tuple[str, str]:
         words = "No checkpoint yet: it starts again from the base model"
         return "Try it again as it is", words
     lost = state.done - state.checkpoints[-1].step
-    again = f", {figures.plural(lost, 'step')} to do again" if lost else ""
+    again = f", {formatting.plural(lost, 'step')} to do again" if lost else ""
     return "Go on from the last checkpoint", f"From step {state.checkpoints[-1].step}{again}"

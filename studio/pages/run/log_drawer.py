@@ -16,10 +16,10 @@ from PySide6.QtWidgets import (
 from studio.models.log import LogListModel
 from studio.models.paged import Index
 from studio.models.run import RunModel
-from studio.store.parts import LogLine
-from studio.widgets import paint
-from studio.widgets.buttons import IconButton
-from studio.widgets.card import Card
+from studio.store.runs.parts import LogLine
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import IconButton
+from studio.widgets.painting import paint
 
 TONES = {"info": "muted", "warning": "warn", "error": "bad"}
 ROW_PX = 20

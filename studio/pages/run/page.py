@@ -3,35 +3,35 @@
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.records import Finding
-from engine.protocol.requests import EditProject, TrajectoryQuery
-from studio import figures
-from studio.actions import Actions
-from studio.pages.away_bar import AwayBar
+from engine.protocol.records.runs import Finding
+from engine.protocol.requests.runs import EditProject, TrajectoryQuery
+from studio.actions.actions import Actions
+from studio.pages.connection_bar import AwayBar
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
-from studio.pages.run.before import read_well, to_mend
 from studio.pages.run.branch import BranchSheet
-from studio.pages.run.branching import Branching
-from studio.pages.run.chart_spec import BoundChart, is_judged
-from studio.pages.run.charts import CHARTS
+from studio.pages.run.branch_start import Branching
+from studio.pages.run.charts.deferred_fill import Filling
+from studio.pages.run.charts.diagnostics import SECTIONS
+from studio.pages.run.charts.grid import ChartGrid, Section
+from studio.pages.run.charts.main import CHARTS
+from studio.pages.run.charts.sft import SFT_CHARTS
+from studio.pages.run.charts.spec import BoundChart, is_judged
 from studio.pages.run.damaged import DamagedRun
-from studio.pages.run.diagnostics import SECTIONS
+from studio.pages.run.empty_page import read_well, to_mend
 from studio.pages.run.failure import failure_card, onwards, ways
-from studio.pages.run.filling import Filling
-from studio.pages.run.grid import ChartGrid, Section
 from studio.pages.run.log_drawer import LogDrawer
-from studio.pages.run.sft_charts import SFT_CHARTS
-from studio.pages.run.side import SideColumn
+from studio.pages.run.side_column import SideColumn
 from studio.pages.run.strip import StripBlock
 from studio.pages.run.trackers import TrackersCard
-from studio.plain_tip import set_tip
-from studio.session import Session
-from studio.store.run_state import HELD_OUT
-from studio.widgets.buttons import Button
+from studio.services.session import Session
+from studio.store.runs.state import HELD_OUT
+from studio.store.runs.status_words import OUTSIDE, empty_words
+from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.cards.empty_page import EmptyPage, Preparation
 from studio.widgets.charts.link import ChartLink
-from studio.widgets.empty_page import EmptyPage, Preparation
-from studio.words import OUTSIDE, empty_words
+from studio.widgets.controls.buttons import Button
 
 
 class RunPage(Page):
@@ -267,7 +267,7 @@ class RunPage(Page):
         if living := self.session.runs.living():
             self._empty.set_actions(f"Watch {living[0].project} train", icon="activity")
         else:
-            steps = figures.plural(train.steps, "step")
+            steps = formatting.plural(train.steps, "step")
             self._empty.set_actions(
                 "Train", steps, second="Just one step", key="Ctrl ↵", icon="play"
             )
@@ -281,7 +281,7 @@ class RunPage(Page):
         runs = self.session.runs.of(project.path)
         measured = [run for run in runs if run.kind == "baseline" and run.validation]
         if measured and (rate := measured[0].validation):
-            words = f"{figures.percent(rate.mean)} solved before training"
+            words = f"{formatting.percent(rate.mean)} solved before training"
             return [read, Preparation("baseline", "Baseline measured", words, done=True)]
         words = "Optional: see how much the model solves before it learns anything"
         return [read, Preparation("baseline", "Baseline", words, button="Measure")]

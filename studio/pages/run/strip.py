@@ -7,19 +7,19 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from studio import figures
 from studio.models.run import RunModel
-from studio.store.parts import StepRecord
-from studio.store.programs import programs
-from studio.store.run_state import HELD_OUT, RunState
-from studio.store.series import Series
+from studio.store.runs.backend_labels import programs
+from studio.store.runs.parts import StepRecord
+from studio.store.runs.series import Series
+from studio.store.runs.state import HELD_OUT, RunState
+from studio.store.runs.status_words import steps_of
+from studio.text import formatting
 from studio.widgets.charts.link import ChartLink
-from studio.widgets.phrase import Phrase, Span
-from studio.widgets.segmented import Segmented
-from studio.widgets.step_strip import StepStrip
-from studio.widgets.strip_layout import StepCell
-from studio.widgets.strip_legend import StripLegend
-from studio.words import steps_of
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.steps.step_strip import StepStrip
+from studio.widgets.steps.strip_layout import StepCell
+from studio.widgets.steps.strip_legend import StripLegend
+from studio.widgets.text.phrase import Phrase, Span
 
 AXES = ("step", "time", "tokens")
 
@@ -174,13 +174,13 @@ def _facts(state: RunState) -> list[Span]:
     reward = state.series.get("reward/mean")
     facts: list[list[Span]] = []
     if reward is not None and reward.last is not None:
-        facts.append([Span("reward "), Span(figures.number(reward.last), "text", 600)])
+        facts.append([Span("reward "), Span(formatting.number(reward.last), "text", 600)])
     tested = [record.reward for record in state.validations if record.reward]
     if tested:
-        facts.append([Span("validation "), Span(figures.number(tested[-1].mean), "text", 600)])
-    facts.append([Span(f"{figures.count(state.trajectories)} trajectories")])
+        facts.append([Span("validation "), Span(formatting.number(tested[-1].mean), "text", 600)])
+    facts.append([Span(f"{formatting.count(state.trajectories)} trajectories")])
     if state.unscored:
-        words = f"{figures.count(state.unscored)} unscored"
+        words = f"{formatting.count(state.unscored)} unscored"
         facts.append([Span(words, "warn", link="unscored")])
     found = programs(state)
     if found is not None and not found.alike:
@@ -197,12 +197,16 @@ def _learned(state: RunState) -> list[Span]:
     plan = state.spec.supervised if state.spec else None
     spans = []
     if loss is not None and loss.last is not None:
-        spans += [Span("loss "), Span(figures.number(loss.last), "text", 600), Span(" · ")]
+        spans += [Span("loss "), Span(formatting.number(loss.last), "text", 600), Span(" · ")]
     if held_out is not None and held_out.last is not None:
-        spans += [Span("held out "), Span(figures.number(held_out.last), "text", 600), Span(" · ")]
+        spans += [
+            Span("held out "),
+            Span(formatting.number(held_out.last), "text", 600),
+            Span(" · "),
+        ]
     if plan is not None:
-        spans.append(Span(figures.plural(plan.train.examples, "demonstration")))
+        spans.append(Span(formatting.plural(plan.train.examples, "demonstration")))
         if plan.skipped:
-            left = f"{figures.plural(plan.skipped, 'bad line')} left out"
+            left = f"{formatting.plural(plan.skipped, 'bad line')} left out"
             spans += [Span(" · "), Span(left, "warn")]
     return spans

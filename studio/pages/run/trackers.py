@@ -6,14 +6,14 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from engine.protocol.records import LIVING
-from engine.protocol.tracking import TrackerList, TrackerView, sentence_of
-from studio.session import Session
-from studio.tasks import TaskScope
-from studio.widgets.buttons import Button, IconButton
-from studio.widgets.card import Card
-from studio.widgets.dot import Dot
-from studio.widgets.text import Text
+from engine.protocol.config.tracking import TrackerList, TrackerView, sentence_of
+from engine.protocol.records.runs import LIVING
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.tables.status_dot import Dot
+from studio.widgets.text.text import Text
 
 LOOK_S = 2.0
 DOTS = {

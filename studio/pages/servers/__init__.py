@@ -1,1 +1,4 @@
-"""Servers: adding one, the list of them, and the sheet of each."""
+"""Remote servers: wizard, list and sheet.
+
+Imported by pages and shell.
+"""

@@ -7,11 +7,11 @@ from pydantic import ValidationError
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from engine.protocol.hosts import HostSpec
-from studio.widgets.buttons import Button
-from studio.widgets.form import FormRow
-from studio.widgets.form_fields import ChoiceField, SegmentedField, SuggestField, TextField
-from studio.widgets.text import Text
+from engine.protocol.requests.remote import HostSpec
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import ChoiceField, SegmentedField, SuggestField, TextField
+from studio.widgets.text.text import Text
 
 LABEL_PX = 92
 TRANSPORTS = (("asyncssh", "Built in"), ("system", "This machine's ssh"))

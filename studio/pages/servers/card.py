@@ -6,12 +6,12 @@ from functools import partial
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from studio.hosts import Hosts
 from studio.pages.servers.rows import HostRow
-from studio.store.host_rows import row_of
-from studio.widgets.buttons import Button
-from studio.widgets.card import Card
-from studio.widgets.text import Text
+from studio.services.servers import Hosts
+from studio.store.servers.server_rows import row_of
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.text.text import Text
 
 NONE = (
     "None yet. A server trains while you watch from here: projects are brought there, its runs are "

@@ -2,11 +2,11 @@
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from engine.protocol.hosts import HostReport
-from studio.store.host_rows import report_facts
-from studio.widgets.check_line import CheckNote
-from studio.widgets.key_values import KeyValues
-from studio.widgets.text import Text
+from engine.protocol.requests.remote import HostReport
+from studio.store.servers.server_rows import report_facts
+from studio.widgets.cards.check_line import CheckNote
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.text.text import Text
 
 
 class ReportView(QWidget):

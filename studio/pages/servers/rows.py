@@ -3,15 +3,15 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from studio import figures
-from studio.plain_tip import set_tip
-from studio.store.host_rows import Offer, Row
-from studio.theme import theme
-from studio.widgets import paint
-from studio.widgets.buttons import Button
-from studio.widgets.dot import Dot
-from studio.widgets.meter import Meter
-from studio.widgets.text import Text
+from studio.store.servers.server_rows import Offer, Row
+from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.tables.meter import Meter
+from studio.widgets.tables.status_dot import Dot
+from studio.widgets.text.text import Text
 
 
 class OfferLine(QHBoxLayout):
@@ -86,7 +86,7 @@ class HostRow(QWidget):
         self._problem.set_words(row.problem)
         self._problem.setVisible(bool(row.problem))
         share = row.progress[1] if row.progress else None
-        self._share.set_words(figures.percent(share) if share is not None else "")
+        self._share.set_words(formatting.percent(share) if share is not None else "")
         self._meter.setVisible(share is not None)
         self._meter.set_share(share or 0.0)
         self._open.setAccessibleName(f"Open {row.name}")

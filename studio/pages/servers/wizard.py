@@ -8,21 +8,21 @@ from typing import Literal
 from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from engine.protocol.hosts import HostView
 from engine.protocol.problems import Problem
-from studio.hosts import STALE_S, UNDER_WAY, HostAction
+from engine.protocol.requests.remote import HostView
 from studio.pages.servers.address import AddressForm
 from studio.pages.servers.report import ReportView
-from studio.session import Session
-from studio.store.host_rows import Step, install_offer, step_of, unfit
-from studio.store.hosts import share_of, tick_words
-from studio.tasks import TaskScope
-from studio.widgets.buttons import Button, IconButton
-from studio.widgets.key_values import KeyValues
-from studio.widgets.meter import Meter
-from studio.widgets.sheet import Sheet
-from studio.widgets.text import Text
-from studio.widgets.toggle import Toggle
+from studio.runtime.tasks import TaskScope
+from studio.services.servers import STALE_S, UNDER_WAY, HostAction
+from studio.services.session import Session
+from studio.store.servers.server_rows import Step, install_offer, step_of, unfit
+from studio.store.servers.servers import share_of, tick_words
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.tables.meter import Meter
+from studio.widgets.text.text import Text
 
 TITLES = {
     "address": "Step 1 of 5 · where it is",

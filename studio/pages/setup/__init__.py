@@ -1,1 +1,4 @@
-"""Setup: five choices, what follows from them, and what a run will need."""
+"""Setup page: form, project.toml, scenarios and preflight.
+
+Imported by `shell.page_registry`.
+"""

@@ -8,34 +8,34 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.backends import BackendFacts
-from engine.protocol.config import ProjectConfig
-from engine.protocol.machine import MemoryFix
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
-from engine.protocol.records import Forecast, RunSummary, Split
-from studio import figures
-from studio.actions import Actions
-from studio.link.state import LinkState
+from engine.protocol.records.backends import BackendFacts
+from engine.protocol.records.hardware import MemoryFix
+from engine.protocol.records.runs import Forecast, RunSummary, Split
+from studio.actions.actions import Actions
+from studio.link.engine_state import LinkState
 from studio.pages.page import Page, scrolled
-from studio.pages.setup.checking import ProjectChecks
-from studio.pages.setup.checks import disk_checks, project_checks
-from studio.pages.setup.choices import AGENT, ChoicesForm
-from studio.pages.setup.demonstrations_tab import DemonstrationsTab
-from studio.pages.setup.edits import FILE, Edits
-from studio.pages.setup.fields import value_at
-from studio.pages.setup.method import KEY
-from studio.pages.setup.preflight import WIDTH, Preflight
-from studio.pages.setup.scenarios_tab import ScenariosTab
+from studio.pages.setup.form.edits import FILE, Edits
+from studio.pages.setup.form.fields import value_at
+from studio.pages.setup.form.method import KEY
+from studio.pages.setup.form.sections import AGENT, ChoicesForm
+from studio.pages.setup.preflight.checks import disk_checks, project_checks
+from studio.pages.setup.preflight.live_checks import ProjectChecks
+from studio.pages.setup.preflight.panel import WIDTH, Preflight
+from studio.pages.setup.tabs.demonstrations import DemonstrationsTab
+from studio.pages.setup.tabs.scenarios import ScenariosTab
+from studio.pages.setup.tabs.toml import TomlTab
 from studio.pages.setup.teacher_sheet import TeacherSheet
-from studio.pages.setup.toml_tab import TomlTab
 from studio.pages.tools.agent_tools import AgentTools
-from studio.session import Session
-from studio.store.backends import checks as backend_checks
-from studio.theme import theme
-from studio.widgets.paint import painting
-from studio.widgets.segmented import Segmented
-from studio.widgets.text import Text
-from studio.words import no_train_words
+from studio.services.session import Session
+from studio.store.projects.backends import checks as backend_checks
+from studio.store.runs.status_words import no_train_words
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.painting.paint import painting
+from studio.widgets.text.text import Text
 
 TABS = ("Form", "project.toml", "Scenarios", "Demonstrations")
 TITLES = (
@@ -347,13 +347,13 @@ class SetupPage(Page):
         view = self.session.project.view
         if view is None or view.config is None or self.session.project.outside:
             return ""
-        words = figures.plural(view.config.train.steps, "step")
+        words = formatting.plural(view.config.train.steps, "step")
         if self._forecast is None:
             return words
         seconds = (
             self._forecast.steps * (self._forecast.step_low_s + self._forecast.step_high_s) / 2
         )
-        return f"{words} · ≈ {figures.duration(seconds)}"
+        return f"{words} · ≈ {formatting.duration(seconds)}"
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with painting(self) as painter:

@@ -5,15 +5,15 @@ from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.config import ProjectConfig
-from engine.protocol.demonstrations import SelectDemonstrations
-from engine.protocol.requests import StartEvaluation
-from studio import figures
-from studio.widgets.buttons import Button
-from studio.widgets.form import FormRow
-from studio.widgets.form_fields import ChoiceField, NumberField, SpinField, SuggestField
-from studio.widgets.order_sheet import OrderSheet
-from studio.widgets.text import Text
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.records.demonstrations import SelectDemonstrations
+from engine.protocol.requests.runs import StartEvaluation
+from studio.text import formatting
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import ChoiceField, NumberField, SpinField, SuggestField
+from studio.widgets.forms.run_request_sheet import OrderSheet
+from studio.widgets.text.text import Text
 
 WORDS = (
     "A stronger model does the training scenarios with this project's agent, and your rules and "
@@ -109,7 +109,7 @@ class TeacherSheet(OrderSheet):
             said = field.problem() if field.text() else ""
             self._rows[key].set_problem(said)
             wrong = wrong or said
-        count = figures.plural(self._scenarios * self.attempts.value(), "attempt")
+        count = formatting.plural(self._scenarios * self.attempts.value(), "attempt")
         most = f"at most ${budget or 0:.2f}"
         self._go.set_words("Ask", f"{count} · {most}")
         self._go.setEnabled(bool(name) and not wrong)

@@ -1,1 +1,4 @@
-"""What an agent calls: its packages, and the MCP servers whose tools it is offered."""
+"""Tools of an agent: Python packages and MCP servers.
+
+Imported by pages and shell.
+"""

@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from studio.pages.tools.packages import AgentPackages
 from studio.pages.tools.servers import ToolServers
-from studio.session import Session
-from studio.tasks import TaskScope
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
 
 
 class AgentTools(QWidget):

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from engine.protocol.environments import EnvironmentAction, EnvironmentView
 from engine.protocol.problems import Problem
+from engine.protocol.records.environments import EnvironmentAction, EnvironmentView
 from studio.pages.environment_row import EnvironmentRow
-from studio.session import Session
-from studio.store.environments import packages_row
-from studio.tasks import TaskScope
-from studio.widgets.card import Card
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.projects.environments import packages_row
+from studio.widgets.cards.card import Card
 
 POLL_S = 0.5
 

@@ -4,15 +4,15 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from engine.protocol.authoring import ToolView
-from engine.protocol.mcp import ServerView
-from studio.store.mcp import chip_of, problem_words
-from studio.theme import theme
-from studio.widgets import paint
-from studio.widgets.buttons import IconButton
-from studio.widgets.chip import Chip
-from studio.widgets.text import Text
-from studio.widgets.toggle import Toggle
+from engine.protocol.config.mcp import ServerView
+from engine.protocol.requests.drafts import ToolView
+from studio.store.projects.mcp import chip_of, problem_words
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import IconButton
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.painting import paint
+from studio.widgets.text.chip import Chip
+from studio.widgets.text.text import Text
 
 TOOL_PX, FIRST_PX = 156, 60
 """Room for a name; above this, a row is the first of its card."""

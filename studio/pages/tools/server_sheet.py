@@ -3,14 +3,14 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from engine.protocol.mcp import McpServer, SetServer
+from engine.protocol.config.mcp import McpServer, SetServer
 from engine.protocol.problems import Problem
-from studio.store.mcp import entered_values
-from studio.widgets.buttons import Button
-from studio.widgets.form import FormRow
-from studio.widgets.form_fields import Field, NumberField, SegmentedField, TextField
-from studio.widgets.sheet import Sheet
-from studio.widgets.text import Text
+from studio.store.projects.mcp import entered_values
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import Field, NumberField, SegmentedField, TextField
+from studio.widgets.text.text import Text
 
 LABEL_PX = 104
 WORDS = (

@@ -6,17 +6,17 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from engine.protocol.authoring import ToolView
-from engine.protocol.mcp import McpServer, ServerViews, SetServer
+from engine.protocol.config.mcp import McpServer, ServerViews, SetServer
 from engine.protocol.problems import Problem
+from engine.protocol.requests.drafts import ToolView
 from studio.pages.tools.server_row import ServerRow
 from studio.pages.tools.server_sheet import ServerSheet
-from studio.session import Session
-from studio.store import mcp
-from studio.tasks import TaskScope
-from studio.widgets.buttons import Button
-from studio.widgets.card import Card
-from studio.widgets.text import Text
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.projects import mcp
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.text.text import Text
 
 
 class ToolServers(Card):

@@ -1,1 +1,4 @@
-"""Trajectories: find attempts, read siblings beside each other, read one token by token."""
+"""Trajectories page: groups, reader, table, labels.
+
+Imported by `shell.page_registry`.
+"""

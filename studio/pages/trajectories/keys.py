@@ -1,4 +1,5 @@
-"""Binds the page's keys (`studio.keymap`) and mutes them where a person types or presses."""
+"""Binds the page's keys (`studio.actions.keymap`) and mutes them where a person types or
+presses."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -16,10 +17,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from studio.keymap import TRAJECTORIES
-from studio.widgets.chip import FilterChip
-from studio.widgets.phrase import Phrase
-from studio.widgets.segmented import Segmented
+from studio.actions.keymap import TRAJECTORIES
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.text.chip import FilterChip
+from studio.widgets.text.phrase import Phrase
 
 Handlers = dict[str, Callable[..., object]]
 _OF_CONTROLS = frozenset({"Space", "Return", "Enter", "Left", "Right", "Up", "Down"})

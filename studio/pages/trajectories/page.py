@@ -4,26 +4,26 @@ from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.records import GroupSummary, Split, TrajectorySummary
-from engine.protocol.requests import Siblings, TrajectoryQuery
-from studio.actions import Actions
+from engine.protocol.records.runs import GroupSummary, Split, TrajectorySummary
+from engine.protocol.requests.runs import Siblings, TrajectoryQuery
+from studio.actions.actions import Actions
 from studio.models.groups import GroupListModel
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
-from studio.pages.trajectories.attempt_table import AttemptTable
-from studio.pages.trajectories.blind import blinded
-from studio.pages.trajectories.columns import ColumnsView
-from studio.pages.trajectories.compare import CompareView
-from studio.pages.trajectories.emptiness import Emptiness
-from studio.pages.trajectories.evidence_desk import EvidenceDesk
-from studio.pages.trajectories.group_head import GroupHead
-from studio.pages.trajectories.group_list import WIDTH, GroupPanel
+from studio.pages.trajectories.empty_page import Emptiness
+from studio.pages.trajectories.groups.columns import ColumnsView
+from studio.pages.trajectories.groups.compare import CompareView
+from studio.pages.trajectories.groups.group_header import GroupHead
+from studio.pages.trajectories.groups.group_list import WIDTH, GroupPanel
 from studio.pages.trajectories.keys import Handlers, PageKeys
-from studio.pages.trajectories.label_bar import LabelBar
-from studio.pages.trajectories.label_desk import LabelDesk
-from studio.pages.trajectories.reader import Reader
+from studio.pages.trajectories.labels.blind_grading import blinded
+from studio.pages.trajectories.labels.label_bar import LabelBar
+from studio.pages.trajectories.labels.label_controller import LabelDesk
+from studio.pages.trajectories.reader.evidence_sheet import EvidenceDesk
+from studio.pages.trajectories.reader.reader import Reader
 from studio.pages.trajectories.scenario_table import ScenarioTable
+from studio.pages.trajectories.trajectory_table import AttemptTable
 from studio.pages.trajectories.views import (
     COLUMNS,
     COMPARE,
@@ -35,9 +35,9 @@ from studio.pages.trajectories.views import (
     muted_in,
     total_of,
 )
-from studio.session import Session
-from studio.theme import theme
-from studio.widgets.paint import painting
+from studio.services.session import Session
+from studio.theme.theme import theme
+from studio.widgets.painting.paint import painting
 
 REFRESH_MS = 1500
 FOLD_PX = 900

@@ -4,12 +4,12 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.curves import ScenarioCurve
-from engine.protocol.requests import TrajectoryQuery
-from studio.models.curves import COLUMNS, CurveTableModel
-from studio.session import Session
-from studio.tasks import TaskScope
-from studio.widgets.table import Table
+from engine.protocol.records.curves import ScenarioCurve
+from engine.protocol.requests.runs import TrajectoryQuery
+from studio.models.scenario_curves import COLUMNS, CurveTableModel
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.widgets.tables.table import Table
 
 WIDE_PX = 1080
 DIFFICULTY = [column.title for column in COLUMNS].index("Difficulty")

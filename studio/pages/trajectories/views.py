@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from engine.protocol.records import GroupSummary, Split
-from studio.keymap import TRAJECTORIES
+from engine.protocol.records.runs import GroupSummary, Split
+from studio.actions.keymap import TRAJECTORIES
 
 MODES = ("Columns", "Reader", "Table", "Compare", "Scenarios")
 COLUMNS, READER, TABLE, COMPARE, SCENARIOS = range(5)

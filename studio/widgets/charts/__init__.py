@@ -1,1 +1,4 @@
-"""The chart grammar (tokens.md section 6) on pyqtgraph: cards of panes that share one crosshair."""
+"""Charts on pyqtgraph: cards of panes that share one crosshair.
+
+Imported by widgets above it, services and pages.
+"""

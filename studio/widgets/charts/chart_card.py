@@ -6,24 +6,18 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QFocusEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from engine.protocol.metrics import Metric
-from studio import figures
-from studio.widgets import paint
+from engine.protocol.records.metrics import Metric
+from studio.text import formatting
 from studio.widgets.charts.info import InfoMark
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit, Pane
-from studio.widgets.charts.series import (
-    BandSeries,
-    BarSeries,
-    LineSeries,
-    Series,
-    ValidationSeries,
-)
+from studio.widgets.charts.series import BandSeries, BarSeries, LineSeries, Series, ValidationSeries
 from studio.widgets.charts.view import ChartView
-from studio.widgets.chip import Chip
-from studio.widgets.focus import BY_KEYBOARD
-from studio.widgets.text import Text
+from studio.widgets.painting import paint
+from studio.widgets.painting.focus import BY_KEYBOARD
+from studio.widgets.text.chip import Chip
+from studio.widgets.text.text import Text
 
 LEAST_HEIGHT_PX = 180
 
@@ -79,7 +73,7 @@ class ChartCard(QWidget):
         behind: bool = False,
         width_px: float = 2.25,
         in_legend: bool = True,
-        form: Callable[[float], str] = figures.number,
+        form: Callable[[float], str] = formatting.number,
     ) -> LineSeries:
         """A smoothed line with its raw ghost (with `ghost=False` the raw one alone, `behind` the
         smoothed one alone)."""
@@ -102,7 +96,7 @@ class ChartCard(QWidget):
         token: str,
         *,
         pane: int = 0,
-        form: Callable[[float], str] = figures.short,
+        form: Callable[[float], str] = formatting.short,
     ) -> BandSeries:
         """A percentile band, behind everything."""
         band = BandSeries(name, token, form)
@@ -115,7 +109,7 @@ class ChartCard(QWidget):
         tokens: Sequence[str],
         *,
         pane: int = 0,
-        form: Callable[[float], str] = figures.number,
+        form: Callable[[float], str] = formatting.number,
     ) -> BarSeries:
         """Stacked bars, bottom up."""
         bars = BarSeries(names, tokens, form)

@@ -7,11 +7,11 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QSize
 from PySide6.QtGui import QEnterEvent, QFocusEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QWidget
 
-from engine.protocol.metrics import Metric
-from studio.widgets import paint
-from studio.widgets.focus import KeyboardFocus
-from studio.widgets.phrase import Span
-from studio.widgets.tip import Tip, TipText
+from engine.protocol.records.metrics import Metric
+from studio.widgets.painting import paint
+from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.text.phrase import Span
+from studio.widgets.text.tooltip import Tip, TipText
 
 SIDE, ICON = 20, 14
 LINE_LETTERS = 64

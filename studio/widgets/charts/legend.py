@@ -7,10 +7,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from studio.plain_tip import plain_tip, set_tip
-from studio.theme import theme
-from studio.widgets import paint
+from studio.theme.plain_tooltips import plain_tip, set_tip
+from studio.theme.theme import theme
 from studio.widgets.charts.marks import diamond
+from studio.widgets.painting import paint
 
 _MARK, _GAP, _LEAST_GAP = 12, 13, 5.0
 

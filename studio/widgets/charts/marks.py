@@ -8,16 +8,10 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPainterPath, QPen, QPolygonF
 
-from studio.theme import theme
+from studio.theme.theme import theme
 from studio.widgets.charts.envelope import envelope
 from studio.widgets.charts.link import ChartLink
-from studio.widgets.charts.series import (
-    BandSeries,
-    BarSeries,
-    LineSeries,
-    Series,
-    ValidationSeries,
-)
+from studio.widgets.charts.series import BandSeries, BarSeries, LineSeries, Series, ValidationSeries
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -13,13 +13,13 @@ from PySide6.QtCore import QLineF, QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
-from studio import figures
-from studio.theme import theme
-from studio.widgets import paint
+from studio.text import formatting
+from studio.theme.theme import theme
 from studio.widgets.charts import ticks as axis
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.marks import Plot, draw, draw_ghost
 from studio.widgets.charts.series import BandSeries, BarSeries, LineSeries, Series
+from studio.widgets.painting import paint
 
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 12.0, 6.0, 20.0
 _ORDER = (BandSeries, BarSeries, LineSeries)
@@ -184,7 +184,7 @@ class Pane(pg.GraphicsWidget):
         most = self._most_ticks()
         if self._log:
             powers = axis.power_ticks(plot.y0, plot.y1, most)
-            return [(value, figures.significant(value, 1)) for value in powers]
+            return [(value, formatting.significant(value, 1)) for value in powers]
         values = axis.ticks(plot.y0, plot.y1, most)
         step = values[1] - values[0] if len(values) > 1 else 1.0
         return [(value, axis.label(value, step, self.unit)) for value in values]

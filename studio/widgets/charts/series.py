@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from studio import figures
+from studio.text import formatting
 from studio.widgets.charts.smoothing import Smoother
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ class LineSeries(Series):
         filled: bool = False,
         behind: bool = False,
         width_px: float = 2.25,
-        form: Callable[[float], str] = figures.number,
+        form: Callable[[float], str] = formatting.number,
     ) -> None:
         super().__init__(name, token)
         self.behind = behind
@@ -99,7 +99,9 @@ class BandSeries(Series):
 
     legend_mark = "band"
 
-    def __init__(self, name: str, token: str, form: Callable[[float], str] = figures.short) -> None:
+    def __init__(
+        self, name: str, token: str, form: Callable[[float], str] = formatting.short
+    ) -> None:
         super().__init__(name, token)
         self.low: Array = np.zeros(0)
         self.high: Array = np.zeros(0)
@@ -130,7 +132,7 @@ class BarSeries(Series):
         self,
         names: Sequence[str],
         tokens: Sequence[str],
-        form: Callable[[float], str] = figures.number,
+        form: Callable[[float], str] = formatting.number,
     ) -> None:
         super().__init__(names[0], tokens[0])
         self.names, self.tokens = tuple(names), tuple(tokens)
@@ -186,7 +188,7 @@ class ValidationSeries(Series):
         if index < 0:
             return []
         low, mean, high = (
-            figures.number(float(a[index])) for a in (self.low, self.means, self.high)
+            formatting.number(float(a[index])) for a in (self.low, self.means, self.high)
         )
         return [("validation", f"{mean}, {low} to {high}")]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.figures import clock, duration, money, short, significant
+from studio.text.formatting import clock, duration, money, short, significant
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 

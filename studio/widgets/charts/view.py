@@ -18,8 +18,8 @@ from PySide6.QtWidgets import QFrame, QWidget
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import LEFT, Pane, series_in
 from studio.widgets.charts.ticks import x_reach
-from studio.widgets.phrase import Span
-from studio.widgets.tip import Tip, TipText
+from studio.widgets.text.phrase import Span
+from studio.widgets.text.tooltip import Tip, TipText
 
 _REDRAW_MS = 33  # at most 30 redraws a second
 _TURN_MS = 1

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine.advantage.group import advantages
 from engine.bench.rival import environment
-from engine.policy.torch.loss import Tokens, k3, policy_gradient
-from engine.protocol.algorithm import (
+from engine.policy.torch.training.loss import Tokens, k3, policy_gradient
+from engine.protocol.config.algorithm import (
     Algorithm,
     Cispo,
     Clipped,
@@ -23,6 +22,7 @@ from engine.protocol.algorithm import (
     LeaveOneOut,
     NoCorrection,
 )
+from engine.reward.advantage.group import advantages
 
 TOLERANCE = 1e-6
 REFERENCE = Path(__file__).with_name("reference.py")

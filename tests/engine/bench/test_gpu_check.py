@@ -18,9 +18,9 @@ from engine.bench.gpu.plan import Check, checks, chosen, lacks
 from engine.bench.gpu.report import CheckReport, GpuReport, Table
 from engine.bench.gpu.runner import Bench, run_checks
 from engine.bench.gpu.survey import Survey
-from engine.launch.interpreter import own_interpreter
-from engine.policy.torch.tree import grow
-from engine.protocol.machine import Card
+from engine.launcher.interpreters import own_interpreter
+from engine.policy.torch.training.prefix_tree import grow
+from engine.protocol.records.hardware import Card
 
 ROOT = Path(__file__).parents[3]
 ODD = "tests.engine.bench.odd_checks"

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from engine.evaluation.contestants import check_adapter, find_contestants
-from engine.protocol.config import ModelConfig, ProjectConfig
-from engine.protocol.evaluation import Contestant
+from engine.protocol.config.project import ModelConfig, ProjectConfig
 from engine.protocol.problems import ConfigError
-from engine.protocol.records import RunSpec
-from tests.engine.kept_runs import make_run
+from engine.protocol.records.runs import RunSpec
+from engine.protocol.requests.evaluation import Contestant
+from tests.engine.storage.kept_runs import make_run
 
 
 @pytest.fixture

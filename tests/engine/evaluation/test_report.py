@@ -1,8 +1,8 @@
 """The tables that `eval` prints."""
 
-from engine.cli.evaluation import report
-from engine.protocol.comparison import Comparison, EvaluationResult, Standing, TagStandings
-from engine.protocol.records import Interval
+from engine.cli.commands.evaluate import report
+from engine.protocol.records.comparison import Comparison, EvaluationResult, Standing, TagStandings
+from engine.protocol.records.runs import Interval
 
 
 def standing(name: str, mean: float | None, versus: Comparison | None = None) -> Standing:

@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from engine.export import place
+from engine.export import publish
 from engine.export.job import export_checkpoint
-from engine.protocol.exports import ExportCheckpoint
 from engine.protocol.problems import AtelierError
+from engine.protocol.requests.exports import ExportCheckpoint
 
 
 async def main(run: Path, disk: Path) -> None:
-    place.check_room = lambda folder, need: None  # type: ignore[assignment] # room was there
+    publish.check_room = lambda folder, need: None  # type: ignore[assignment] # room was there
 
     async def record(event: object) -> None:
         raise AssertionError("there is nothing to record")

@@ -4,13 +4,13 @@ import asyncio
 import time
 from pathlib import Path
 
-from engine import checkpoint
-from engine.protocol.config import JudgeConfig, ModelConfig, ProjectConfig, TrainConfig
-from engine.protocol.events import StepFinished, ValidationFinished
-from engine.protocol.records import Branch, Interval, Message, RunSpec, Split, Trajectory
-from engine.rollout.chat import ChatFormat
-from engine.run import DATABASE, write_spec
-from engine.store.writer import RunWriter
+from engine.protocol.config.project import JudgeConfig, ModelConfig, ProjectConfig, TrainConfig
+from engine.protocol.events.run import StepFinished, ValidationFinished
+from engine.protocol.records.runs import Branch, Interval, Message, RunSpec, Split, Trajectory
+from engine.rollout.rendering.chat import ChatFormat
+from engine.storage.checkpoints import checkpoint
+from engine.storage.run_db.writer import RunWriter
+from engine.storage.run_folder.run import DATABASE, write_spec
 
 RUBRIC = "Short answers are better.\n"
 RUN_ID = "01JTESTEXPORT0000000000000"

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.tiny_model import TEMPLATE
+from tests.support.tiny_model import TEMPLATE
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 WORDS = ["th", "the", "an", "in", "Ġt", "Ġthe", "Ġa"]

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import MANIFEST, verify
-from engine.export import place
+from engine.export import publish
 from engine.export.job import _Job, export_checkpoint
 from engine.export.source import licence_of, read_source
-from engine.protocol.checkpoint_events import CheckpointExported
-from engine.protocol.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.protocol.events.checkpoints import CheckpointExported
 from engine.protocol.problems import AtelierError, Refused, StoreError
+from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, ExportTicked
+from engine.storage.checkpoints.checkpoint import MANIFEST, verify
 from tests.engine.export.make_run import RUBRIC
 from tests.engine_http.conftest import until
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_exported_is_said_at_once(
     assert code(step=9) == "export.no_step"
     assert code(out=str(full)) == "export.not_empty"
     assert code(out="relative/path") == "export.relative"
-    monkeypatch.setattr(place.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    monkeypatch.setattr(publish.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
     with pytest.raises(Refused, match=r"takes \d+ MB and the disk has 0 MB free"):
         export(run, format="gguf", out=str(out))
     monkeypatch.undo()
@@ -134,18 +134,20 @@ def test_a_disk_that_fills_up_leaves_nothing(run: Path, tmp_path: Path) -> None:
 
 
 def test_scratches_of_the_dead_are_swept(tmp_path: Path) -> None:
-    gone = tmp_path / f"{place.SCRATCH}4194303-abc"
-    ours = tmp_path / f"{place.SCRATCH}1-abc"
+    gone = tmp_path / f"{publish.SCRATCH}4194303-abc"
+    ours = tmp_path / f"{publish.SCRATCH}1-abc"
     gone.mkdir()
     ours.mkdir()
-    found = place.Place.claim(str(tmp_path / "out"), 0)
+    found = publish.Place.claim(str(tmp_path / "out"), 0)
     assert not gone.exists()
     assert ours.exists()
     (found.out / "a").write_text("a")
-    assert found.publish(place.manifest_of(found.out)) > 0
+    assert found.publish(publish.manifest_of(found.out)) > 0
     found.clear()
     assert verify(tmp_path / "out")
-    assert place.check_files(tmp_path / "out", place.read_manifest(tmp_path / "out")).wrong == []
+    assert (
+        publish.check_files(tmp_path / "out", publish.read_manifest(tmp_path / "out")).wrong == []
+    )
     assert list(json.loads((tmp_path / "out" / MANIFEST).read_text())["files"]) == ["a"]
 
 

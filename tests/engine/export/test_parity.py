@@ -2,14 +2,14 @@
 
 import pytest
 
-from engine.export.parity import (
-    LIMITS,
-    greedy_match,
-    limits_for,
-    logprob_gap,
-    verdict_of,
+from engine.export.parity import LIMITS, greedy_match, limits_for, logprob_gap, verdict_of
+from engine.protocol.requests.exports import (
+    FilesCheck,
+    GreedyMatch,
+    LogprobGap,
+    Sameness,
+    WeightsCheck,
 )
-from engine.protocol.exports import FilesCheck, GreedyMatch, LogprobGap, Sameness, WeightsCheck
 
 GOOD_FILES = FilesCheck(files=3, bytes=100)
 GOOD_WEIGHTS = WeightsCheck(tensors=2, adapted=1, numbers=10, outside=0)

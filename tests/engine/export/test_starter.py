@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 
 from engine.export.parity import LIMITS, greedy_match, logprob_gap
+from engine.export.torch.logprobs import (
+    Computing,
+    Passage,
+    Spoken,
+    load_exported,
+    load_trained,
+    speak,
+)
 from engine.export.torch.merge import read_adapter
-from engine.export.torch.speak import Computing, Passage, Spoken, load_exported, load_trained, speak
 from engine.export.torch.vocabulary import read_vocabulary
-from engine.models import find_model
+from engine.models.registry import find_model
 from tests.bench.gguf import SCALE, prompts
 from tests.engine.export.make_run import save_adapter
 from tests.engine.export.test_torch import QUIET, write

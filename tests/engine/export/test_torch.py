@@ -12,18 +12,25 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.export.parity import LIMITS, greedy_match, logprob_gap
-from engine.export.torch import beside
-from engine.export.torch.external import convert, find_converter
+from engine.export.torch import companion_files
 from engine.export.torch.gguf_file import FILE, write_gguf
+from engine.export.torch.llamacpp import convert, find_converter
+from engine.export.torch.logprobs import (
+    Computing,
+    Passage,
+    Spoken,
+    load_exported,
+    load_trained,
+    speak,
+)
 from engine.export.torch.merge import BaseWeights, Factors, read_adapter
 from engine.export.torch.serve import ExportServer
 from engine.export.torch.shards import INDEX, write_merged
-from engine.export.torch.speak import Computing, Passage, Spoken, load_exported, load_trained, speak
 from engine.export.torch.vocabulary import read_vocabulary
 from engine.export.torch.weights import check_gguf, check_merged
-from engine.protocol.exports import WeightsCheck
 from engine.protocol.problems import ModelError
-from engine.rollout.chat import ChatFormat
+from engine.protocol.requests.exports import WeightsCheck
+from engine.rollout.rendering.chat import ChatFormat
 from tests.engine.export.make_run import save_adapter
 from tests.engine.export.small_models import make_model
 
@@ -43,11 +50,13 @@ def write(
 ) -> Path:
     out.mkdir()
     if kind == "gguf":
-        write_gguf(BaseWeights(base), adapter, out, dtype, "t", beside.stop_tokens(base), QUIET)
+        write_gguf(
+            BaseWeights(base), adapter, out, dtype, "t", companion_files.stop_tokens(base), QUIET
+        )
     else:
         write_merged(BaseWeights(base), adapter, out, getattr(torch, dtype), shard_bytes, QUIET)
-        beside.write_tokenizer(base, out)
-        beside.write_config(base, out, dtype)
+        companion_files.write_tokenizer(base, out)
+        companion_files.write_config(base, out, dtype)
     return out
 
 
@@ -101,7 +110,7 @@ def test_every_architecture_is_written_as_gguf(
     found = said(base, load_exported(out, "gguf", base, CPU))
     assert logprob_gap(wanted.logprobs, found.logprobs).largest <= 1e-4
     assert check(base, factors, out, "gguf", "float32").good
-    assert all(value for _, value in beside.compare(base, out, "gguf"))
+    assert all(value for _, value in companion_files.compare(base, out, "gguf"))
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from engine.judge.access import Access, start_worker
-from engine.judge.ledger import Ledger
-from engine.judge.provider import Provider, price_of
-from engine.judge.rubric import parse_rubric
+from engine.judge.prompting.rubric import parse_rubric
+from engine.judge.providers.access import Access, start_worker
+from engine.judge.providers.client import Provider, price_of
+from engine.judge.providers.ledger import Ledger
 from engine.judge.ruler import Ruler
-from engine.protocol.config import JudgeConfig, ProjectConfig
-from engine.protocol.records import Message, RunSpec, Trajectory
-from engine.run import Run
+from engine.protocol.config.project import JudgeConfig, ProjectConfig
+from engine.protocol.records.runs import Message, RunSpec, Trajectory
+from engine.storage.run_folder.run import Run
 from tests.engine.judge.scripted import Script, provider
 
 T = TypeVar("T")

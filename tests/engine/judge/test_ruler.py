@@ -6,17 +6,17 @@ import time
 
 import pytest
 
-from engine.judge.agreement import kendall_tau
-from engine.judge.ledger import Ledger
-from engine.judge.measure import flips
+from engine.judge.calibration.agreement import kendall_tau
+from engine.judge.calibration.measurement import flips
 from engine.judge.panel import Panel
-from engine.judge.rubric import parse_rubric
+from engine.judge.prompting.rubric import parse_rubric
+from engine.judge.providers.ledger import Ledger
 from engine.judge.ruler import Ruler, check_fit, combined
 from engine.judge.scoring import judged
-from engine.protocol.config import JudgeConfig
-from engine.protocol.judging import PART, Verdict
+from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError, Problem
-from engine.run import Run
+from engine.protocol.records.judging import PART, Verdict
+from engine.storage.run_folder.run import Run
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.conftest import Court, group, worth
 

@@ -20,8 +20,8 @@ from transformers import (
 )
 
 from engine.policy.base import PolicySpec
-from engine.policy.torch.model import LoraModel
-from engine.protocol.config import ModelConfig
+from engine.policy.torch.model.model import LoraModel
+from engine.protocol.config.project import ModelConfig
 
 SHAPE = {
     "vocab_size": 97,

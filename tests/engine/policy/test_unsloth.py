@@ -10,10 +10,11 @@ import pytest
 
 from engine.environments import python_of
 from engine.policy.base import Policy, PolicySpec, ScoreBatch
-from engine.policy.worker import ALONE, TorchPolicy, unsloth_program
-from engine.protocol.config import ModelConfig
+from engine.policy.worker import TorchPolicy, unsloth_program
+from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import AtelierError
-from tests.engine.policy.test_parallel import STEADY, batch, gradient, moments
+from engine.runtime.paths import ISOLATED
+from tests.engine.policy.test_data_parallel import STEADY, batch, gradient, moments
 
 ROOT = Path(__file__).parents[3]
 BRING = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['bring']()"
@@ -76,7 +77,7 @@ def test_attention_that_would_not_see_segments_is_put_back_or_refused(
 ) -> None:
     """What Unsloth replaces on a card, replaced by a test."""
     then = "; sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    command = [str(unsloth), "-P", "-c", BRING + then, str(ALONE), str(TRIALS), str(tiny_model)]
+    command = [str(unsloth), "-P", "-c", BRING + then, str(ISOLATED), str(TRIALS), str(tiny_model)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {
@@ -89,7 +90,7 @@ def test_attention_that_would_not_see_segments_is_put_back_or_refused(
 
 def test_our_studio_is_not_on_its_path(unsloth: Path) -> None:
     look = "import importlib.util, engine; print(importlib.util.find_spec('studio').origin)"
-    command = [str(unsloth), "-P", "-c", f"{BRING}; {look}; print(engine.__file__)", str(ALONE)]
+    command = [str(unsloth), "-P", "-c", f"{BRING}; {look}; print(engine.__file__)", str(ISOLATED)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     studio, engine = done.stdout.split()
     assert str(ROOT) not in studio

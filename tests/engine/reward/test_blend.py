@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.protocol.config import Constraint, RewardConfig
+from engine.protocol.config.project import Constraint, RewardConfig
 from engine.protocol.problems import RolloutError
 from engine.reward.blend import blend
 

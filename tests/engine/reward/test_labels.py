@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.protocol.config import Constraint, JudgeConfig, ProjectConfig, RewardConfig
-from engine.protocol.judging import PART as RULER
-from engine.protocol.labels import PART, Label, Word, preferences
+from engine.protocol.config.project import Constraint, JudgeConfig, ProjectConfig, RewardConfig
 from engine.protocol.problems import Problem
-from engine.protocol.records import Trajectory
+from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.labels import PART, Label, Word, preferences
+from engine.protocol.records.runs import Trajectory
 from engine.reward.labels import labelled, outcomes, unlabelled
 from engine.reward.order import LEAST_PAIRS, JudgeToPerson
 from tests.engine.judge.conftest import group

@@ -12,11 +12,11 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from engine.model_files import check_folder
+from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken, SampleRequest
-from engine.rollout.chat import ChatFormat
-from engine.rollout.gateway import Gateway
-from engine.rollout.session import Session
+from engine.rollout.gateway.gateway import Gateway
+from engine.rollout.gateway.sessions import Session
+from engine.rollout.rendering.chat import ChatFormat
 
 END = 2
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}

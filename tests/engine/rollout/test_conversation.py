@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.model_files import check_folder
+from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
-from engine.rollout.chat import ChatFormat, read_completion
 from engine.rollout.conversation import Conversation, Prompt
+from engine.rollout.rendering.chat import ChatFormat, read_completion
 
 END = 2
 USER = {"role": "user", "content": "Where is Ada?"}

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.protocol.addresses import check_model, is_loopback, normal_address
-from engine.protocol.config import JudgeConfig, ProjectConfig
+from engine.protocol.config.project import JudgeConfig, ProjectConfig
+from engine.protocol.config.tracking import LangfuseConfig, MlflowConfig, OtelConfig, WandbConfig
 from engine.protocol.problems import ConfigError, Refused
-from engine.protocol.tracking import LangfuseConfig, MlflowConfig, OtelConfig, WandbConfig
 from engine.trust.addresses import check_addresses, confirm_address, sends_key, tracker_key
 from engine.trust.store import FILE, trust_folder
 

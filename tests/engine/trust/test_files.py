@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.config import ProjectConfig
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, ConfigError
 from engine.trust.files import confirm_file, file_problems, named_files, project_file, read_regular
 
@@ -101,7 +101,7 @@ def test_reading_never_waits_and_has_a_limit(project: Path) -> None:
 
 
 def test_gold_and_servers_behind_links_are_refused(project: Path) -> None:
-    from engine.mcp.servers import read_servers
+    from engine.integrations.mcp.servers import read_servers
 
     (project / "mcp.json").symlink_to(PASSWD)
     with pytest.raises(AtelierError, match="outside"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.protocol.problems import Refused
-from engine.samples import create_project
+from engine.storage.samples import create_project
 from engine.trust.projects import is_trusted, require_run_trust, require_trust, trust_project
 from engine.trust.store import trust_folder
 

@@ -5,17 +5,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine.child import read_answer
 from engine.protocol.problems import AtelierError
-from engine.rollout.agents import SentResult
-from engine.rollout.attempt import _message
-from engine.rollout.chat import for_template, read_completion
+from engine.reward.reward_hacking import signs
+from engine.rollout.agents.processes import SentResult
 from engine.rollout.conversation import _normal
-from engine.rollout.message import first_wrong
-from engine.rollout.request import BadBody, ChatRequest, parse_request
-from engine.rollout.responses import ResponsesRequest, chat_request
-from engine.text import storable
-from engine.watch import signs
+from engine.rollout.gateway.messages import first_wrong
+from engine.rollout.gateway.requests import BadBody, ChatRequest, parse_request
+from engine.rollout.gateway.responses import ResponsesRequest, chat_request
+from engine.rollout.rendering.chat import for_template, read_completion
+from engine.rollout.rollout import _message
+from engine.runtime.child import read_answer
+from engine.runtime.text import storable
 
 REFUSALS = (BadBody, AtelierError)
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": [1, {}]}'}}

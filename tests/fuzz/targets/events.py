@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engine.protocol.events import decode
+from engine.protocol.events.run import decode
 
 GOLDEN = Path(__file__).parents[2] / "protocol" / "golden"
 REFUSALS = (ValueError,)

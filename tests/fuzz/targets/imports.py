@@ -4,10 +4,10 @@ import json
 import random
 from pathlib import Path
 
-from engine.imports.art_attempts import attempts_of
-from engine.imports.art_groups import read_groups
-from engine.imports.jsonl import read_attempts
-from engine.imports.parquet import ParquetReader
+from engine.integrations.importers.art_groups import read_groups
+from engine.integrations.importers.art_trajectories import attempts_of
+from engine.integrations.importers.jsonl import read_attempts
+from engine.integrations.importers.parquet import ParquetReader
 from engine.protocol.problems import ConfigError
 from tests.fuzz.mutation import mutate as change
 

@@ -2,8 +2,8 @@
 
 import json
 
-from engine.judge.reply import read_art_reply, read_reply
-from engine.protocol.judging import Criterion, Rubric
+from engine.judge.prompting.reply import read_art_reply, read_reply
+from engine.protocol.records.judging import Criterion, Rubric
 
 REFUSALS = ()
 IDS = ["BC", "DF", "GH"]

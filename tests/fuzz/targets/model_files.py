@@ -4,7 +4,7 @@ import json
 import struct
 from pathlib import Path
 
-from engine.model_files import check_folder, header, shape_counts
+from engine.models.file_checks import check_folder, header, shape_counts
 from engine.protocol.problems import AtelierError
 
 REFUSALS = (AtelierError,)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from engine.project import edit_text, load_config, read_toml
 from engine.protocol.problems import AtelierError
+from engine.storage.project import edit_text, load_config, read_toml
 from engine.trust.addresses import address_problems
 from engine.trust.files import file_problems, named_files, project_file
 

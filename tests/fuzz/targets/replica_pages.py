@@ -14,13 +14,13 @@ from pathlib import Path
 import apsw
 
 from engine.protocol.problems import StoreError
-from engine.protocol.requests import TrajectoryQuery
-from engine.replica.pages import read_page
-from engine.replica.replica import Replica
-from engine.run import DATABASE
-from engine.store.reader import RunReader
-from engine.store.writer import RunWriter
-from tests.engine.replica.story import Story
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.remote.mirror.pages import read_page
+from engine.remote.mirror.replica import Replica
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_db.writer import RunWriter
+from engine.storage.run_folder.run import DATABASE
+from tests.engine.remote.mirror.story import Story
 from tests.fuzz.mutation import mutate as change
 
 REFUSALS = (StoreError,)

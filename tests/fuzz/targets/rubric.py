@@ -1,6 +1,6 @@
 """Rubrics with front matter: criteria, or a refusal."""
 
-from engine.judge.rubric import parse_rubric
+from engine.judge.prompting.rubric import parse_rubric
 from engine.protocol.problems import ConfigError
 
 REFUSALS = (ConfigError,)

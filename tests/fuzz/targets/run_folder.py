@@ -6,19 +6,19 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from engine import checkpoint
-from engine.protocol.config import ProjectConfig
-from engine.protocol.events import RunStarted
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.events.run import RunStarted
 from engine.protocol.problems import AtelierError
-from engine.protocol.records import RunSpec
-from engine.protocol.requests import TrajectoryQuery
-from engine.run import DATABASE, SPEC, write_spec
-from engine.server.library import Library
-from engine.server.repairing import repair
-from engine.server.summaries import summarise
-from engine.store.reader import RunReader
-from engine.store.writer import RunWriter
-from tests.engine.replica.story import Story
+from engine.protocol.records.runs import RunSpec
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.server.services.library import Library
+from engine.server.services.repair import repair
+from engine.server.services.summaries import summarise
+from engine.storage.checkpoints import checkpoint
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_db.writer import RunWriter
+from engine.storage.run_folder.run import DATABASE, SPEC, write_spec
+from tests.engine.remote.mirror.story import Story
 
 REFUSALS = (AtelierError,)
 RUN = "01JD5MAMBERKESTREL00000000"

@@ -5,10 +5,10 @@ import random
 from pathlib import Path
 from unittest.mock import patch
 
-from engine.launch.ssh.address import parse_address
-from engine.launch.ssh.hosts import config_hosts
-from engine.launch.ssh.settings import read_settings
 from engine.protocol.problems import LaunchError
+from engine.remote.ssh.address import parse_address
+from engine.remote.ssh.aliases import config_hosts
+from engine.remote.ssh.settings import read_settings
 from tests.fuzz.mutation import mutate as change
 
 REFUSALS = (LaunchError,)

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from engine.models.download import CHAT_TEMPLATE
 from engine.protocol.problems import AtelierError
-from engine.pull import CHAT_TEMPLATE
-from engine.rollout.render_worker import RENDER_S
-from engine.rollout.renderer import RenderClient
-from tests.tiny_model import TEMPLATE
+from engine.rollout.rendering.renderer import RenderClient
+from engine.rollout.rendering.worker import RENDER_S
+from tests.support.tiny_model import TEMPLATE
 
 REFUSALS = (AtelierError,)
 SLOW_S = 2 * RENDER_S + 2

@@ -5,13 +5,20 @@ import random
 
 from pydantic import TypeAdapter
 
-from engine.protocol.errands import AskFields, ChatFields, ErrandDone, ErrandList, Lease, Leased
-from engine.protocol.hosts import HostList, Moved, Reached
 from engine.protocol.identifiers import check_path
 from engine.protocol.problems import Problem
-from engine.protocol.records import RunSummary
-from engine.protocol.requests import EngineInfo
-from engine.protocol.sync import Begun, Manifest, Missing, Synced, SyncFolder
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.home import (
+    AskFields,
+    ChatFields,
+    ErrandDone,
+    ErrandList,
+    Lease,
+    Leased,
+)
+from engine.protocol.requests.remote import HostList, Moved, Reached
+from engine.protocol.requests.runs import EngineInfo
+from engine.protocol.requests.sync import Begun, Manifest, Missing, Synced, SyncFolder
 from tests.fuzz.mutation import mutate as change
 
 REFUSALS = (ValueError,)

@@ -5,15 +5,15 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from engine.protocol import events as e
-from engine.protocol.environments import ChosenEngine, EngineChoice, EnvironmentTicked
+from engine.protocol.config.tracking import TrackerList, TrackerView
+from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
-from engine.protocol.records import Finding
-from engine.protocol.tracking import TrackerList, TrackerView
+from engine.protocol.records.environments import ChosenEngine, EngineChoice, EnvironmentTicked
+from engine.protocol.records.runs import Finding
 from studio.pages.run.trackers import TrackersCard
 from tests.studio.buttons.stage import Row, Scene, Stage
-from tests.studio.fake_cards import GB, card
-from tests.studio.fake_environments import AGENT, HOME, at_home
+from tests.studio.fakes.environments import AGENT, HOME, at_home
+from tests.studio.fakes.gpus import GB, card
 
 GIGABYTES = "an environment is installed, which takes minutes and gigabytes"
 PACKAGES = "packages of MCP servers are installed first, from an index"

@@ -12,11 +12,11 @@ import psutil
 import pytest
 from keyring.backend import KeyringBackend
 
-from engine.identity import ulid
-from engine.protocol.requests import ImportRun
+from engine.protocol.requests.runs import ImportRun
+from engine.runtime.ids import ulid
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Grade, Script, provider
-from tests.engine.store.test_repair import make
+from tests.engine.storage.run_db.test_repair import make
 from tests.engine_http.conftest import (
     AGENT,
     CACHE,

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QAbstractButton, QScrollArea, QWidget
 
 from studio.main_window import MainWindow
 from studio.pages.page import Page
-from studio.widgets.sheet import Sheet
-from studio.widgets.sidebar import Sidebar
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.window.sidebar import Sidebar
 
 LEAST_PX, PADDING_PX = 16, 12
 """Pixels of each side by which the room beside a button's words may shrink before they are cut."""

@@ -2,7 +2,7 @@
 
 from PySide6.QtTest import QTest
 
-from studio.pages.settings_keys import KeysCard
+from studio.pages.settings.api_keys import KeysCard
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 

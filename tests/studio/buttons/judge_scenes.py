@@ -5,10 +5,10 @@ from typing import Any
 
 from PySide6.QtTest import QTest
 
-from engine.protocol.judging import Tried
-from engine.protocol.labels import Label, Word
-from engine.protocol.requests import SaveRubric, StartRun, TryJudge
-from studio.pages.judge.choice import OTHER
+from engine.protocol.records.judging import Tried
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.requests.runs import SaveRubric, StartRun, TryJudge
+from studio.pages.judge.judge_settings import OTHER
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 SLOWLY_S = 1.0

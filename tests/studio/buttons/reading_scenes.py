@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.requests.runs import TrajectoryQuery
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 Key = Qt.Key

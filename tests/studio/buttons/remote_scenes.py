@@ -4,9 +4,9 @@ import time
 from functools import partial
 from typing import Any
 
-from engine.protocol.hosts import FarEngine, HostTick, HostView
+from engine.protocol.requests.remote import FarEngine, HostTick, HostView
 from tests.studio.buttons.stage import Row, Scene, Stage
-from tests.studio.fake_hosts import (
+from tests.studio.fakes.servers import (
     BUILD,
     CODE,
     HOST_KEY,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engine.protocol.requests import StartRun
+from engine.protocol.requests.runs import StartRun
 from studio.pages.run.damaged import DamagedRun
 from tests.studio.buttons.stage import Row, Scene, Stage
 

@@ -12,11 +12,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWidget
 
-from engine.protocol.records import LIVING
-from engine.protocol.requests import Command, EditProject
+from engine.protocol.records.runs import LIVING
+from engine.protocol.requests.runs import Command, EditProject
 from studio.app import Studio
-from studio.widgets.buttons import Button
-from studio.widgets.sheet import Sheet
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.controls.buttons import Button
 from tests.studio.buttons.effects import Look, Watch
 from tests.studio.buttons.every_button import buttons_of, centre, flaw, name_of, obstacle
 

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from studio.app import Studio
-from tests.engine.machine.models import write_headers
+from tests.engine.hardware.models import write_headers
 from tests.studio.buttons import (
     beside_scenes,
     checkpoints_scenes,
@@ -26,8 +26,8 @@ from tests.studio.buttons.conftest import World
 from tests.studio.buttons.effects import watching
 from tests.studio.buttons.stage import TELL, Scene, Stage, play
 from tests.studio.conftest import Run, until
-from tests.studio.fake_engine import FakeEngine
-from tests.studio.shots import fill, open_project, studio_on
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.screenshots.pages import fill, open_project, studio_on
 
 REAL: dict[str, Sequence[Scene]] = {
     "setup": setup_scenes.SETUP,

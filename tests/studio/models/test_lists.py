@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 
-from engine.protocol import events as e
-from engine.protocol.curves import ScenarioCurve
+from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
-from studio.actions import ACTIONS
-from studio.models.feed import Feed
+from engine.protocol.records.curves import ScenarioCurve
+from studio.actions.actions import ACTIONS
+from studio.models.event_feed import Feed
 from studio.models.log import LogListModel
 from studio.models.projects import ProjectListModel, RunListModel, project_rows
 from studio.models.run import RunModel
 from studio.models.scenarios import BEFORE, ScenarioTableModel, columns_of, read_jsonl
 from studio.models.shortcuts import ShortcutTableModel
-from studio.store.run_state import LOG_LINES
-from studio.store.runs import RunStore
-from tests.studio.fake_engine import FakeEngine
-from tests.studio.simulate import SMALL, Simulation
+from studio.store.runs.runs import RunStore
+from studio.store.runs.state import LOG_LINES
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.simulated_run import SMALL, Simulation
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ import pytest
 from PySide6.QtCore import Qt
 
 from engine.client import EngineClient
-from engine.protocol.config import TrainConfig
+from engine.protocol.config.project import TrainConfig
 from engine.protocol.problems import Problem
-from engine.protocol.requests import TrajectoryQuery
+from engine.protocol.requests.runs import TrajectoryQuery
 from studio.models.groups import GroupListModel, group_words
 from studio.models.paged import PAGE
 from studio.models.trajectories import COLUMNS, TrajectoryTableModel
-from studio.tasks import TaskScope
+from studio.runtime.tasks import TaskScope
 from tests.studio.conftest import Run, until
-from tests.studio.fake_engine import TOKEN, FakeEngine
-from tests.studio.simulate import Simulation
+from tests.studio.fakes.engine import TOKEN, FakeEngine
+from tests.studio.fakes.simulated_run import Simulation
 
 RUN = "01JD5MAMBERKESTREL00000000"
 TRAIN = TrainConfig(steps=12, groups=8, group_size=8)

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from engine.protocol.algorithm import Algorithm
-from engine.protocol.config import ProjectConfig, TrainConfig
-from engine.protocol.metrics import metric
-from engine.protocol.records import Interval
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.project import ProjectConfig, TrainConfig
+from engine.protocol.records.metrics import metric
+from engine.protocol.records.runs import Interval
 from studio.pages.home.samples import even_columns
-from studio.pages.run.charts import CHARTS, part_token
-from studio.pages.run.diagnostics import SECTIONS
-from studio.pages.run.grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
+from studio.pages.run.charts.diagnostics import SECTIONS
+from studio.pages.run.charts.grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
+from studio.pages.run.charts.main import CHARTS, part_token
 from studio.pages.run.strip import cells_of, ramp_ends
-from studio.pages.setup.effort import STOPS, stop_of
-from studio.pages.setup.fields import changed, specs, value_at
-from studio.pages.setup.marks import spread_of
-from studio.pages.setup.method import deviations, numbers
-from studio.pages.setup.preflight import advice
-from studio.pages.trajectories.reading import (
+from studio.pages.setup.form.effort import STOPS, stop_of
+from studio.pages.setup.form.fields import changed, specs, value_at
+from studio.pages.setup.form.method import deviations, numbers
+from studio.pages.setup.preflight.drawings import spread_of
+from studio.pages.setup.preflight.panel import advice
+from studio.pages.trajectories.reader.transcript_rows import (
     completions,
     is_error,
     items_of,
@@ -26,9 +26,9 @@ from studio.pages.trajectories.reading import (
     partings,
     ranks,
 )
-from studio.store.run_state import RunState
-from studio.widgets.transcript_items import Message, Outcome, ToolCall
-from tests.studio.simulate import SMALL, Simulation, whole
+from studio.store.runs.state import RunState
+from studio.widgets.transcript.items import Message, Outcome, ToolCall
+from tests.studio.fakes.simulated_run import SMALL, Simulation, whole
 
 
 @pytest.fixture

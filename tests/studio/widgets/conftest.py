@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from studio.theme import Theme
+from studio.theme.theme import Theme
 
 
 @pytest.fixture(autouse=True)

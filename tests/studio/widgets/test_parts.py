@@ -8,26 +8,26 @@ from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
-from studio.theme import Theme
-from studio.widgets.buttons import Button
-from studio.widgets.chip import Chip, FilterChip
-from studio.widgets.chip_line import ChipLine
-from studio.widgets.focus import FocusRing
-from studio.widgets.form import FormRow
-from studio.widgets.form_fields import ChoiceField, NumberField, SpinField
-from studio.widgets.group_dots import place_dots
-from studio.widgets.phrase import Phrase, Span
-from studio.widgets.price_button import PriceButton
-from studio.widgets.segmented import Segmented
-from studio.widgets.sheet import Sheet
-from studio.widgets.sidebar import Sidebar
-from studio.widgets.step_strip import StepStrip
-from studio.widgets.strip_layout import StepCell, lay_out, merged_cell
-from studio.widgets.text import Text
-from studio.widgets.tip import place_beside
-from studio.widgets.toast import Toast
-from studio.widgets.train_button import TrainButton
-from tests.studio.gallery_pages import PAGES
+from studio.theme.theme import Theme
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.cards.toast import Toast
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.price_button import PriceButton
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.controls.train_button import TrainButton
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import ChoiceField, NumberField, SpinField
+from studio.widgets.painting.focus import FocusRing
+from studio.widgets.steps.step_strip import StepStrip
+from studio.widgets.steps.strip_layout import StepCell, lay_out, merged_cell
+from studio.widgets.tables.group_dots import place_dots
+from studio.widgets.text.chip import Chip, FilterChip
+from studio.widgets.text.chip_line import ChipLine
+from studio.widgets.text.phrase import Phrase, Span
+from studio.widgets.text.text import Text
+from studio.widgets.text.tooltip import place_beside
+from studio.widgets.window.sidebar import Sidebar
+from tests.studio.gallery.pages import PAGES
 
 Key = Qt.Key
 

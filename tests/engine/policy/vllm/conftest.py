@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from engine.models import find_model
+from engine.models.registry import find_model
 from engine.policy.base import PolicyInfo, PolicySpec
 from engine.policy.vllm.policy import VllmPolicy
 from engine.policy.vllm.process import ServerPlace
 from engine.policy.worker import TorchPolicy
-from engine.protocol.config import ModelConfig
+from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import Problem
 
 T = TypeVar("T")

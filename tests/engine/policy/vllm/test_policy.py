@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.child import ChildDied
 from engine.policy.base import (
     AdamStep,
     SampledToken,
@@ -23,6 +22,7 @@ from engine.policy.base import (
 )
 from engine.policy.vllm.policy import VllmPolicy
 from engine.protocol.problems import PolicyError
+from engine.runtime.child import ChildDied
 from tests.engine.policy.vllm.conftest import Served
 
 PROMPT = [1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198]

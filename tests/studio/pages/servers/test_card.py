@@ -7,13 +7,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.hosts import FarEngine, HostView
-from studio.notify import Question
-from studio.store.host_rows import all_offers, cards_words, removal_words, row_of
-from studio.widgets.buttons import Button
+from engine.protocol.requests.remote import FarEngine, HostView
+from studio.services.notifications import Question
+from studio.store.servers.server_rows import all_offers, cards_words, removal_words, row_of
+from studio.widgets.controls.buttons import Button
 from tests.studio.conftest import Run, until
-from tests.studio.fake_engine import FakeEngine
-from tests.studio.fake_hosts import (
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.servers import (
     BUILD,
     CARD,
     KEY_CHANGED,
@@ -23,7 +23,7 @@ from tests.studio.fake_hosts import (
     UNREACHABLE,
     view,
 )
-from tests.studio.shots import fill, studio_on
+from tests.studio.screenshots.pages import fill, studio_on
 
 RUN = "01JD5MAMBERKESTREL00000000"
 

@@ -9,17 +9,17 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.requests import StartEvaluation
+from engine.protocol.requests.runs import StartEvaluation
 from studio.app import Studio
-from studio.notify import Question
-from studio.pages.away_bar import AwayBar, away_spans, judge_waits
-from studio.store.run_state import RunState
-from studio.widgets.buttons import Button
+from studio.pages.connection_bar import AwayBar, away_spans, judge_waits
+from studio.services.notifications import Question
+from studio.store.runs.state import RunState
+from studio.widgets.controls.buttons import Button
 from tests.studio.conftest import Run, until
-from tests.studio.fake_engine import FakeEngine
-from tests.studio.fake_hosts import UNREACHABLE, view
-from tests.studio.shots import open_project, studio_on
-from tests.studio.simulate import SMALL, Simulation
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.servers import UNREACHABLE, view
+from tests.studio.fakes.simulated_run import SMALL, Simulation
+from tests.studio.screenshots.pages import open_project, studio_on
 
 RUN = "01JD5MAMBERKESTREL00000000"
 

@@ -8,16 +8,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from engine.protocol.hosts import HostSpec
 from engine.protocol.problems import Problem
+from engine.protocol.requests.remote import HostSpec
 from studio.app import Studio
 from studio.pages.servers.address import name_for
-from studio.store.host_rows import step_of
-from studio.widgets.buttons import Button
+from studio.store.servers.server_rows import step_of
+from studio.widgets.controls.buttons import Button
 from tests.studio.conftest import Run, until
-from tests.studio.fake_engine import FakeEngine
-from tests.studio.fake_hosts import NOT_INSTALLED, REPORT, UNREACHABLE, view
-from tests.studio.shots import open_project, studio_on
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.servers import NOT_INSTALLED, REPORT, UNREACHABLE, view
+from tests.studio.screenshots.pages import open_project, studio_on
 
 
 def click(widget: QWidget) -> None:

@@ -8,16 +8,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.mcp import McpServer, ServerView
+from engine.protocol.config.mcp import McpServer, ServerView
 from engine.protocol.problems import Problem
-from studio.store.mcp import chip_of, entered_values
-from studio.widgets.buttons import IconButton
+from studio.store.projects.mcp import chip_of, entered_values
+from studio.widgets.controls.buttons import IconButton
 from tests.studio.conftest import Run, until
-from tests.studio.fake_authoring import GONE, LIBRARY
-from tests.studio.fake_engine import FakeEngine
-from tests.studio.fake_environments import AGENT, at_home
-from tests.studio.pages.test_packages import FILE, setup_of
-from tests.studio.shots import studio_on
+from tests.studio.fakes.drafts import GONE, LIBRARY
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.environments import AGENT, at_home
+from tests.studio.pages.tools.test_packages import FILE, setup_of
+from tests.studio.screenshots.pages import studio_on
 
 SERVER = McpServer(command="python", args=("s.py",))
 

@@ -1,0 +1,4 @@
+"""AutoRL: projects from a description, written by an LLM.
+
+Imported by `server` and `cli`.
+"""

@@ -1,0 +1,99 @@
+"""Where the writing for a project is kept: a run folder of its own, with every question and answer,
+so that what was paid for is never paid for again.
+"""
+
+import time
+from pathlib import Path
+
+import tomlkit
+
+from engine.protocol.config.project import JudgeConfig, ProjectConfig
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.runs import RunSpec
+from engine.protocol.requests.drafts import BEGUN, DescribeTask, Writer
+from engine.runtime.files import write_atomically
+from engine.runtime.ids import ulid
+from engine.storage.project import FILE
+from engine.storage.run_folder.run import make_place, specs_of
+from engine.trust.projects import require_trust, trust_new_project
+
+NAME = "writing"
+MOST_TOKENS = 4096
+
+
+def asking(writer: Writer) -> JudgeConfig:
+    """How the writer is asked. Raises ConfigError for what is no model's name."""
+    return JudgeConfig(
+        enabled=True,
+        models=(writer.model,),
+        base_url=writer.base_url,
+        budget_usd=writer.budget_usd,
+        price_prompt=writer.price_prompt,
+        price_completion=writer.price_completion,
+        temperature=0.8,
+        max_tokens=MOST_TOKENS,
+    )
+
+
+async def open_place(wanted: DescribeTask) -> Path:
+    """The run folder, made with the project where there is none yet. Raises ConfigError where the
+    folder holds something else, or a project that is finished; Refused where it is not trusted."""
+    folder = Path(wanted.folder).expanduser().resolve()
+    refuse_others(folder)
+    if (folder / FILE).exists():
+        require_trust(folder)
+    if found := find_place(folder):
+        _keep_description(folder, wanted.description)
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / FILE).exists():
+        write_atomically(folder / FILE, BEGUN)
+        trust_new_project(folder)
+    _keep_description(folder, wanted.description)
+    spec = RunSpec(
+        id=ulid(),
+        name=NAME,
+        kind="writing",
+        project=folder.name,
+        started_at=time.time(),
+        config=ProjectConfig(judge=asking(wanted.writer)),
+        model_path="",
+    )
+    return await make_place(folder, spec)
+
+
+def find_place(project: Path) -> Path | None:
+    return next((folder for folder, spec in specs_of(project) if spec.kind == "writing"), None)
+
+
+def refuse_others(folder: Path) -> None:
+    """Raises ConfigError where the folder holds what was not begun by us, or is finished: then it
+    is a person's."""
+    if (folder / FILE).is_file() and not _is_begun(folder):
+        raise ConfigError.of(
+            "authoring.finished",
+            "This project is finished; writing it again would replace what has been changed in it.",
+            "Edit it under Setup or in its files, or choose another name.",
+            where=str(folder),
+        )
+    if folder.exists() and any(folder.iterdir()) and not _is_begun(folder):
+        raise ConfigError.of(
+            "project.exists",
+            f"{folder} exists and is not empty.",
+            "Choose another name.",
+            where=str(folder),
+        )
+
+
+def _keep_description(folder: Path, words: str) -> None:
+    """With a project that is not finished, so that who goes on need not say it again."""
+    if _is_begun(folder):
+        file = folder / FILE
+        document = tomlkit.parse(file.read_text(encoding="utf-8"))
+        document["description"] = words
+        write_atomically(file, tomlkit.dumps(document))
+
+
+def _is_begun(folder: Path) -> bool:
+    file = folder / FILE
+    return file.is_file() and file.read_text(encoding="utf-8").startswith(BEGUN)

@@ -1,0 +1,123 @@
+"""A draft → the files of a project that trains."""
+
+import shutil
+from pathlib import Path
+
+import tomlkit
+
+from engine.autorl.draft_folder import asking, refuse_others
+from engine.autorl.similarity import LEAST_HELD_OUT
+from engine.integrations.mcp.servers import FILE as MCP
+from engine.integrations.mcp.servers import check_file
+from engine.models.registry import STARTERS
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import ConfigError
+from engine.protocol.requests.drafts import BEGUN, LEAST, Draft, FinishProject, Writer
+from engine.runtime.files import write_atomically
+from engine.runtime.paths import RESOURCES
+from engine.storage.project import FILE, load_config, load_scenarios, write_scenarios
+from engine.trust.projects import trust_new_project
+
+AGENTS = RESOURCES / "agents"
+SYSTEM = "system.md"
+STEPS = {"steps": 40, "groups": 4, "group_size": 8, "max_tokens": 256}
+SMALL_LR = 2e-4
+"""What a starter learns with; other models keep the default."""
+
+
+def finish(asked: FinishProject) -> Path:
+    """The project's folder, complete. Raises ConfigError for a draft that cannot be trained on, and
+    for a folder that is somebody's already; then nothing is written."""
+    folder = Path(asked.folder).expanduser().resolve()
+    refuse_others(folder)
+    _check(asked.draft)
+    is_new = not (folder / FILE).exists()
+    give_agent(folder, asked.tools)
+    write_atomically(folder / SYSTEM, asked.draft.system.strip() + "\n")
+    write_atomically(folder / "rubric.md", asked.draft.rubric.strip() + "\n")
+    (folder / "scenarios").mkdir(exist_ok=True)
+    for split in ("train", "validation"):
+        rows = [one for one in asked.draft.scenarios if one.split == split]
+        items = [
+            {"id": f"{split[0]}{number:03}", **one.model_dump(exclude={"split"}, exclude_none=True)}
+            for number, one in enumerate(rows, 1)
+        ]
+        write_scenarios(folder / "scenarios" / f"{split}.jsonl", items)
+    write_atomically(folder / FILE, _toml(asked))
+    if is_new:
+        trust_new_project(folder)
+    config = load_config(folder)
+    load_scenarios(folder, config, "train")
+    load_scenarios(folder, config, "validation")
+    return folder
+
+
+def give_agent(folder: Path, tools: bool) -> None:
+    """The files of the agent, where they are not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (AGENTS / ("tools" if tools else "described")).iterdir():
+        if file.is_file() and not (folder / file.name).exists():
+            shutil.copy(file, folder / file.name)
+
+
+def begin_with_tools(folder: Path, servers: Path | None) -> None:
+    """A project of which nothing is written but what its agent needs to reach those servers: its
+    packages can be installed, and its tools looked at. None leaves those that it has. Raises
+    ConfigError where the file names no servers, or the folder holds something else."""
+    if servers is not None:
+        check_file(servers)
+    refuse_others(folder)
+    give_agent(folder, tools=True)
+    if servers is not None and servers.resolve() != (folder / MCP).resolve():
+        shutil.copy(servers, folder / MCP)
+    if not (folder / FILE).exists():
+        text = f'{BEGUN}[agent]\nrequirements = "requirements.txt"\n'
+        write_atomically(folder / FILE, text)
+        trust_new_project(folder)
+
+
+def _check(draft: Draft) -> None:
+    lacking = [
+        name
+        for name, text in (("system prompt", draft.system), ("rubric", draft.rubric))
+        if not text.strip()
+    ]
+    held_out = sum(one.split == "validation" for one in draft.scenarios)
+    if lacking:
+        raise ConfigError.of(
+            "authoring.incomplete",
+            f"The draft has no {' and no '.join(lacking)}.",
+            "Write it, or have the draft written again.",
+        )
+    if len(draft.scenarios) < LEAST or held_out < LEAST_HELD_OUT:
+        raise ConfigError.of(
+            "authoring.too_few",
+            f"The draft has {len(draft.scenarios)} scenarios, {held_out} of them for validation.",
+            f"Keep at least {LEAST}, {LEAST_HELD_OUT} of them for validation.",
+        )
+
+
+def _toml(asked: FinishProject) -> str:
+    small = (asked.learner or ProjectConfig().model.name) in {one.name for one in STARTERS}
+    values: dict[str, dict[str, object]] = {
+        "model": {"name": asked.learner} if asked.learner else {},
+        "agent": {"requirements": "requirements.txt"} if asked.tools else {},
+        "judge": _judge(asked.judge),
+        "train": STEPS | ({"lr": SMALL_LR} if small else {}),
+    }
+    document = tomlkit.document()
+    document["name"] = asked.draft.title
+    document["description"] = asked.description or ""
+    for section, entries in values.items():
+        if entries:
+            document[section] = entries
+    return tomlkit.dumps(document)
+
+
+def _judge(judge: Writer) -> dict[str, object]:
+    config = asking(judge)
+    kept = config.model_dump(
+        include={"models", "base_url", "budget_usd", "price_prompt", "price_completion"},
+        exclude_none=True,
+    )
+    return {"enabled": True, **kept, "models": list(config.models)}

@@ -1,0 +1,149 @@
+"""Asks the writer until a draft is whole: first the plan, then scenarios, a few at a time.
+
+Every answer is checked; one that cannot be used is asked for once more with what is wrong, and
+three fruitless questions in a row end the writing, with what there is by then. Questions and
+answers lie in the run that they are asked in, so asking all of it again is free until something new
+is needed.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+
+from engine.autorl.prompts import asked_again, plan_question, scenarios_question
+from engine.autorl.replies import read_plan, read_scenarios
+from engine.autorl.similarity import split, without_likes
+from engine.judge.prompting.prompt import Messages
+from engine.judge.providers.client import Provider
+from engine.judge.providers.ledger import Ledger
+from engine.protocol.problems import Problem
+from engine.protocol.requests.drafts import LEAST, DescribeTask, Draft, DraftTold
+
+AT_ONCE = 12
+"""Scenarios of one question."""
+FRUITLESS = 3
+"""Questions in a row that brought nothing, after which no more are asked."""
+ALIKE = "like another one"
+SURPLUS = "more than were wanted"
+BUDGET = "authoring.budget"
+"""The problem of a writing that may not pay for its next question."""
+
+Read = Callable[[str], str]
+"""What is wrong with a reply; empty where it can be used."""
+
+
+class Writing:
+    """One draft; `tell` yields after every answer."""
+
+    def __init__(self, wanted: DescribeTask, provider: Provider, ledger: Ledger) -> None:
+        self._wanted, self._provider, self._ledger = wanted, provider, ledger
+        self._model = wanted.writer.model
+        self._draft = Draft()
+        self._left_out: Counter[str] = Counter()
+        self._problem: Problem | None = None
+
+    async def tell(self) -> AsyncGenerator[DraftTold, None]:
+        """Before each question what it may cost, after each what there is; the last one `ended`."""
+        question = plan_question(self._wanted.description, self._wanted.tools)
+        yield self._told("Writing the system prompt and the rubric", question)
+        await self._plan(question)
+        fruitless = 0
+        while not self._problem and self._lacking:
+            question = self._next_question(fruitless)
+            have = len(self._draft.scenarios)
+            yield self._told(f"Writing scenarios {have + 1} to {have + self._batch}", question)
+            await self._more(question)
+            fruitless = fruitless + 1 if len(self._draft.scenarios) == have else 0
+            if fruitless == FRUITLESS:
+                self._problem = self._problem or _dried_up(have, self._wanted.count)
+        ordered = split(self._draft.scenarios, 0)
+        self._draft = self._draft.model_copy(update={"scenarios": ordered})
+        if not self._problem and len(ordered) < LEAST:
+            self._problem = _dried_up(len(ordered), self._wanted.count)
+        yield self._told("Written").model_copy(update={"ended": True})
+
+    @property
+    def _lacking(self) -> int:
+        return self._wanted.count - len(self._draft.scenarios)
+
+    @property
+    def _batch(self) -> int:
+        return min(AT_ONCE, self._lacking)
+
+    def _next_question(self, fruitless: int) -> Messages:
+        before = [one.input for one in self._draft.scenarios]
+        wanted = self._wanted
+        return scenarios_question(wanted.description, wanted.tools, self._batch, before, fruitless)
+
+    async def _plan(self, question: Messages) -> None:
+        reply = await self._answer(question, lambda text: read_plan(text).complaint)
+        if reply is not None:
+            plan = read_plan(reply)
+            written = {"title": plan.title, "system": plan.system, "rubric": plan.rubric}
+            self._draft = self._draft.model_copy(update=written)
+
+    async def _more(self, question: Messages) -> None:
+        reply = await self._answer(
+            question, lambda text: read_scenarios(text).complaint, needed=False
+        )
+        if reply is None:
+            return
+        read, kept = read_scenarios(reply), self._draft.scenarios
+        fresh = without_likes(kept, read.items)
+        taken = fresh[: self._lacking]
+        self._left_out += read.left_out
+        self._left_out[ALIKE] += len(read.items) - len(fresh)
+        self._left_out[SURPLUS] += len(fresh) - len(taken)
+        self._draft = self._draft.model_copy(update={"scenarios": [*kept, *taken]})
+
+    async def _answer(self, question: Messages, wrong: Read, needed: bool = True) -> str | None:
+        """A reply that can be used, or None; a question that cannot be asked ends the writing, and
+        so does a `needed` one that was answered uselessly twice."""
+        complaint = ""
+        for _ in range(2):
+            call = await self._ledger.ask(self._model, question, "")
+            if call.problem:
+                self._problem = _of_writer(call.problem)
+                return None
+            cut = "it was cut at the token limit" if call.finish == "length" else ""
+            if not (complaint := cut or wrong(call.reply)):
+                return call.reply
+            question = asked_again(question, call.reply, complaint)
+        self._left_out["an answer that could not be used"] += 1
+        if needed:
+            self._problem = Problem(
+                code="authoring.useless",
+                message=f"{self._model} did not write what was asked for: {complaint}.",
+                hint="Say more in the description, or take another model.",
+            )
+        return None
+
+    def _told(self, words: str, question: Messages | None = None) -> DraftTold:
+        most = self._provider.most_cost(self._model, question) if question else 0.0
+        return DraftTold(
+            words=words,
+            spent_usd=self._ledger.spent,
+            next_usd=most,
+            draft=self._draft,
+            left_out={why: count for why, count in self._left_out.items() if count},
+            problem=self._problem,
+        )
+
+
+def _of_writer(problem: Problem) -> Problem:
+    """The judge's ledger speaks of the judge."""
+    if problem.code != "judge.budget":
+        return problem
+    return Problem(
+        code=BUDGET,
+        message="The budget does not hold the next question; what is written is kept.",
+        hint="Raise the budget and write on: what has been answered is not paid again.",
+        detail=problem.message,
+    )
+
+
+def _dried_up(have: int, wanted: int) -> Problem:
+    return Problem(
+        code="authoring.dried_up",
+        message=f"{have} of {wanted} scenarios were written; more questions brought nothing new.",
+        hint="Go on with these, say more in the description, or take another model.",
+    )

@@ -1,0 +1,61 @@
+"""`agreement`: how far the judges of a run go along with you, and with themselves."""
+
+import argparse
+
+from engine.cli.run_lookup import reading
+from engine.cli.terminal import complain, figure, say, say_json, table
+from engine.judge.calibration.measurement import agreements
+from engine.protocol.problems import AtelierError
+from engine.protocol.records.labels import Agreement
+from engine.protocol.records.runs import Interval
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        with reading(arguments.run) as reader:
+            found = agreements(reader)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+    if arguments.json:
+        for row in found:
+            say_json(row)
+    elif not found:
+        say("No judge has looked at this run yet: python -m engine judge RUN --judge MODEL")
+    else:
+        say(table(HEADS, [_row(row) for row in found]))
+        say(_words(found[0]))
+    return 0
+
+
+HEADS = (
+    "judge", "rubric", "groups", "pairs", "τ with you", "same order", "flips", "stable", "length",
+    "unscored", "cost",
+)  # fmt: skip
+
+
+def _row(row: Agreement) -> tuple[str, ...]:
+    return (
+        row.judge,
+        row.rubric,
+        str(row.groups),
+        str(row.pairs),
+        _interval(row.tau),
+        figure(row.accuracy),
+        figure(row.flips),
+        figure(row.stability),
+        figure(row.length),
+        str(row.unscored),
+        f"${row.usd:.4f}",
+    )
+
+
+def _words(row: Agreement) -> str:
+    if row.self_consistency is None:
+        return "Grade some groups twice, blind, to see how far you go along with yourself."
+    own, groups = _interval(row.self_consistency), row.repeats
+    return f"You with yourself: {own} over {groups} groups; no judge can be asked for more."
+
+
+def _interval(value: Interval | None) -> str:
+    return f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}]" if value else "–"

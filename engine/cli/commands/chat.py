@@ -1,0 +1,106 @@
+"""`chat`: put a question, or a scenario, to several models and see what each makes of it."""
+
+import argparse
+import asyncio
+import os
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from engine.cli.engine_connection import engine_for
+from engine.cli.terminal import complain, figure, say, say_json, write
+from engine.client import EngineClient
+from engine.protocol.problems import AtelierError
+from engine.protocol.records.judging import keys_in
+from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.arena import ArenaTold, AskArena
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        return asyncio.run(chat(arguments))
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+
+
+async def chat(arguments: argparse.Namespace) -> int:
+    async with engine_for(arguments.workspace) as client:
+        if keys := keys_in(os.environ, [name for name in arguments.model if "/" in name]):
+            await client.lend_keys(keys)
+        if arguments.scenario or arguments.question:
+            await ask(client, arguments, [])
+        else:
+            await talk(client, arguments)
+    return 0
+
+
+async def talk(client: EngineClient, arguments: argparse.Namespace) -> None:
+    """Line by line until the end of input; each model goes on from its own answers."""
+    chats: list[list[dict[str, Any]]] = []
+    while question := await asyncio.to_thread(sys.stdin.readline):
+        arguments.question = question.strip()
+        if arguments.question:
+            chats = await ask(client, arguments, chats)
+
+
+async def ask(
+    client: EngineClient, arguments: argparse.Namespace, chats: list[list[dict[str, Any]]]
+) -> list[list[dict[str, Any]]]:
+    """What was said with each by now."""
+    models = arguments.model or ["base"]
+    question = {"role": "user", "content": arguments.question}
+    chats = [[*chat, question] for chat in chats or [[]]] if not arguments.scenario else []
+    request = AskArena(
+        project=str(Path(arguments.project).expanduser().resolve()),
+        models=models,
+        chats=chats,
+        scenario=arguments.scenario,
+        seed=arguments.seed,
+        temperature=arguments.temperature,
+        max_tokens=arguments.max_tokens,
+    )
+    printer = _Printer(arguments.json)
+    after = []
+    async with aclosing(client.ask_arena(request)) as answers:
+        async for told in answers:
+            printer.take(told)
+            if told.trajectory:
+                after.append([m.model_dump(exclude_none=True) for m in told.trajectory.messages])
+    return after
+
+
+class _Printer:
+    def __init__(self, as_json: bool) -> None:
+        self._json = as_json
+        self._names: list[str] = []
+        self._place = -1
+
+    def take(self, told: ArenaTold) -> None:
+        if self._json:
+            return say_json(told)
+        if told.kind == "begun":
+            self._names = told.names
+        elif told.kind == "said":
+            self._head(told.place)
+            write(told.text)
+        elif told.trajectory:
+            self._head(told.place)
+            self._end(told.trajectory)
+
+    def _head(self, place: int) -> None:
+        if place != self._place:
+            self._place = place
+            say(f"── {self._names[place]}")
+
+    def _end(self, attempt: Trajectory) -> None:
+        said = "".join(f"\n{m.role}: {m.content}" for m in attempt.messages)
+        failed = attempt.problem and not attempt.problem.code.startswith("reward.")
+        if attempt.scenario_id != "chat":
+            say(said.strip())
+        say("" if not failed else f"\n{attempt.problem}")
+        say(
+            f"   {attempt.turns} calls · {attempt.sampled_tokens} tokens · "
+            f"{attempt.duration_s:.1f} s · reward {figure(attempt.reward)}\n"
+        )

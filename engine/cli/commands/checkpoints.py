@@ -1,0 +1,80 @@
+"""`checkpoints`: what a run keeps and why; pin, unpin, delete.
+
+A run that an engine works on is reached through it; any other is opened here.
+"""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from engine.cli.engine_connection import engine_of
+from engine.cli.terminal import complain, figure, say, say_json, table
+from engine.protocol.problems import AtelierError
+from engine.protocol.records.runs import KeptCheckpoint
+from engine.protocol.requests.runs import PinCheckpoint
+from engine.storage.checkpoints import retention
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, Run, read_spec
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.run).expanduser().resolve()
+    try:
+        read_spec(folder)
+        if arguments.pin is not None or arguments.unpin is not None or arguments.delete is not None:
+            asyncio.run(_change(folder, arguments))
+        _show(_list(folder), arguments.json)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+    return 0
+
+
+async def _change(folder: Path, arguments: argparse.Namespace) -> None:
+    spec, pinned = read_spec(folder), arguments.pin is not None
+    step = arguments.pin if pinned else arguments.unpin
+    wish = PinCheckpoint(pinned=pinned, note=arguments.note)
+    async with engine_of(folder, arguments.workspace) as client:
+        if client and step is None:
+            await client.delete_checkpoint(spec.id, arguments.delete)
+        elif client:
+            await client.pin_checkpoint(spec.id, step, wish)
+        else:
+            opened = Run(folder, spec, lambda tick: None)
+            try:
+                if step is None:
+                    await retention.delete(opened, arguments.delete)
+                else:
+                    await retention.pin(opened, step, wish)
+            finally:
+                opened.close()
+
+
+def _list(folder: Path) -> list[KeptCheckpoint]:
+    reader = RunReader(folder / DATABASE)
+    try:
+        return retention.view(folder, reader, read_spec(folder))
+    finally:
+        reader.close()
+
+
+def _show(kept: list[KeptCheckpoint], as_json: bool) -> None:
+    if as_json:
+        for one in kept:
+            say_json(one)
+        return
+    if not kept:
+        return say("This run keeps no checkpoint yet.")
+    rows = [
+        (
+            str(one.checkpoint.step),
+            figure(one.checkpoint.metrics.get("reward/mean")),
+            figure(one.validation.mean if one.validation else None),
+            f"{one.checkpoint.bytes / 1e6:.0f} MB",
+            one.state,
+            ", ".join(one.kept_by) or "goes with the next one",
+            one.note,
+        )
+        for one in kept
+    ]
+    say(table(("step", "reward", "validation", "size", "files", "kept because", "note"), rows))

@@ -1,0 +1,34 @@
+"""`demonstrations`: the good attempts of a stored run as chat lines to learn from."""
+
+import argparse
+from pathlib import Path
+
+from engine.cli.terminal import complain, say, say_json
+from engine.protocol.problems import AtelierError
+from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
+from engine.training.sft.selection import demonstrate, words_of
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.run).expanduser().resolve()
+    asked = SelectDemonstrations(
+        keep=arguments.keep,
+        file="" if arguments.count else arguments.out,
+        step=arguments.step,
+        split=arguments.split,
+        contestant=arguments.contestant,
+    )
+    try:
+        return tell(demonstrate(folder, asked), arguments.json)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 2 if error.problem.code == "config.bad_keep" else 1
+
+
+def tell(found: Selection, as_json: bool) -> int:
+    """Print what was kept; 1 where that is nothing."""
+    if as_json:
+        say_json(found)
+    else:
+        say(words_of(found))
+    return 0 if found.kept else 1

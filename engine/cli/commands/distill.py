@@ -1,0 +1,81 @@
+"""`distill`: a teacher does the scenarios of a project, and what it did well is kept.
+
+The project's own agent runs at the teacher, as in an evaluation, and is rewarded as always. What
+was paid is not asked again: a call that was cut off, or repeated, goes on with what is missing.
+Exit 0 where something was kept, 3 when it was stopped, 1 when it failed or nothing was kept.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from engine.cli.commands.demonstrations import tell
+from engine.cli.commands.evaluate import SPLITS, EvaluationWatch
+from engine.cli.commands.train import FINISHED, lend_keys, with_overrides
+from engine.cli.engine_connection import engine_for
+from engine.cli.terminal import say
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.demonstrations import SelectDemonstrations
+from engine.protocol.records.runs import LIVING
+from engine.protocol.requests.runs import StartEvaluation
+from engine.training.sft.selection import read_rule
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return with_overrides(arguments, distill)
+
+
+async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
+    project = Path(arguments.project).expanduser().resolve()
+    request = request_of(arguments, project, overrides)
+    assert request.demonstrate is not None
+    async with engine_for(arguments.workspace) as client:
+        await lend_keys(client, project, request.overrides, [arguments.teacher])
+        summary = await client.start_evaluation(request)
+        if summary.state in LIVING:
+            code = await EvaluationWatch(client, summary, arguments.json).until_end()
+            if code != FINISHED:
+                return code
+        elif not arguments.json:
+            say("Every scenario has an attempt with a reward already: nothing is asked.")
+        return tell(await client.demonstrate(summary.id, request.demonstrate), arguments.json)
+
+
+def request_of(
+    arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
+) -> StartEvaluation:
+    """Raises ConfigError where the teacher is no model of a provider, or the rule says nothing."""
+    if "/" not in arguments.teacher:
+        raise ConfigError.of(
+            "config.no_teacher",
+            f"{arguments.teacher} is no model of a provider.",
+            "Write PROVIDER/MODEL, as openai/gpt-5.4. Of your own runs, `demonstrations RUN` takes "
+            "what is stored.",
+        )
+    read_rule(arguments.keep)
+    source = arguments.scenarios
+    if source not in SPLITS:
+        source = str(Path(source).expanduser().resolve())
+    return StartEvaluation(
+        project=str(project),
+        models=[arguments.teacher],
+        attempts=arguments.attempts,
+        scenarios=source,
+        demonstrate=SelectDemonstrations(keep=arguments.keep, file=arguments.out),
+        again=arguments.again,
+        overrides=overrides | _money(arguments),
+        key=os.urandom(8).hex(),
+    )
+
+
+def _money(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is said of prices and budget, as settings."""
+    prices = arguments.price or (None, None)
+    said = {
+        "evaluate.budget_usd": arguments.budget,
+        "evaluate.price_prompt": prices[0],
+        "evaluate.price_completion": prices[1],
+        "evaluate.base_url": arguments.base_url,
+    }
+    return {key: value for key, value in said.items() if value is not None}

@@ -1,0 +1,21 @@
+"""`doctor`: exit 0 when nothing stands in the way, 1 otherwise."""
+
+import argparse
+
+from engine.cli.terminal import say, say_json
+from engine.hardware.doctor import examine
+
+MARKS = {"good": "ok  ", "warn": "look", "bad": "BAD "}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    checks = examine()
+    for check in checks:
+        if arguments.json:
+            say_json(check)
+        else:
+            say(
+                f"{MARKS[check.state]}  {check.name}: {check.words}"
+                + (f"  → {check.hint}" if check.hint else "")
+            )
+    return int(any(check.state == "bad" for check in checks))

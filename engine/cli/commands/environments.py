@@ -1,0 +1,170 @@
+"""`environments list|install|verify|repair|remove NAME`, `environments use NAME|rollback`.
+
+It works on the disk itself, so that it helps where no engine starts. Exit 1: it was refused, or
+failed, or what was verified is damaged.
+"""
+
+import argparse
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+from engine.cli.terminal import Progress, complain, say, say_json, table
+from engine.environments.agent_packages import TITLE, packages_name
+from engine.environments.bootstrap import KEPT, OF_AGENT, status_of
+from engine.environments.catalogue import environments
+from engine.environments.engines import roll_back, use_engine
+from engine.environments.job import carry_out
+from engine.hardware.gpu_doctor import card_lacks
+from engine.hardware.gpus import look
+from engine.launcher.interpreters import title_of
+from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.records.environments import (
+    AgentPackages,
+    ChosenEngine,
+    EngineChoice,
+    EnvironmentAction,
+    EnvironmentList,
+    EnvironmentView,
+    UseEngine,
+)
+from engine.storage.project import FILE, load_config
+from engine.trust.projects import require_trust
+
+BAR = 24
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        return ACTIONS[arguments.action](arguments)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+    except KeyboardInterrupt:
+        say("Stopped. The same command goes on from here.")
+        return 1
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    found = environments(card_lacks(look()))
+    if arguments.json:
+        say_json(found)
+        return 0
+    rows = [
+        (one.name, one.title, f"{one.bytes / 1e9:.1f} GB", _state(one, found))
+        for one in found.environments
+    ]
+    rows += [(one.name, TITLE, _amount(one.bytes), _whose(one)) for one in found.agents]
+    say(table(("name", "", "size", "state"), rows))
+    say(f"\nStarted from now on: the {title_of(found.choice.current.name)}.")
+    if found.choice.previous:
+        say(f"Before it: the {title_of(found.choice.previous.name)}.")
+    for words in (one.lacks for one in found.environments if one.lacks and one.state == "ready"):
+        say(words)
+    if found.problem:
+        complain(found.problem)
+    return 0
+
+
+def _state(one: EnvironmentView, found: EnvironmentList) -> str:
+    if one.unfit and one.state == "absent":
+        return one.unfit
+    if one.elsewhere:
+        return "being installed by another program"
+    if one.state == "partial":
+        return f"begun: {one.arrived} of {one.packages} packages are here"
+    if one.state == "broken":
+        return f"damaged: {one.wrong[0]}"
+    in_use = one.home and one.home == found.choice.current.home
+    return "in use" if in_use else {"ready": one.home, "absent": "not installed"}[one.state]
+
+
+def _whose(one: AgentPackages) -> str:
+    """For which requirements file it was installed, and whether that still asks for it."""
+    if not one.asked:
+        return "unused: its installation was cut off"
+    if not one.wanted:
+        return f"unused: {one.asked} is gone, or asks for others now"
+    return f"for {one.asked}"
+
+
+def _amount(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _carry_out(arguments: argparse.Namespace) -> int:
+    arguments.name = _named(arguments.name, arguments.action)
+    status = status_of(arguments.name)
+    asyncio.run(_work(arguments.name, arguments.action, arguments.json))
+    if arguments.action == "install" and arguments.use:
+        return _use(arguments)
+    if status.name.startswith(KEPT):  # nothing is left that could say how it is
+        status = status.model_copy(update={"state": "absent", "home": "", "homes": []})
+    else:
+        status = status_of(arguments.name)
+    if arguments.json:
+        say_json(status)
+    else:
+        what = "agent" if status.name.startswith(OF_AGENT) else status.name
+        say(f"{what}: {WHOLE.get(arguments.action, 'not installed')} {status.home}")
+    return 0
+
+
+def _named(name: str, action: EnvironmentAction) -> str:
+    """A project's folder stands for the packages that its agent asks for."""
+    folder = Path(name).expanduser()
+    if not (folder / FILE).is_file():
+        return name
+    if action != "remove":  # everything else runs code of packages
+        require_trust(folder.resolve())
+    agent = load_config(folder.resolve()).agent
+    if agent.requirements is None:
+        raise Refused.of("agent.no_requirements", f"The agent of {name} asks for no packages.")
+    return packages_name(folder.resolve(), agent)
+
+
+async def _work(name: str, action: EnvironmentAction, as_json: bool) -> None:
+    progress = Progress()
+    try:
+        async with aclosing(carry_out(name, action)) as ticks:
+            async for tick in ticks:
+                if as_json:
+                    say_json(tick)
+                    continue
+                bar = "█" * (done := round(tick.share * BAR)) + "░" * (BAR - done)
+                place = f"{tick.done}/{tick.total}"
+                progress.show(f"{bar} {tick.share:4.0%}  {tick.stage} {place}  {tick.words}")
+    finally:
+        progress.clear()
+
+
+def _use(arguments: argparse.Namespace) -> int:
+    return _told(use_engine(UseEngine(name=arguments.name)), arguments.json)
+
+
+def _roll_back(arguments: argparse.Namespace) -> int:
+    return _told(roll_back(), arguments.json)
+
+
+def _told(choice: EngineChoice, as_json: bool) -> int:
+    if as_json:
+        say_json(choice)
+    else:
+        say(f"From the next start on: the {title_of(choice.current.name)}{_place(choice.current)}.")
+    return 0
+
+
+def _place(engine: ChosenEngine) -> str:
+    return "" if engine.built_in else f" in {engine.home}"
+
+
+WHOLE = {"install": "installed in", "verify": "whole, in", "repair": "whole, in"}
+ACTIONS = {
+    "list": _list,
+    "install": _carry_out,
+    "verify": _carry_out,
+    "repair": _carry_out,
+    "remove": _carry_out,
+    "use": _use,
+    "rollback": _roll_back,
+}

@@ -1,0 +1,164 @@
+"""`export`: a checkpoint as files that other programs load, with the proof that they are it.
+
+A run that an engine works on is reached through it; any other is exported here. Exit 0: equal or
+close. Exit 1: it differs, and nothing was kept (with --force it was), or it failed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from engine.cli.engine_connection import engine_of
+from engine.cli.terminal import Progress, complain, say, say_json, table
+from engine.export.job import export_checkpoint
+from engine.protocol.events.checkpoints import CheckpointExported
+from engine.protocol.problems import AtelierError, ConfigError, Refused
+from engine.protocol.requests.exports import (
+    ExportCheckpoint,
+    ExportReport,
+    ExportTicked,
+    ParityReport,
+)
+from engine.storage.run_folder.run import Run, read_spec
+
+BAR = 40
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        folder, step = run_and_step(arguments.run)
+        request = _request(arguments)
+        shown = _Shown(arguments.json)
+        report = asyncio.run(_export(folder, step, request, shown, arguments))
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        say("Cancelled; nothing of it is left behind.")
+        return 1
+    shown.end(report)
+    return 1 if report.parity.verdict == "differs" else 0
+
+
+def run_and_step(text: str) -> tuple[Path, int | None]:
+    """`RUN@STEP` → folder and step; a folder whose name has an @ in it stays one."""
+    folder = Path(text).expanduser().resolve()
+    name, at, step = text.rpartition("@")
+    if not folder.is_dir() and at and step.isdigit():
+        return Path(name).expanduser().resolve(), int(step)
+    return folder, None
+
+
+async def _export(
+    folder: Path,
+    step: int | None,
+    request: ExportCheckpoint,
+    shown: "_Shown",
+    arguments: argparse.Namespace,
+) -> ExportReport:
+    spec = read_spec(folder)
+
+    async def record(event: CheckpointExported) -> None:
+        opened = Run(folder, spec, lambda tick: None)
+        try:
+            await opened.say(event)
+        finally:
+            opened.close()
+
+    async with engine_of(folder, arguments.workspace) as client:
+        if client is None:
+            return await export_checkpoint(folder, step, request, shown.tick, record)
+        async with contextlib.aclosing(client.export(spec.id, step, request)) as answers:
+            async for answer in answers:
+                if isinstance(answer, ExportReport):
+                    return answer
+                shown.tick(answer)
+    raise Refused.of("export.cut_off", "The engine ended while it exported.")
+
+
+def _request(arguments: argparse.Namespace) -> ExportCheckpoint:
+    try:
+        return ExportCheckpoint(
+            format=arguments.format,
+            out=str(Path(arguments.out).expanduser().resolve()),
+            dtype=arguments.dtype,
+            prompts=arguments.prompts,
+            shard_bytes=arguments.shard_mb * 1_000_000,
+            force=arguments.force,
+            push=arguments.push,
+            token=_token(arguments) if arguments.push else "",
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "export"
+        raise ConfigError.of("export.wrong", f"{place}: {first['msg']}") from error
+
+
+def _token(arguments: argparse.Namespace) -> str:
+    given = sys.stdin.readline() if arguments.token_stdin else os.environ.get("HF_TOKEN", "")
+    if not given.strip():
+        raise ConfigError.of(
+            "export.no_token",
+            "Uploading needs a token of the hub that may write.",
+            "Set HF_TOKEN, or give it on stdin with --token-stdin.",
+        )
+    return given.strip()
+
+
+class _Shown:
+    """What a person (or a program) sees of it."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._json = as_json
+        self._progress = Progress()
+        self._phase = ""
+
+    def tick(self, tick: ExportTicked) -> None:
+        if self._json:
+            say_json(tick)
+            return
+        done = round(tick.share * BAR)
+        bar = "█" * done + "░" * (BAR - done)
+        self._progress.show(f"{bar} {tick.share:4.0%}  {tick.words} {tick.done}/{tick.total}")
+
+    def end(self, report: ExportReport) -> None:
+        self._progress.clear()
+        if self._json:
+            say_json(report)
+            return
+        say(_parity_words(report.parity))
+        if not report.path:
+            say("It differs from what was trained, so nothing was kept. --force keeps it.")
+            return
+        say(f"\n{report.bytes / 1e6:.1f} MB in {report.path}")
+        if report.pushed:
+            say(f"Uploaded to {report.pushed}")
+        for one in report.commands:
+            note = f"\n    {one.note}" if one.note else ""
+            say(f"\n{one.tool}\n    {one.command}{note}")
+
+
+def _parity_words(parity: ParityReport) -> str:
+    rows = [("files", f"{parity.files.files}, {len(parity.files.wrong)} not as written")]
+    if weights := parity.weights:
+        rows.append(("weights", f"{weights.outside} of {weights.numbers} beyond rounding"))
+    if gap := parity.logprobs:
+        rows += [
+            ("tokens", f"{gap.tokens} of {gap.sequences} attempts"),
+            ("|Δ log-prob|", f"mean {gap.mean:.2g}, p99 {gap.p99:.2g}, largest {gap.largest:.2g}"),
+        ]
+    if match := parity.greedy:
+        rows.append(("greedy text", f"{match.same} of {match.prompts} same, {match.ties} ties"))
+    if same := parity.same:
+        changed = [name for name, value in same if not value]
+        rows.append(("beside", f"changed: {', '.join(changed)}" if changed else "all the same"))
+    words = table((parity.verdict.upper(), f"{parity.format}, {parity.dtype}"), rows)
+    if (match := parity.greedy) and (first := match.first):
+        words += f"\nFirst difference, token {first.position} of {first.exported!r}"
+        words += f"\n    trained: {first.reference!r}"
+    return "\n".join([words, *parity.failures])

@@ -1,0 +1,146 @@
+"""`bench --gpu`: every check of a card, as a page and as JSON. Exit 0 when all that could be done
+passed, 1 when one failed, 2 without a card or for bad usage, 130 after Ctrl C."""
+
+import argparse
+import asyncio
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from engine.bench.gpu.page import page
+from engine.bench.gpu.plan import Check, checks, chosen
+from engine.bench.gpu.report import CheckReport, GpuReport
+from engine.bench.gpu.runner import Bench, ask_survey, run_checks
+from engine.bench.gpu.survey import Survey
+from engine.cli.terminal import Progress, complain, duration, say, say_json, warn
+from engine.hardware.machine import device_words
+from engine.launcher.interpreters import Interpreter, chosen_interpreters
+from engine.models import registry
+from engine.protocol.problems import AtelierError
+from engine.runtime.life_pipe import adopt_orphans
+from engine.runtime.paths import ROOT
+
+PASSED, FAILED, USAGE, STOPPED = 0, 1, 2, 130
+PAGE, RECORD = "gpu-report.md", "gpu-report.json"
+MARKS = {"passed": "ok  ", "failed": "BAD ", "skipped": "skip"}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        wanted = chosen(checks(), arguments.only)
+    except ValueError as error:
+        warn(f"python -m engine bench --gpu: {error}.")
+        return USAGE
+    adopt_orphans()  # what a check leaves behind comes back to us, and is ended
+    engines, notes = chosen_interpreters()
+    try:
+        found = asyncio.run(ask_survey(engines[0]))
+        if found.no_card and not arguments.processor:
+            warn(f"{found.no_card} --processor runs the same checks on the processor.")
+            return USAGE
+        model = registry.find_model(arguments.model)
+        return asyncio.run(_check(arguments, wanted, engines[0], found, model, notes))
+    except AtelierError as error:
+        complain(error.problem, as_json=arguments.json)
+        return FAILED
+    except KeyboardInterrupt:
+        warn(f"Stopped. What was measured by then is in {arguments.out}.")
+        return STOPPED
+
+
+async def _check(
+    arguments: argparse.Namespace,
+    wanted: list[Check],
+    engine: Interpreter,
+    found: Survey,
+    model: Path,
+    notes: list[str],
+) -> int:
+    folder = Path(arguments.out).expanduser().resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    done: list[CheckReport] = []
+    begun = time.monotonic()
+
+    def so_far() -> GpuReport:
+        return GpuReport(
+            at=datetime.now().astimezone().isoformat(timespec="seconds"),
+            command=_command(),
+            version=_version(),
+            commit=_commit(),
+            model=arguments.model,
+            device=device_words() if arguments.processor else found.device,
+            on_processor=arguments.processor,
+            quick=arguments.quick,
+            seconds=time.monotonic() - begun,
+            python=found.python,
+            packages=found.packages,
+            notes=notes,
+            checks=done,
+        )
+
+    def keep(report: CheckReport) -> None:
+        """After every check: what was measured stays, whatever happens next."""
+        done.append(report)
+        write(so_far(), folder)
+        if not arguments.json:
+            progress.clear()
+            say(f"{MARKS[report.state]}  {report.name}: {report.words}")
+
+    with tempfile.TemporaryDirectory(prefix="atelier-gpu-") as scratch:
+        bench = Bench(
+            engine=engine,
+            survey=found,
+            model=model,
+            scratch=Path(scratch),
+            on_processor=arguments.processor,
+            quick=arguments.quick,
+            say=_to_stderr if arguments.json else progress.show,
+        )
+        await run_checks(bench, wanted, keep)
+    report = so_far()
+    write(report, folder)
+    if arguments.json:
+        say_json(report)
+    else:
+        say(f"\n{folder / PAGE}, after {duration(report.seconds)}")
+    return FAILED if report.of("failed") else PASSED
+
+
+def write(report: GpuReport, folder: Path) -> None:
+    """Each by rename, so that a reader never sees half of it."""
+    for name, text in ((PAGE, page(report)), (RECORD, report.model_dump_json(indent=1) + "\n")):
+        scratch = folder / f"{name}.new"
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(folder / name)
+
+
+def _command() -> str:
+    return f"python -m engine {shlex.join(sys.argv[1:])}"
+
+
+def _version() -> str:
+    try:
+        return version("atelier")
+    except PackageNotFoundError:
+        return "from source"
+
+
+def _commit() -> str:
+    """Of the checkout that we come from; empty where there is none."""
+    try:
+        said = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+        )
+    except OSError:
+        return ""
+    return said.stdout.strip() if said.returncode == 0 else ""
+
+
+def _to_stderr(text: str) -> None:
+    warn(text)

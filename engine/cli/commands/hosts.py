@@ -1,0 +1,266 @@
+"""`hosts ACTION [NAME …]`: servers that train for us, and what goes to and fro. What a server asks
+(a key's fingerprint, a passphrase, a code) is asked here.
+
+Exit 1: it was refused, or failed.
+"""
+
+import argparse
+import asyncio
+import getpass
+import sys
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from engine.cli.engine_connection import engine_for
+from engine.cli.terminal import Progress, complain, say, say_json, table, write
+from engine.client import EngineClient
+from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.requests.remote import (
+    ActOnHost,
+    AddHost,
+    Answer,
+    HostReport,
+    HostSpec,
+    HostTick,
+    HostView,
+    Moved,
+    Question,
+    SendRun,
+)
+
+WAIT_S = 15.0
+STATES = {
+    "away": "not connected",
+    "connecting": "connecting",
+    "asking": "waits for an answer",
+    "installing": "installing",
+    "starting": "starting its engine",
+    "connected": "connected",
+    "reconnecting": "tried again by itself",
+    "stopped": "stopped",
+}
+MARKS = {"good": "✓", "warn": "!", "bad": "✗"}
+NOTHING_YET = "host.not_installed"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        return asyncio.run(_run(arguments))
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+    except KeyboardInterrupt:
+        say("Stopped. The same command goes on from here.")
+        return 1
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    async with engine_for(arguments.workspace) as client:
+        if arguments.action == "list":
+            return await _list(client, arguments)
+        if arguments.action == "known":
+            for alias in (await client.known_hosts()).known:
+                say(alias)
+            return 0
+        if arguments.action == "add":
+            return await _add(client, arguments)
+        return await ACTIONS[arguments.action](client, arguments)
+
+
+async def _list(client: EngineClient, arguments: argparse.Namespace) -> int:
+    found = await client.hosts()
+    if arguments.json:
+        say_json(found)
+        return 0
+    if not found.hosts:
+        say("No servers yet. Add one with `python -m engine hosts add NAME ADDRESS`.")
+        return 0
+    rows = [(one.spec.name, one.spec.address, _state(one)) for one in found.hosts]
+    say(table(("name", "address", "state"), rows))
+    return 0
+
+
+def _state(one: HostView) -> str:
+    words = STATES[one.state]
+    return f"{words}: {one.problem.message}" if one.problem else words
+
+
+async def _add(client: EngineClient, arguments: argparse.Namespace) -> int:
+    offline = {"auto": None, "yes": True, "no": False}[arguments.offline]
+    spec = HostSpec(
+        name=arguments.name,
+        address=arguments.address or arguments.name,
+        transport=arguments.transport,
+        folder=arguments.folder,
+        engine=arguments.engine,
+        offline=offline,
+    )
+    await client.add_host(AddHost(spec=spec))
+    say(f"{spec.name} is written down. Look at it with `python -m engine hosts check {spec.name}`.")
+    return 0
+
+
+async def _check(client: EngineClient, arguments: argparse.Namespace) -> int:
+    """What it has, and what would be installed; nothing is changed there."""
+    view = await act(client, arguments.name, "connect", lambda one: one.report is not None)
+    if arguments.json:
+        say_json(view)
+        return 0
+    assert view.report is not None
+    show_report(view.report)
+    return int(any(check.state == "bad" for check in view.report.checks))
+
+
+async def _install(client: EngineClient, arguments: argparse.Namespace) -> int:
+    view = await act(client, arguments.name, "install", _connected)
+    assert view.info is not None
+    say(f"{view.spec.name} is ready: engine {view.info.version}, {view.info.device}.")
+    return 0
+
+
+async def _roll_back(client: EngineClient, arguments: argparse.Namespace) -> int:
+    view = await act(client, arguments.name, "roll_back", _connected)
+    assert view.info is not None
+    say(f"{view.spec.name} runs engine {view.info.version} ({view.info.build}) from now on.")
+    return 0
+
+
+async def _stop(client: EngineClient, arguments: argparse.Namespace) -> int:
+    await act(client, arguments.name, "stop_engine", _ends_with("host.engine_stopped"))
+    say(f"The engine on {arguments.name} was stopped.")
+    return 0
+
+
+async def _remove(client: EngineClient, arguments: argparse.Namespace) -> int:
+    await act(client, arguments.name, "remove", lambda one: one.state == "away")
+    say(f"Nothing of ours is left on {arguments.name}.")
+    return 0
+
+
+async def _let_go(client: EngineClient, arguments: argparse.Namespace) -> int:
+    await client.act_on_host(arguments.name, ActOnHost(action=arguments.action))
+    return 0
+
+
+async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
+    """A checkpoint, or a whole run, changes machines; the same command goes on where it stopped."""
+    project = Path(arguments.project).expanduser().resolve()
+    await connected(client, arguments.name)
+    name, _, step = arguments.run.partition("@")
+    runs = await client.runs(str(project))
+    run = next((one for one in runs if name in (one.id, one.name)), None)
+    if run is None:
+        raise Refused.of("run.unknown", f"This project has no run {name}.")
+    if arguments.action == "send":
+        moving = client.send_run(run.id, SendRun(host=arguments.name))
+    elif arguments.action == "bring-home":
+        moving = client.bring_home(run.id)
+    elif step.isdecimal():
+        moving = client.fetch_checkpoint(run.id, int(step))
+    else:
+        raise Refused.of("run.no_step", "Name the checkpoint's step.", f"As in {run.name}@20.")
+    progress = Progress()
+    async with aclosing(moving) as told:
+        async for one in told:
+            if isinstance(one, Moved):
+                progress.clear()
+                say(f"It has arrived, and was checked: {one.path}")
+            else:
+                progress.show(f"{one.done / 1e6:.1f} of {one.total / 1e6:.1f} MB")
+    return 0
+
+
+ACTIONS = {
+    "fetch": _move,
+    "bring-home": _move,
+    "send": _move,
+    "check": _check,
+    "install": _install,
+    "rollback": _roll_back,
+    "stop": _stop,
+    "remove": _remove,
+    "disconnect": _let_go,
+    "forget": _let_go,
+}
+
+
+async def connected(client: EngineClient, name: str) -> None:
+    """A server with an engine that answers. Raises Refused with what is the matter."""
+    await act(client, name, "connect", _connected)
+
+
+def show_report(report: HostReport) -> None:
+    say(f"{report.server}: {report.cores} cores, {report.memory_bytes / 2**30:.0f} GiB memory")
+    for check in report.checks:
+        say(f"  {MARKS[check.state]} {check.name}: {check.words}")
+        if check.hint:
+            say(f"    {check.hint}")
+    if any(one.current for one in report.engines):
+        say(f"  Installed in {report.folder}: {', '.join(one.id for one in report.engines)}.")
+        return
+    brought, kept = report.download_bytes / 1e9, report.installed_bytes / 1e9
+    say(f"  Would be installed in {report.folder}: {report.engine}, {brought:.1f} GB to bring, ")
+    say(f"  {kept:.1f} GB on its disk. `python -m engine hosts install NAME` does it.")
+
+
+async def act(
+    client: EngineClient, name: str, action: str, done: Callable[[HostView], bool]
+) -> HostView:
+    """Ask for it and watch until it is so. Raises Refused where it stopped before."""
+    listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
+    progress, begun = Progress(), time.monotonic()
+    while True:
+        view = next(one for one in listed.hosts if one.spec.name == name)
+        if view.questions:
+            progress.clear()
+            await _answer(client, view)
+        elif done(view) and not view.job:
+            progress.clear()
+            return view
+        elif view.state == "stopped" and view.problem:
+            progress.clear()
+            raise Refused(view.problem)
+        elif view.tick:
+            progress.show(_tick_words(view.tick))
+        else:
+            progress.show(f"{name}: {_state(view)} · {time.monotonic() - begun:.0f} s")
+        listed = await client.hosts(listed.revision, WAIT_S)
+
+
+async def _answer(client: EngineClient, view: HostView) -> None:
+    for question in view.questions:
+        value = await asyncio.to_thread(_ask, question)
+        await client.answer_host(view.spec.name, Answer(question=question.id, value=value))
+
+
+def _ask(question: Question) -> str | None:
+    """On the terminal, or of whoever writes into this program."""
+    way = f" (reached through {question.via})" if question.via else ""
+    say(f"{question.host}{way}: {question.prompt}")
+    if question.detail:
+        say(f"  {question.detail}")
+    hidden = not question.echo and question.kind != "host_key"
+    try:
+        if sys.stdin.isatty() and hidden:
+            return getpass.getpass("> ")
+        write("yes or no > " if question.kind == "host_key" else "> ")
+        return sys.stdin.readline().rstrip("\n") or None
+    except EOFError:
+        return None
+
+
+def _tick_words(tick: HostTick) -> str:
+    words = f"{tick.stage}: {tick.words}"
+    if tick.total > 10_000:
+        return f"{words} · {tick.done / 1e6:.0f} of {tick.total / 1e6:.0f} MB"
+    return f"{words} · {tick.done} of {tick.total}" if tick.total else words
+
+
+def _connected(view: HostView) -> bool:
+    return view.state == "connected"
+
+
+def _ends_with(code: str) -> Callable[[HostView], bool]:
+    return lambda view: view.problem is not None and view.problem.code == code

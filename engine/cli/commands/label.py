@@ -1,0 +1,141 @@
+"""`label`: a person's labels of a run, as JSON Lines: out, in, taken back.
+
+A run that an engine works on is reached through it; any other is opened here.
+"""
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from engine.cli.engine_connection import engine_of
+from engine.cli.terminal import complain, say, say_json
+from engine.client import EngineClient
+from engine.integrations.importers.jsonl import read_lines
+from engine.protocol.problems import AtelierError, ConfigError, Refused
+from engine.protocol.records.labels import Label, Labelled
+from engine.protocol.requests.runs import Command
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, Run, read_spec
+from engine.training.labels.service import Labeller
+
+
+class Desk(Protocol):
+    """Where labels are taken: the engine's, or ours."""
+
+    async def add(self, label: Label) -> Labelled: ...
+
+    async def undo(self) -> Labelled: ...
+
+    async def redo(self) -> Labelled: ...
+
+    async def done(self) -> None: ...
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.run).expanduser().resolve()
+    try:
+        read_spec(folder)
+        if arguments.action == "export":
+            return export(folder, arguments)
+        return asyncio.run(change(folder, arguments))
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 2 if isinstance(error, ConfigError) else 1
+
+
+def export(folder: Path, arguments: argparse.Namespace) -> int:
+    """Those that hold, oldest first; with --all also what was undone."""
+    reader = RunReader(folder / DATABASE)
+    try:
+        for label in reader.labels():
+            if label.holds() or arguments.all:
+                say_json(label)
+    finally:
+        reader.close()
+    return 0
+
+
+async def change(folder: Path, arguments: argparse.Namespace) -> int:
+    async with _desk(folder, arguments) as desk:
+        match arguments.action:
+            case "import":
+                for label in await asyncio.to_thread(read_labels, Path(arguments.file)):
+                    _tell(await desk.add(label), arguments)
+            case "undo":
+                _tell(await desk.undo(), arguments)
+            case "redo":
+                _tell(await desk.redo(), arguments)
+            case "done":
+                await desk.done()
+    return 0
+
+
+def read_labels(file: Path) -> list[Label]:
+    """Raises ConfigError with the line that is no label."""
+    found = []
+    for number, line in read_lines(file):
+        try:
+            found += [Label.model_validate_json(line)] if line.strip() else []
+        except ValidationError as error:
+            raise ConfigError.of(
+                "label.wrong_line",
+                "This line is not a label.",
+                "`label export` shows what one looks like.",
+                where=f"{file}:{number}",
+                detail=str(error)[:500],
+            ) from error
+    return found
+
+
+@asynccontextmanager
+async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[Desk]:
+    async with engine_of(folder, arguments.workspace) as client:
+        if client:
+            yield _There(client, read_spec(folder).id)
+            return
+        opened = Run(folder, read_spec(folder), lambda tick: None)
+        try:
+            yield _Here(opened)
+        finally:
+            opened.close()
+
+
+class _Here(Labeller):
+    async def add(self, label: Label) -> Labelled:
+        return await super().add(label.for_run(self.run_id))
+
+    async def done(self) -> None:
+        raise Refused.of("run.not_living", "This run is not going on, so no review waits.")
+
+
+class _There:
+    def __init__(self, client: EngineClient, run_id: str) -> None:
+        self._client = client
+        self._run_id = run_id
+
+    async def add(self, label: Label) -> Labelled:
+        return await self._client.add_label(self._run_id, label)
+
+    async def undo(self) -> Labelled:
+        return await self._client.undo_label(self._run_id)
+
+    async def redo(self) -> Labelled:
+        return await self._client.redo_label(self._run_id)
+
+    async def done(self) -> None:
+        await self._client.command(self._run_id, Command(action="reviewed"))
+
+
+def _tell(done: Labelled, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        say_json(done)
+        return
+    label = done.label
+    words = ", ".join(word.kind for word in label.words)
+    state = "undone" if label.undone else "holds"
+    say(f"Step {label.step}, group {label.group + 1}: {words} ({state})")

@@ -1,0 +1,126 @@
+"""`mcp list|tools|add|choose|remove PROJECT …`: the MCP servers of a project. No engine needed."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from engine.cli.terminal import complain, say, say_json, table
+from engine.integrations.mcp.discovery import look
+from engine.integrations.mcp.servers import read_servers, set_server
+from engine.protocol.config.mcp import McpServer, ServerView, ServerViews, SetServer
+from engine.protocol.problems import AtelierError, ConfigError, Refused
+
+
+def run(arguments: argparse.Namespace) -> int:
+    project = Path(arguments.project).expanduser().resolve()
+    try:
+        return ACTIONS[arguments.action](project, arguments)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 2 if isinstance(error, ConfigError) else 1
+
+
+def _list(project: Path, arguments: argparse.Namespace) -> int:
+    servers = read_servers(project)
+    if arguments.json:
+        say(json.dumps({name: server.model_dump() for name, server in servers.items()}))
+    elif servers:
+        rows = [(name, one.address, _chosen(one)) for name, one in servers.items()]
+        say(table(("name", "command or address", "tools"), rows))
+    else:
+        say("No MCP servers. Add one: python -m engine mcp add PROJECT NAME -- COMMAND …")
+    return 0
+
+
+def _tools(project: Path, arguments: argparse.Namespace) -> int:
+    """Exit 1 where one of them cannot be used."""
+    views = asyncio.run(look(project))
+    if arguments.json:
+        say_json(views)
+    else:
+        _tell(views)
+    return 1 if any(view.problem for view in views.servers) else 0
+
+
+def _tell(views: ServerViews) -> None:
+    for view in views.servers:
+        if view.problem:
+            complain(view.problem)
+            continue
+        say(f"{view.name}: {view.server.address}")
+        for tool in view.tools:
+            offered = view.server.tools is None or tool.name in view.server.tools
+            words = " ".join(tool.description.split())
+            say(f"  {'x' if offered else ' '} {tool.name:24} {words[:70]}")
+
+
+def _add(project: Path, arguments: argparse.Namespace) -> int:
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    values: dict[str, Any] = {"url": arguments.url} if arguments.url else {}
+    if words:
+        values |= {"command": words[0], "args": words[1:]}
+    set_server(project, _asked(arguments.name, values))
+    say(f"{arguments.name} is in mcp.json. See its tools: python -m engine mcp tools {project}")
+    return 0
+
+
+def _choose(project: Path, arguments: argparse.Namespace) -> int:
+    """Choose these tools of a server, or all where none is named. Raises Refused for a server or
+    a tool that is not there."""
+    servers = read_servers(project)
+    if arguments.name not in servers:
+        raise Refused.of("mcp.unknown", f"There is no MCP server {arguments.name}.")
+    if arguments.words:
+        views = asyncio.run(look(project, arguments.name)).servers
+        _refuse_unknown(next(v for v in views if v.name == arguments.name), arguments.words)
+    values = servers[arguments.name].model_dump(exclude_defaults=True, mode="json")
+    values["tools"] = arguments.words or None
+    set_server(project, _asked(arguments.name, values))
+    return 0
+
+
+def _refuse_unknown(view: ServerView, names: Sequence[str]) -> None:
+    """Raises Refused where the server cannot be asked or has not all of these tools."""
+    known = [tool.name for tool in view.tools]
+    if view.problem and not known:
+        raise Refused(view.problem)
+    if unknown := [name for name in names if name not in known]:
+        near = get_close_matches(unknown[0], known, 1)
+        raise Refused.of(
+            "mcp.no_tool",
+            f"{view.name} has no tool {unknown[0]}.",
+            f"Did you mean {near[0]}?" if near else f"It has {', '.join(known) or 'none'}.",
+        )
+
+
+def _remove(project: Path, arguments: argparse.Namespace) -> int:
+    set_server(project, SetServer(name=arguments.name))
+    return 0
+
+
+def _asked(name: str, values: dict[str, Any]) -> SetServer:
+    try:
+        return SetServer(name=name, server={k: v for k, v in values.items() if v is not None})
+    except ValueError as error:
+        raise ConfigError.of(
+            "mcp.bad_name",
+            f"{name} cannot be the name of a server.",
+            "Take letters, digits, - and _.",
+        ) from error
+
+
+def _chosen(server: McpServer) -> str:
+    return "all" if server.tools is None else ", ".join(server.tools) or "none"
+
+
+ACTIONS = {
+    "list": _list,
+    "tools": _tools,
+    "add": _add,
+    "choose": _choose,
+    "remove": _remove,
+}

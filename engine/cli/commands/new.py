@@ -1,0 +1,165 @@
+"""`new FOLDER [--sample NAME]`, or `new FOLDER --describe TEXT --model M`: a project.
+
+What an LLM writes is kept in the project as it comes: the same command goes on where it was
+stopped, and what was paid for is not asked again.
+"""
+
+import argparse
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+
+from engine.autorl.draft_folder import open_place
+from engine.autorl.job import writing
+from engine.autorl.project_files import begin_with_tools, finish
+from engine.autorl.writer import BUDGET
+from engine.cli.terminal import Progress, complain, say, say_json
+from engine.integrations.mcp.discovery import look
+from engine.judge.providers.access import Access
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.protocol.records.judging import keys_in
+from engine.protocol.requests.drafts import (
+    LEAST,
+    DescribeTask,
+    DraftTold,
+    FinishProject,
+    ToolView,
+    Writer,
+)
+from engine.storage.run_folder.run import Run, read_spec
+from engine.storage.samples import create_project
+
+USAGE = 2
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.folder).expanduser().resolve()
+    try:
+        if arguments.describe:
+            return asyncio.run(_write(folder, arguments))
+        create_project(folder, arguments.sample)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return USAGE if isinstance(error, ConfigError) and arguments.describe else 1
+    except KeyboardInterrupt:
+        say("Stopped. The same command goes on from here.")
+        return 1
+    say(f"Made {folder}. Train it: python -m engine train {arguments.folder}")
+    return 0
+
+
+async def _write(folder: Path, arguments: argparse.Namespace) -> int:
+    wanted = _wanted(folder, arguments)
+    if arguments.mcp:
+        begin_with_tools(folder, Path(arguments.mcp).expanduser())
+        wanted = wanted.model_copy(update={"tools": await _offered(folder)})
+    place = await open_place(wanted)
+    opened = Run(place, read_spec(place), lambda tick: None)
+    try:
+        keys = keys_in(os.environ, (wanted.writer.model,))
+        async with writing(wanted, opened, Access(keys)) as work:
+            last = await _watch(work.tell(), wanted, arguments.json)
+    finally:
+        opened.close()
+    if last.problem and not (arguments.enough and last.problem.code == BUDGET):
+        complain(last.problem, arguments.json)
+        have = len(last.draft.scenarios)
+        if have < LEAST or not last.draft.system:
+            return 1
+        if last.problem.code == BUDGET:
+            if not arguments.json:
+                say(f"{have} of {wanted.count} scenarios are written. The same command with a")
+                say("higher --budget goes on; with --enough it makes the project of these.")
+            return 1
+    judge = wanted.writer.model_copy(update={"model": arguments.judge or wanted.writer.model})
+    finish(
+        FinishProject(
+            folder=str(folder),
+            description=wanted.description,
+            draft=last.draft,
+            learner=arguments.learner,
+            judge=judge,
+            tools=bool(arguments.mcp),
+        )
+    )
+    if not arguments.json:
+        _tell(folder, last, arguments.folder)
+    return 0
+
+
+async def _offered(folder: Path) -> list[ToolView]:
+    """What the servers offer to the agent. Raises Refused for the first that cannot be used."""
+    views = (await look(folder)).servers
+    for view in views:
+        if view.problem:
+            raise Refused(view.problem)
+    return [tool for view in views for tool in view.offered]
+
+
+def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
+    """Raises ConfigError for what cannot be written from."""
+    said = arguments.describe
+    budget = 0.0 if arguments.enough else arguments.budget
+    if not arguments.model:
+        raise ConfigError(
+            Problem(
+                code="authoring.no_model",
+                message="Nobody is named who writes.",
+                hint="Name a model: --model openai/gpt-5.4.",
+            )
+        )
+    try:
+        text = Path(said[1:]).expanduser().read_text("utf-8") if said.startswith("@") else said
+        price_in, price_out = arguments.price or (None, None)
+        writer = Writer(
+            model=arguments.model,
+            base_url=arguments.base_url,
+            budget_usd=budget,
+            price_prompt=price_in,
+            price_completion=price_out,
+        )
+        return DescribeTask(
+            folder=str(folder), description=text, writer=writer, count=arguments.count
+        )
+    except (OSError, ValueError) as error:
+        lines = str(error).splitlines()
+        raise ConfigError(
+            Problem(
+                code="authoring.bad_request",
+                message=f"The description cannot be used: {' '.join(lines[1:3]) or error}",
+                hint="Describe the task in a paragraph: what comes in, what should come out, what "
+                "is good.",
+                detail=str(error),
+            )
+        ) from error
+
+
+async def _watch(told: object, wanted: DescribeTask, as_json: bool) -> DraftTold:
+    progress = Progress()
+    try:
+        async for one in told:  # type: ignore[attr-defined]
+            if as_json:
+                say_json(one)
+            have = len(one.draft.scenarios)
+            progress.show(
+                f"{have:4} of {wanted.count}  ${one.spent_usd:.4f} spent, "
+                f"at most ${one.next_usd:.4f} next  {one.words}"
+            )
+    finally:
+        progress.clear()
+    last: DraftTold = one
+    return last
+
+
+def _tell(folder: Path, last: DraftTold, typed: str) -> None:
+    splits = Counter(one.split for one in last.draft.scenarios)
+    grades = Counter(one.difficulty or 0 for one in last.draft.scenarios)
+    said = ", ".join(f"{grades[n]} of {n or 'no'}" for n in sorted(grades))
+    counts = f"{splits['train']} scenarios to practise, {splits['validation']} to test"
+    say(f"{last.draft.title}: {counts}.")
+    say(f"By difficulty: {said}. Spent ${last.spent_usd:.4f}.")
+    for why, count in last.left_out.items():
+        say(f"Left out: {count} {why}.")
+    say(f"Made {folder}. Read system.md, rubric.md and scenarios/, then see what the model can do:")
+    say(f"  python -m engine train {typed} --baseline --set train.validation_attempts=4")

@@ -1,0 +1,26 @@
+"""`remove RUN`: delete a run folder with its checkpoints. No engine needed."""
+
+import argparse
+from pathlib import Path
+
+from engine.cli.terminal import complain, say
+from engine.protocol.problems import AtelierError
+from engine.server.services.repair import remove
+from engine.storage.run_folder.run import locked
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.run).expanduser().resolve()
+    if not arguments.yes:
+        say(f"Delete {folder} with its checkpoints? Type its name to confirm: {folder.name}")
+        if input().strip() != folder.name:
+            say("Nothing was deleted.")
+            return 3
+    try:
+        with locked(folder):
+            remove(folder)
+    except AtelierError as error:
+        complain(error.problem)
+        return 1
+    say(f"{folder.name} is deleted.")
+    return 0

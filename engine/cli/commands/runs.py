@@ -1,0 +1,55 @@
+"""`runs`: the runs of a project, newest first; read from disk, no engine needed."""
+
+import argparse
+import time
+from pathlib import Path
+
+from engine.cli.terminal import complain, figure, say, say_json, sparkline, table
+from engine.protocol.problems import AtelierError
+from engine.protocol.records.runs import RunSummary
+from engine.server.services.library import Library
+from engine.storage.project import read_toml
+
+
+def run(arguments: argparse.Namespace) -> int:
+    project = Path(arguments.project).expanduser().resolve()
+    try:
+        read_toml(project)
+        runs = Library(project.parent).runs(project)
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+    if arguments.json:
+        for found in runs:
+            say_json(found)
+        return 0
+    if not runs:
+        say(f"No run yet. Start one: python -m engine train {arguments.project}")
+        return 0
+    rows = [
+        (
+            found.name,
+            found.source or found.kind,
+            found.state,
+            _progress(found),
+            figure(found.rewards[-1] if found.rewards else None),
+            figure(found.validation.mean if found.validation else None),
+            sparkline(found.rewards),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(found.started_at)),
+            found.path,
+        )
+        for found in runs
+    ]
+    say(
+        table(
+            ("run", "kind", "state", "step", "reward", "validation", "", "started", "folder"), rows
+        )
+    )
+    return 0
+
+
+def _progress(run: RunSummary) -> str:
+    """Steps; of an evaluation, attempts."""
+    if run.kind == "evaluation":
+        return f"{run.trajectories}/{run.attempts}"
+    return f"{run.step}/{run.steps}" if run.steps else str(run.step)

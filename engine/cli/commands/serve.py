@@ -1,0 +1,32 @@
+"""`serve`: the handshake is the one line on stdout; everything else goes to stderr."""
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from engine.cli.terminal import warn
+from engine.launcher.local import default_workspace
+from engine.protocol.problems import AtelierError
+from engine.protocol.requests.runs import Handshake
+from engine.server.serve import serve
+
+
+def run(arguments: argparse.Namespace) -> int:
+    workspace = Path(arguments.workspace) if arguments.workspace else default_workspace()
+    try:
+        asyncio.run(serve(workspace.expanduser().resolve(), _say_ready))
+    except AtelierError as error:
+        warn(str(error))
+        return 1
+    return 0
+
+
+def _say_ready(handshake: Handshake) -> None:
+    """Print the line, then let go of stdout: whoever started us may leave."""
+    sys.stdout.write(handshake.model_dump_json() + "\n")
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

@@ -1,0 +1,155 @@
+"""`sft`: train on demonstrations, and watch it here. Exit codes and Ctrl C are those of `train`."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from engine.cli.commands.hosts import connected
+from engine.cli.commands.train import FAILED, FINISHED, Watch, resume, with_overrides
+from engine.cli.engine_connection import engine_for
+from engine.cli.terminal import complain, duration, figure, say, say_json
+from engine.client import EngineClient
+from engine.protocol.events.run import Event, RunFinished, RunStarted, StepFinished, UnknownEvent
+from engine.protocol.events.sft import LossMeasured
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.demonstrations import Demonstrations, Tally
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import StartRun
+from engine.storage.project import load_config
+from engine.training.sft.preview import view
+
+UNMEASURED_EVERY = 10
+"""Updates from one line to the next, where nothing is held out."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return with_overrides(arguments, check if arguments.check else tune)
+
+
+async def check(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
+    """Exit 1 where an SFT run would not start."""
+    project = Path(arguments.project).expanduser().resolve()
+    config = load_config(project, overrides | data_of(arguments, project))
+    found = view(project, config, shown=None)
+    if arguments.json:
+        say_json(found)
+    else:
+        say(report(found))
+    if found.problem and not arguments.json:
+        complain(found.problem)
+    return FAILED if found.problem else FINISHED
+
+
+async def tune(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
+    project = Path(arguments.project).expanduser().resolve()
+    overrides |= data_of(arguments, project)
+    async with engine_for(arguments.workspace) as client:
+        if arguments.host:
+            await connected(client, arguments.host)
+        summary = await begin(client, arguments, project, overrides)
+        return await SftWatch(client, summary, arguments.json).until_end()
+
+
+async def begin(
+    client: EngineClient, arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
+) -> RunSummary:
+    if arguments.resume:
+        return await resume(client, project, arguments.resume)
+    request = StartRun(
+        project=str(project),
+        kind="sft",
+        overrides=overrides,
+        origin=arguments.origin,
+        queue=arguments.queue,
+        host=arguments.host,
+        lend_keys=arguments.lend_keys,
+        key=os.urandom(8).hex(),
+    )
+    return await client.start_run(request)
+
+
+def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
+    """`--data` as a setting. Raises ConfigError where a server would not have the file."""
+    if not arguments.data:
+        return {}
+    given = Path(arguments.data).expanduser()
+    file = (given if given.exists() else project / given).resolve()
+    if file.is_relative_to(project):
+        return {"sft.data": str(file.relative_to(project))}
+    if arguments.host:
+        raise ConfigError.of(
+            "config.data_outside",
+            f"{file.name} lies outside the project, and only the project goes to {arguments.host}.",
+            "Put it into the project folder.",
+            where=str(file),
+        )
+    return {"sft.data": str(file)}
+
+
+def report(found: Demonstrations) -> str:
+    lines = []
+    for file in found.files:
+        forms = ", ".join(f"{count} {form}" for form, count in file.forms.items())
+        lines.append(
+            f"{file.path} ({file.role}): {_amount(file.tally)}{': ' if forms else ''}{forms}"
+        )
+        lines += [f"  line {one.line}: {one.reason}" for one in file.bad]
+    lines.append(f"Learned: {_amount(found.train)}, in {found.updates} updates")
+    lines.append(f"Held out: {_amount(found.held_out)}")
+    return "\n".join(lines)
+
+
+def _amount(tally: Tally) -> str:
+    return f"{tally.examples} demonstrations, {tally.trained:,} of {tally.tokens:,} tokens learned"
+
+
+class SftWatch(Watch):
+    """A line for each measurement of the held-out loss."""
+
+    def _words(self, event: Event | UnknownEvent) -> str:
+        match event:
+            case RunStarted(resumed_from=None):
+                plan = event.spec.supervised
+                told = f"\n  learns {_amount(plan.train)}" if plan else ""
+                held = f"\n  holds out {_amount(plan.held_out)}" if plan else ""
+                return f"{super()._words(event)}{told}{held}"
+            case StepFinished():
+                return self._update(event)
+            case LossMeasured():
+                self._measured = True
+                return (
+                    f"update {event.step:>4} of {self._summary.steps}  held-out loss "
+                    f"{figure(event.loss)} ({event.tokens:,} tokens)"
+                )
+            case RunFinished():
+                return self._closing(event)
+            case _:
+                return super()._words(event)
+
+    _measured = False
+
+    def _update(self, event: StepFinished) -> str:
+        self._rewards.append(None)
+        self._times.append(event.metrics.get("time_s/step", 0.0))
+        if self._measured or event.step % UNMEASURED_EVERY:
+            return ""
+        loss = figure(event.metrics.get("loss"))
+        return f"update {event.step:>4} of {self._summary.steps}  loss {loss}"
+
+    def _closing(self, event: RunFinished) -> str:
+        lines = [f"Finished {event.step} updates in {duration(event.seconds)}."]
+        if event.loss_best is not None:
+            first, best = figure(event.loss_first), figure(event.loss_best)
+            lines.append(f"  held-out loss {first} → {best} (after update {event.loss_step})")
+        name, project = self._summary.name, self._summary.project_path
+        best_or_last = "best" if event.loss_best is not None else "newest"
+        lines.append(
+            f"  RL goes on from it: python -m engine train {project} --from {name}@{best_or_last}"
+        )
+        lines.append(f"  everything is in {self._summary.path}")
+        return "\n".join(lines)
+
+    def _resume_words(self) -> str:
+        project = self._summary.project_path
+        return f"\nGo on with: python -m engine sft {project} --resume {self._summary.name}"

@@ -1,0 +1,336 @@
+"""`train`: start (or resume) a run on the workspace's engine and watch it to its end.
+
+Exit 0 when it finished, 3 when it was stopped, 1 when it failed. Ctrl C once stops after the step,
+twice at once; the run can be resumed either way.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import time
+import tomllib
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.cli.commands.hosts import connected
+from engine.cli.commands.track import lend_tracker_keys, until_told
+from engine.cli.engine_connection import engine_for
+from engine.cli.terminal import Progress, complain, duration, figure, say, say_json, sparkline, warn
+from engine.client import EngineClient
+from engine.protocol.events.checkpoints import CheckpointSaved
+from engine.protocol.events.run import (
+    FINAL,
+    DiagnosisChanged,
+    Event,
+    GroupLabelled,
+    LogWritten,
+    PhaseChanged,
+    PolicyLoaded,
+    ProgressTicked,
+    ReviewOpened,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    StepFinished,
+    UnknownEvent,
+    ValidationFinished,
+    WorkerRestarted,
+)
+from engine.protocol.events.sft import WarmupFinished
+from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
+from engine.protocol.records.backends import ignored
+from engine.protocol.records.judging import keys_in
+from engine.protocol.records.runs import LIVING, Interval, RunSummary, TrainingKind
+from engine.protocol.requests.runs import Command, StartRun
+from engine.storage.project import load_config
+
+FINISHED, FAILED, USAGE, STOPPED = 0, 1, 2, 3
+CODES = {"run.finished": FINISHED, "run.stopped": STOPPED, "run.failed": FAILED}
+PHASES = {
+    "loading": "loading the model",
+    "warming_up": "warming up on demonstrations",
+    "validating": "validating",
+    "rolling_out": "trying",
+    "reviewing": "waiting for your labels",
+    "training": "learning",
+    "publishing": "publishing",
+}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return with_overrides(arguments, train)
+
+
+def with_overrides(
+    arguments: argparse.Namespace,
+    work: Callable[[argparse.Namespace, dict[str, Any]], Coroutine[Any, Any, int]],
+) -> int:
+    """Do `work` with the settings given on the command line; what is wrong with them is said and
+    is a usage error."""
+    try:
+        overrides = read_overrides(arguments)
+    except ValueError as error:
+        complain(Problem(code="usage", message=str(error)), arguments.json)
+        return USAGE
+    try:
+        return asyncio.run(work(arguments, overrides))
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        wrong = error.problem.code.startswith(("config.", "evaluation."))
+        return USAGE if wrong else FAILED
+
+
+async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
+    project = Path(arguments.project).expanduser().resolve()
+    async with engine_for(arguments.workspace) as client:
+        await lend_keys(client, project, overrides)
+        await lend_tracker_keys(client)
+        if arguments.host:
+            await connected(client, arguments.host)
+        summary = await begin(client, arguments, project, overrides)
+        code = await Watch(client, summary, arguments.json).until_end()
+        await until_told(client, summary, arguments.json)
+        return code
+
+
+async def begin(
+    client: EngineClient, arguments: argparse.Namespace, project: Path, overrides: dict[str, Any]
+) -> RunSummary:
+    if not arguments.resume:
+        kind: TrainingKind = "baseline" if arguments.baseline else "train"
+        request = StartRun(
+            project=str(project),
+            kind=kind,
+            overrides=overrides,
+            origin=arguments.origin,
+            replay=arguments.replay,
+            queue=arguments.queue,
+            host=arguments.host,
+            lend_keys=arguments.lend_keys,
+            key=os.urandom(8).hex(),
+        )
+        return await client.start_run(request)
+    return await resume(client, project, arguments.resume, arguments.steps)
+
+
+async def resume(
+    client: EngineClient, project: Path, name: str, steps: int | None = None
+) -> RunSummary:
+    """Go on with a run of the project, by its id or name."""
+    runs = await client.runs(str(project))
+    wanted = next((run for run in runs if name in (run.id, run.name)), None)
+    if wanted is None:
+        raise AtelierError.of("run.unknown", f"This project has no run {name}.")
+    if wanted.host:
+        await connected(client, wanted.host)
+    return await client.command(wanted.id, Command(action="resume", steps=steps))
+
+
+async def lend_keys(
+    client: EngineClient, project: Path, overrides: dict[str, Any], more: Sequence[str] = ()
+) -> None:
+    """The API keys that this terminal has, of the judges and of `more` models."""
+    with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
+        models = [*load_config(project, overrides).judge.models, *more]
+        if keys := keys_in(os.environ, models):
+            await client.lend_keys(keys)
+
+
+def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`--set train.lr=2e-4`: the value is read as TOML, and as plain text where it is none."""
+    overrides: dict[str, Any] = {}
+    for item in arguments.values:
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise ValueError(f"--set {item} has no value: write KEY=VALUE.")
+        try:
+            overrides[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except ValueError:  # no TOML, or a number with thousands of digits: taken as text
+            overrides[key.strip()] = text
+    for name in ("steps", "seed"):
+        if (value := getattr(arguments, name, None)) is not None:
+            overrides[f"train.{name}"] = value
+    return overrides
+
+
+class Watch:
+    """Follows one run's events, reconnecting where the stream breaks, until it ends."""
+
+    def __init__(self, client: EngineClient, summary: RunSummary, as_json: bool) -> None:
+        self._client = client
+        self._summary = summary
+        self._json = as_json
+        self._progress = Progress()
+        self._rewards: list[float | None] = []
+        self._times: list[float] = []
+        self._asked = 0
+        self._found: set[str] = set()
+        self._seq = 0
+        self._code: int | None = None
+
+    async def until_end(self) -> int:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            silent = 0
+            while self._code is None:
+                try:
+                    await self._follow()
+                    silent = 0
+                except LaunchError:
+                    silent += 1
+                    if silent > 10:
+                        raise
+                    await asyncio.sleep(1)
+            return self._code
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    async def _follow(self) -> None:
+        async with contextlib.aclosing(self._client.events(self._summary.id, self._seq)) as events:
+            async for event in events:
+                self._seq = event.seq or self._seq
+                self._show(event)
+                if isinstance(event, FINAL) and await self._has_ended():
+                    self._code = CODES[event.kind]
+                    return
+
+    def _show(self, event: Event | UnknownEvent) -> None:
+        if self._json:
+            say_json(event)
+        else:
+            self._tell(event)
+
+    async def _has_ended(self) -> bool:
+        """A resumed run has earlier ends behind it: only the last one counts."""
+        return (await self._client.run(self._summary.id)).state not in LIVING
+
+    def _interrupt(self) -> None:
+        self._asked += 1
+        action = "stop_after_step" if self._asked == 1 else "stop_now"
+        words = "Stopping after this step; Ctrl C again stops at once."
+        warn(f"\n{words if self._asked == 1 else 'Stopping now.'}")
+        command = Command(action=action)  # type: ignore[arg-type]
+        self._command = asyncio.create_task(self._client.command(self._summary.id, command))
+
+    def _tell(self, event: Event | UnknownEvent) -> None:
+        if isinstance(event, ProgressTicked):
+            self._progress.show(self._tick(event))
+            return
+        if text := self._words(event):
+            self._progress.clear()
+            say(text)
+
+    def _tick(self, tick: ProgressTicked) -> str:
+        speed = tick.hardware.get("tokens_per_s")
+        parts = [f"step {tick.step} of {self._summary.steps}", PHASES[tick.phase]]
+        parts.append(f"{tick.done}/{tick.total}")
+        parts += [f"{speed:.0f} tokens/s"] if speed else []
+        parts += [f"about {duration(self._left())} left"] if self._times else []
+        return " · ".join(parts)
+
+    def _left(self) -> float:
+        recent = sorted(self._times[-5:])
+        return recent[len(recent) // 2] * (self._summary.steps - len(self._rewards))
+
+    def _words(self, event: Event | UnknownEvent) -> str:
+        match event:
+            case RunStarted(resumed_from=None):
+                begun = f"Run {event.spec.name} · {event.spec.project} · {event.device}"
+                unused = ignored(event.spec.config).items()
+                return "\n".join([begun, *(f"  ! {k} has no effect: {why}." for k, why in unused)])
+            case RunStarted():
+                return f"Run {event.spec.name} goes on after step {event.resumed_from}"
+            case PolicyLoaded():
+                return (
+                    f"  {event.parameters / 1e6:.0f} M parameters in {event.dtype}, "
+                    f"{event.trainable / 1e6:.1f} M of them learn"
+                    + (f"; sampled by {event.sampler}" if event.sampler else "")
+                )
+            case WarmupFinished():
+                losses = " → ".join(f"{loss:.2f}" for loss in event.losses)
+                return f"  warm-up on {event.examples} demonstrations: loss {losses}"
+            case PhaseChanged(phase="loading"):
+                return "  loading the model"
+            case ValidationFinished():
+                return f"  validation after step {event.step}: {_interval(event.reward)}"
+            case StepFinished():
+                return self._step(event)
+            case ReviewOpened():
+                return self._review(event)
+            case GroupLabelled():
+                verb = "undone" if event.undone else "labelled"
+                return f"  step {event.group.step}, group {event.group.group + 1}: {verb}"
+            case DiagnosisChanged():
+                return self._new_findings(event)
+            case CheckpointSaved():
+                return f"  checkpoint {event.checkpoint.path}"
+            case WorkerRestarted():
+                return f"  ! {event.problem.message} Restarting it ({event.attempt} of 3)."
+            case LogWritten():
+                return f"  {event.text}"
+            case RunFinished():
+                return self._closing(event)
+            case RunStopped():
+                return f"Stopped at step {event.step}. {event.reason} {self._resume_words()}"
+            case RunFailed():
+                return f"Failed at step {event.step}. {event.problem} {self._resume_words()}"
+            case _:
+                return ""
+
+    def _new_findings(self, event: DiagnosisChanged) -> str:
+        """A finding is said when it appears, not at every step that it holds."""
+        new = [f for f in event.findings if f.code not in self._found]
+        self._found = {f.code for f in event.findings}
+        return "\n".join(f"  ! {f.title} {f.words} {f.suggestion}" for f in new)
+
+    def _review(self, event: ReviewOpened) -> str:
+        left = None if event.until is None else max(0.0, event.until - time.time())
+        then = {"train": "it trains on what is there", "pause": "it pauses"}[event.then]
+        timeout = "" if left is None else f" After {duration(left)} {then}."
+        path = self._summary.path
+        return (
+            f"  step {event.step} waits for your labels, in the studio or with "
+            f"`python -m engine label import {path} FILE`.{timeout}\n"
+            f"  Go on with: python -m engine label done {path}"
+        )
+
+    def _step(self, event: StepFinished) -> str:
+        reward = event.metrics.get("reward/mean")
+        self._rewards.append(reward)
+        self._times.append(event.metrics.get("time_s/step", 0.0))
+        unscored = event.metrics.get("unscored", 0)
+        tail = f" · {unscored:.0f} unscored" if unscored else ""
+        tail += f" · skipped: {event.reason}" if event.skipped else ""
+        return (
+            f"step {event.step:>3} of {self._summary.steps}  reward {figure(reward)}  "
+            f"{sparkline(self._rewards)}  {duration(self._times[-1])}{tail}"
+        )
+
+    def _closing(self, event: RunFinished) -> str:
+        lines = [f"Finished {event.step} steps in {duration(event.seconds)}."]
+        if event.reward_last is not None:
+            lines.append(
+                f"  training reward {figure(event.reward_first)} → {figure(event.reward_last)}"
+            )
+        if event.validation and event.step:
+            before, after = _interval(event.baseline), _interval(event.validation)
+            lines.append(f"  validation      {before} → {after}")
+        elif event.validation:
+            lines.append(f"  solved before training: {_interval(event.validation)}")
+        lines.append(f"  everything is in {self._summary.path}")
+        return "\n".join(lines)
+
+    def _resume_words(self) -> str:
+        project = self._summary.project_path
+        return f"\nGo on with: python -m engine train {project} --resume {self._summary.name}"
+
+
+def _interval(value: Interval | None) -> str:
+    if value is None:
+        return "nothing could be scored"
+    return f"{figure(value.mean)} ({figure(value.low)} to {figure(value.high)})"

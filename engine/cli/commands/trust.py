@@ -1,0 +1,124 @@
+"""`trust PROJECT`: run and send on its behalf from now on; and the same question before a command
+that would run a project, or send to an address of its own.
+
+On a terminal the question is asked once; without one, `--trust` and `--confirm-address` answer it.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from engine.cli.terminal import complain, say, warn, write
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.protocol.requests.trust import Confirmation
+from engine.storage.project import FILE, load_config
+from engine.trust.addresses import address_problems, confirm_address
+from engine.trust.confirmation import confirm
+from engine.trust.files import confirm_file, file_problems
+from engine.trust.projects import is_trusted, project_of_run, trust_project
+
+USAGE = 2
+CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command itself."""
+    try:
+        for pair in arguments.confirm_address:
+            _confirm_pair(pair)
+        if arguments.project:
+            project = Path(arguments.project).expanduser().resolve()
+            for name in arguments.confirm_file:
+                confirm_file(project, project / Path(name).expanduser())
+            if not arguments.confirm_file:
+                trust_project(project)
+                say(f"{project} is trusted: its agent may run, and its judges may be asked.")
+        elif arguments.confirm_file or not arguments.confirm_address:
+            raise ConfigError.of("usage", "No project is named.", "Write `trust PROJECT`.")
+    except AtelierError as error:
+        complain(error.problem)
+        return USAGE if isinstance(error, ConfigError) else 1
+    return 0
+
+
+def settle(arguments: argparse.Namespace) -> int | None:
+    """Settle trust before a command that runs or sends; the exit code where it must not begin."""
+    try:
+        for pair in arguments.confirm_address:
+            _confirm_pair(pair)
+        if folder := _folder(arguments):
+            if arguments.trust:
+                trust_project(folder)
+            elif _interactive(arguments):
+                _ask_about(folder)
+    except AtelierError as error:
+        complain(error.problem, getattr(arguments, "json", False))
+        return USAGE if isinstance(error, ConfigError) else 1
+    return None
+
+
+def _ask_about(folder: Path) -> None:
+    """Each thing that would be refused, asked once."""
+    if not is_trusted(folder):
+        warn(f"{folder} was not made here, or has not been run from here yet.")
+        if not _agreed("Trust this project? Its agent, servers and packages run as you."):
+            raise Refused.of("project.untrusted", "Nothing was run and nothing was sent.")
+        trust_project(folder)
+    for problem in _unconfirmed(folder):
+        warn(problem.message)
+        if not _agreed("Confirm it?"):
+            raise ConfigError(problem)
+        confirm(CONFIRMATIONS.validate_json(problem.detail))
+
+
+def _unconfirmed(folder: Path) -> list[Problem]:
+    try:
+        config = load_config(folder)
+    except ConfigError:  # the command says it
+        return []
+    found = file_problems(folder, config) + address_problems(config)
+    return [one for one in found if one.code in ("address.unconfirmed", "file.outside")]
+
+
+def _folder(arguments: argparse.Namespace) -> Path | None:
+    """The project that a command names, or whose run it names."""
+    for name, of_run in (("project", False), ("target", True), ("run", True), ("name", False)):
+        value = getattr(arguments, name, None)
+        if isinstance(value, str) and value:
+            folder = Path(value).expanduser().resolve()
+            if folder.is_dir():
+                return project_of_run(folder) if of_run else folder
+    folder = Path(getattr(arguments, "folder", "")).expanduser().resolve()
+    return folder if (folder / FILE).is_file() else None
+
+
+def _interactive(arguments: argparse.Namespace) -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False)
+
+
+def _agreed(question: str) -> bool:
+    write(f"{question} [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _confirm_pair(pair: str) -> None:
+    """`PROVIDER=ADDRESS`. Raises ConfigError, Refused."""
+    provider, equals, address = pair.partition("=")
+    try:
+        if not (provider and equals):
+            raise ValueError("names no provider")
+        confirm_address(provider, address)
+    except ValueError as error:
+        raise ConfigError.of(
+            "usage",
+            f"--confirm-address {pair} cannot be used: {_words(error)}",
+            "Write PROVIDER=ADDRESS, as openai=https://models.example.com/v1.",
+        ) from error
+
+
+def _words(error: ValueError) -> str:
+    """The sentence of an error, without what pydantic adds."""
+    last = next((line for line in str(error).splitlines() if "Value error" in line), str(error))
+    return last.strip().removeprefix("Value error, ").partition(" [type=")[0] + "."

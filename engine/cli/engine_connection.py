@@ -1,0 +1,63 @@
+"""The engine of a workspace, or the one that works on a run."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from engine.cli.terminal import warn
+from engine.client import EngineClient
+from engine.launcher.local import default_workspace, find, start
+from engine.protocol.problems import LaunchError, Refused
+from engine.storage.run_folder.run import is_locked
+
+CLOSING_S = 10
+
+
+@asynccontextmanager
+async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
+    """That of a workspace, started where there is none; ours ends with the block, unless others
+    have work for it by now: then it ends by itself when it is idle."""
+    place = Path(workspace) if workspace else default_workspace()
+    endpoint = await find(place)
+    ours = endpoint is None
+    endpoint = endpoint or await start(place)
+    if endpoint.notice:
+        warn(endpoint.notice)
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        try:
+            yield client
+        finally:
+            if ours:
+                with contextlib.suppress(LaunchError):
+                    await _end(client)
+
+
+async def _end(client: EngineClient) -> None:
+    """A run that has just said its last word is still being closed: that is waited for."""
+    for _ in range(CLOSING_S * 10):
+        if not (await client.info()).living_runs:
+            await client.shut_down()
+            return
+        await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[EngineClient | None]:
+    """That which works on this run folder; None while nobody has it open. Raises Refused where it
+    cannot be found."""
+    if not await asyncio.to_thread(is_locked, folder):
+        yield None
+        return
+    known = Path(workspace) if workspace else default_workspace()
+    endpoint = await find(known) or await find(folder.parents[2])
+    if endpoint is None:
+        raise Refused.of(
+            "run.locked",
+            "An engine that cannot be found works on this run.",
+            "Name its workspace with --workspace.",
+        )
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        await client.project(str(folder.parents[1]))  # an engine knows what it was shown
+        yield client

@@ -1,0 +1,66 @@
+"""Calls about servers that train for us."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from engine.client.transport import Transport
+from engine.protocol.requests.remote import (
+    ActOnHost,
+    AddHost,
+    Answer,
+    HostList,
+    Moved,
+    MoveTicked,
+    SendRun,
+)
+
+_MOVED: TypeAdapter[MoveTicked | Moved] = TypeAdapter(
+    Annotated[MoveTicked | Moved, Field(discriminator="kind")]
+)
+
+
+class Nothing(BaseModel):
+    """A body that says nothing."""
+
+
+class HostCalls(Transport):
+    """The list, what is done with one, and answers to what it asks."""
+
+    async def hosts(self, after: int = 0, wait_s: float = 0.0) -> HostList:
+        """With `after` as soon as the list is newer than that, at most after `wait_s` (20)."""
+        params = {"after": after, "wait": wait_s}
+        return await self._ask("GET", "/hosts", HostList, params=params)
+
+    async def known_hosts(self) -> HostList:
+        """With the aliases of the user's SSH configuration that are not in the list."""
+        return await self._ask("GET", "/hosts/known", HostList)
+
+    async def add_host(self, request: AddHost) -> HostList:
+        return await self._ask("POST", "/hosts", HostList, body=request)
+
+    async def act_on_host(self, name: str, request: ActOnHost) -> HostList:
+        return await self._ask("POST", f"/hosts/{name}", HostList, body=request)
+
+    def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
+        """A checkpoint of a run that is elsewhere comes here; asked again it goes on."""
+        return self._moved(f"/runs/{run_id}/checkpoints/{step}/fetch", Nothing())
+
+    def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
+        """A run that is elsewhere is this machine's from then on."""
+        return self._moved(f"/runs/{run_id}/bring_home", Nothing())
+
+    def send_run(self, run_id: str, request: SendRun) -> AsyncGenerator[MoveTicked | Moved, None]:
+        """A run of this machine is the server's from then on."""
+        return self._moved(f"/runs/{run_id}/send", request)
+
+    async def _moved(self, path: str, body: BaseModel) -> AsyncGenerator[MoveTicked | Moved, None]:
+        async with aclosing(self._told(path, body, _MOVED)) as told:
+            async for one in told:
+                yield one
+
+    async def answer_host(self, name: str, request: Answer) -> None:
+        """Raises Refused where nobody waits for it any more."""
+        await self._send("POST", f"/hosts/{name}/answer", json=request.model_dump(mode="json"))

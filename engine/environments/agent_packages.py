@@ -1,0 +1,64 @@
+"""The packages that a project's agent asks for: an environment of their own, installed when a
+person says so.
+
+Such an environment goes by the name `agent:FILE`, FILE being the requirements file.
+"""
+
+import asyncio
+from pathlib import Path
+
+from engine.environments.bootstrap import OF_AGENT, Status, status_of
+from engine.protocol.config.project import AgentConfig
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.environments import EnvironmentView
+from engine.trust.files import project_file
+
+TITLE = "Packages of the agent"
+
+
+def packages_name(project: Path, agent: AgentConfig) -> str:
+    """The environment's name; empty where the agent asks for none. Raises ConfigError where its
+    file is not there, or lies outside of the project and is not confirmed."""
+    if agent.requirements is None:
+        return ""
+    file = project_file(project, agent.requirements, "agent.requirements")
+    if not file.is_file():
+        raise ConfigError.of(
+            "agent.requirements_missing",
+            f"There is no {agent.requirements} in the project.",
+            "Write the packages that the agent imports into it, or empty agent.requirements.",
+            where="agent.requirements",
+        )
+    return f"{OF_AGENT}{file}"
+
+
+async def packages_python(project: Path, agent: AgentConfig) -> str:
+    """The interpreter that has the agent's packages; empty where it asks for none. Raises
+    ConfigError until they are installed."""
+    if not (name := packages_name(project, agent)):
+        return ""
+    status = await asyncio.to_thread(status_of, name)
+    if status.state != "ready":
+        raise ConfigError.of(
+            "agent.needs_packages",
+            f"The agent needs packages that are not installed ({agent.requirements}).",
+            f"Install them in Setup, or by `python -m engine environments install {project}`.",
+            where=str(project / (agent.requirements or "")),
+        )
+    return status.python
+
+
+def packages_view(name: str) -> EnvironmentView:
+    """As it is on the disk. Raises EnvironmentMissing without a checkout."""
+    return view_of(status_of(name))
+
+
+def view_of(status: Status) -> EnvironmentView:
+    kept = status.model_dump(exclude={"homes", "busy", "asked", "wanted"})
+    return EnvironmentView(
+        **kept,
+        title=TITLE,
+        purpose="What the agent imports, apart from the engine.",
+        needs="",
+        elsewhere=status.busy,
+    )

@@ -1,0 +1,207 @@
+"""Models of providers as contestants: an agent's requests out, answers and their price back.
+
+The process that speaks to them is the judge's kind, with keys lent in memory. A request is written
+down at its highest cost before it is sent, and at its true cost once it is answered; what the
+budget does not hold is not asked.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from engine.judge.providers.access import Access, Speaker
+from engine.judge.providers.client import TOKEN_MARGIN, Price, price_of
+from engine.judge.providers.ledger import Account
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import Problem
+from engine.protocol.records.judging import Call, Usage, provider_of
+from engine.rollout.gateway.provider import Said, Unanswered
+from engine.storage.run_db.reader import ATTEMPT_KEY
+from engine.storage.run_folder.run import Run
+
+WORDS: dict[str, tuple[str, str]] = {
+    "context": (
+        "The request does not fit into the model's context.",
+        "Send less, or take a model with a longer context.",
+    ),
+    "key": (
+        "The provider refuses the key.",
+        "Give a valid key under Settings, or in the provider's environment variable.",
+    ),
+    "no_model": ("The provider does not know this model.", "Check its name."),
+    "rate_limit": (
+        "The provider kept refusing: too many requests.",
+        "Lower evaluate.concurrency, or evaluate later.",
+    ),
+    "timeout": (
+        "The model did not answer in time.",
+        "Raise evaluate.timeout_s or take a quicker model.",
+    ),
+    "refused": (
+        "The provider refuses the request.",
+        "See the detail; some models do not take every setting.",
+    ),
+    "server": (
+        "The provider kept answering with an error of its own.",
+        "Evaluate later, or take another provider.",
+    ),
+    "unreachable": (
+        "The provider cannot be reached.",
+        "Check the network, or that the local server runs.",
+    ),
+}
+"""Of the worker's problems, by the end of their code: what happened, and what to try."""
+
+
+class Providers:
+    """Owns one process for all models of providers of one evaluation."""
+
+    def __init__(self, run: Run, speaker: Speaker, prices: dict[str, Price]) -> None:
+        config = run.config.evaluate
+        self._run = run
+        self._speaker = speaker
+        self._prices = prices
+        self._config = config
+        self._room = asyncio.Semaphore(config.concurrency)
+        self._account = Account(run, config.budget_usd, run.reader.attempts_cost)
+
+    @classmethod
+    async def start(cls, run: Run, models: Sequence[str], access: Access) -> "Providers":
+        """Raises ConfigError where the price of a model is not known: nobody spends blindly."""
+        speaker = await access.open("provider", run.log_file)
+        try:
+            config = run.config.evaluate
+            prices = {model: await price_of(speaker, config, model) for model in models}
+            for model, price in prices.items():
+                await run.log("info", "provider", price_words(model, price, config.budget_usd))
+        except BaseException:
+            await speaker.close()
+            raise
+        return cls(run, speaker, prices)
+
+    def model(self, name: str) -> "ProviderModel":
+        return ProviderModel(self, name, self._run.config)
+
+    async def close(self) -> None:
+        await self._speaker.close()
+
+    async def say(self, model: str, attempt: str, call: str, asked: dict[str, Any]) -> Said:
+        """Tries until there is an answer, or none can be hoped for. Raises Unanswered."""
+        key = self._key(model, attempt, call, asked)
+        most, spent, number = self._most_cost(model, asked), 0.0, 0
+        while True:
+            call_id = await self._account.open(key, model, most, attempt)
+            if call_id is None:
+                raise Unanswered(self._too_dear(most), spent)
+            begun = time.monotonic()
+            answer = await self._ask(key, model, asked, number)
+            seconds = time.monotonic() - begun
+            done = self._call(key, model, asked, answer, most, seconds)
+            await self._run.writer.close_call(call_id, done, attempt)
+            spent += done.usage.cost_usd
+            if done.problem is None:
+                usage = done.usage.model_copy(update={"cost_usd": spent})
+                return Said(answer["message"], answer["finish"], usage)
+            wait_s = answer.get("wait_s")
+            if wait_s is None or number == self._config.retries:
+                raise Unanswered(done.problem, spent)
+            await asyncio.sleep(wait_s)
+            number += 1
+
+    async def _ask(
+        self, key: str, model: str, asked: dict[str, Any], number: int
+    ) -> dict[str, Any]:
+        async with self._room:
+            return await self._speaker.ask(
+                "chat",
+                key=key,
+                model=model,
+                provider=provider_of(model),
+                request=asked,
+                base_url=self._config.base_url,
+                timeout_s=self._config.timeout_s,
+                attempt=number,
+            )
+
+    def _key(self, model: str, attempt: str, call: str, asked: dict[str, Any]) -> str:
+        """An attempt's question is its own: equal ones of two attempts are asked twice. One that
+        is asked again after a kill has the same key, so a provider that knows it bills once."""
+        config = [self._run.spec.id, model, self._config.base_url, attempt, call, asked]
+        return ATTEMPT_KEY + hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+    def _most_cost(self, model: str, asked: dict[str, Any]) -> float:
+        """Dollars that one try can cost at most: a token is at least one byte of its text."""
+        text = json.dumps([asked["messages"], asked.get("tools")], ensure_ascii=False)
+        tokens = len(text.encode()) + TOKEN_MARGIN * len(asked["messages"])
+        usage = Usage(prompt_tokens=tokens, completion_tokens=asked["max_tokens"])
+        return self._prices[model].of(usage)
+
+    def _call(
+        self,
+        key: str,
+        model: str,
+        asked: dict[str, Any],
+        answer: dict[str, Any],
+        most: float,
+        seconds: float,
+    ) -> Call:
+        usage = Usage(
+            prompt_tokens=answer.get("prompt_tokens") or 0,
+            completion_tokens=answer.get("completion_tokens") or 0,
+            known=answer["metered"],
+        )
+        cost = self._prices[model].of(usage) if usage.known else most
+        failed = answer.get("problem")
+        return Call(
+            key=key,
+            judge=model,
+            rubric="",
+            messages=asked["messages"],
+            reply=json.dumps(answer.get("message") or {}, ensure_ascii=False),
+            usage=usage.model_copy(update={"cost_usd": cost}),
+            seconds=seconds,
+            at=time.time(),
+            problem=_worded(Problem.model_validate(failed)) if failed else None,
+        )
+
+    def _too_dear(self, most: float) -> Problem:
+        return Problem(
+            code="evaluate.budget",
+            message=f"The evaluation's budget is used up: ${self._account.spent():.2f} of "
+            f"${self._config.budget_usd:.2f}, and the next request may cost ${most:.4f}.",
+            hint="Raise evaluate.budget_usd, or take a cheaper model.",
+        )
+
+
+class ProviderModel:
+    """One of them, as a rollout asks it."""
+
+    def __init__(self, providers: Providers, name: str, config: ProjectConfig) -> None:
+        self.name = name
+        self.max_tokens = config.evaluate.max_tokens or config.train.max_tokens
+        self._providers = providers
+
+    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> Said:
+        return await self._providers.say(self.name, attempt, call, asked)
+
+
+def price_words(model: str, price: Price, budget_usd: float | None) -> str:
+    """Said before the first question is sent."""
+    most = "no budget" if budget_usd is None else f"at most ${budget_usd:.2f} in all"
+    return (
+        f"{model}: ${price.prompt * 1e6:.2f} for a million tokens read, "
+        f"${price.completion * 1e6:.2f} for a million answered; {most}."
+    )
+
+
+def _worded(problem: Problem) -> Problem:
+    """A worker's problem, which speaks of a judge, as one of a contestant."""
+    kind = problem.code.partition(".")[2]
+    if kind not in WORDS:
+        words = problem.message.replace("judge call", "call of the model")
+        return problem.model_copy(update={"code": f"provider.{kind}", "message": words})
+    message, hint = WORDS[kind]
+    return problem.model_copy(update={"code": f"provider.{kind}", "message": message, "hint": hint})

@@ -1,0 +1,193 @@
+"""What came out: attempts as they are stored now → standings with intervals. Pure.
+
+A contestant's mean at a scenario is that of its variants' means; where variants are compared as a
+whole, only those count that are scored for both. Over scenarios, all count alike.
+"""
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from engine.evaluation.comparison import compare
+from engine.protocol.records.comparison import Comparison, EvaluationResult, Standing, TagStandings
+from engine.protocol.records.runs import Scenario, TrajectorySummary
+from engine.protocol.requests.evaluation import Contestant, Entry, EvaluationPlan
+from engine.reward.advantage.group import interval
+
+Span = tuple[float, float]
+"""Unix seconds in which an attempt ran: begin and end."""
+Cells = Mapping[tuple[str, str], float]
+"""Mean reward by (scenario, variant)."""
+
+
+class Attempts(NamedTuple):
+    """Of one evaluation, as far as they have ended."""
+
+    rows: Sequence[TrajectorySummary]
+    spans: Mapping[str, Span]
+    """By id of the trajectory."""
+    usd_per_hour: float | None
+
+
+class Side(NamedTuple):
+    """One contestant's part: its entries, their attempts, what they were worth."""
+
+    entries: list[Entry]
+    rows: list[TrajectorySummary]
+    cells: Cells
+
+
+def result_of(
+    plan: EvaluationPlan,
+    scenarios: Sequence[Scenario],
+    attempts: Attempts,
+    judged: bool,
+    precision: str = "",
+) -> EvaluationResult:
+    """Everything that an evaluation says, from what is stored."""
+    by_tag = tagged(scenarios)
+    return EvaluationResult(
+        done=len(attempts.rows),
+        total=plan.total,
+        scenarios=plan.scenarios,
+        attempts=plan.attempts,
+        seed=plan.seed,
+        judged=judged,
+        precision=precision,
+        standings=standings(plan, attempts, None),
+        variants=by_variant(plan, attempts),
+        tags=[
+            TagStandings(tag=tag, scenarios=len(ids), standings=standings(plan, attempts, ids))
+            for tag, ids in sorted(by_tag.items(), key=lambda item: (-len(item[1]), item[0]))
+        ],
+    )
+
+
+def tagged(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
+    """Ids of the scenarios by tag: `tag` is a text, `tags` a list of them."""
+    found: dict[str, set[str]] = {}
+    for scenario in scenarios:
+        told = scenario.data.get("tags")
+        tags = [scenario.data.get("tag"), *(told if isinstance(told, list) else [told])]
+        for tag in tags:
+            if isinstance(tag, str | int) and str(tag).strip():
+                found.setdefault(str(tag).strip(), set()).add(scenario.id)
+    return found
+
+
+def standings(
+    plan: EvaluationPlan, attempts: Attempts, scenarios: Collection[str] | None
+) -> list[Standing]:
+    """One a contestant, over all variants; of some scenarios where they are named."""
+    sides = [
+        _side([e for e in plan.entries if e.contestant == one], attempts, scenarios)
+        for one in plan.contestants
+    ]
+    first = plan.contestants[0].name
+    return [
+        _standing(one, "", side, attempts, None if side is sides[0] else (first, sides[0]))
+        for one, side in zip(plan.contestants, sides, strict=True)
+    ]
+
+
+def by_variant(plan: EvaluationPlan, attempts: Attempts) -> list[Standing]:
+    """One an entry, where there are variants. The others are compared with the first contestant
+    under the same variant; its own variants with its first one."""
+    if not plan.variants:
+        return []
+    sides = {entry.label: _side([entry], attempts, None) for entry in plan.entries}
+    found = []
+    for entry in plan.entries:
+        assert entry.variant is not None
+        rival = Entry(plan.contestants[0], entry.variant)
+        if entry == rival:
+            rival = plan.entries[0]
+        versus = None if entry == rival else (rival.label, sides[rival.label])
+        side = sides[entry.label]
+        found.append(_standing(entry.contestant, entry.variant.name, side, attempts, versus))
+    return found
+
+
+def _side(entries: list[Entry], attempts: Attempts, scenarios: Collection[str] | None) -> Side:
+    variants = {entry.label: entry.variant.name if entry.variant else "" for entry in entries}
+    rows = [
+        row
+        for row in attempts.rows
+        if row.contestant in variants and (scenarios is None or row.scenario_id in scenarios)
+    ]
+    rewards: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row.reward is not None:
+            cell = (row.scenario_id, variants[row.contestant])
+            rewards.setdefault(cell, []).append(row.reward)
+    return Side(entries, rows, {cell: statistics.fmean(of) for cell, of in rewards.items()})
+
+
+def _standing(
+    contestant: Contestant,
+    variant: str,
+    side: Side,
+    attempts: Attempts,
+    versus: tuple[str, Side] | None,
+) -> Standing:
+    rows = side.rows
+    seconds = sorted(row.duration_s for row in rows)
+    ended = [row for row in rows if row.reward is not None or not row.awaits_judge]
+    return Standing(
+        name=contestant.name,
+        kind=contestant.kind,
+        variant=variant,
+        attempts=len(rows),
+        unscored=sum(row.reward is None for row in ended),
+        reward=interval(list(_scenario_means(side.cells, side.cells).values())),
+        latency_median_s=statistics.median(seconds) if seconds else None,
+        latency_p90_s=quantile(seconds, 0.9) if seconds else None,
+        tokens_mean=statistics.fmean(row.sampled_tokens for row in rows) if rows else None,
+        usd_per_1000=_usd_per_1000(contestant, rows, attempts),
+        versus=_versus(side.cells, *versus) if versus else None,
+    )
+
+
+def _versus(ours: Cells, name: str, other: Side) -> Comparison:
+    both = ours.keys() & other.cells.keys()
+    return compare(_scenario_means(ours, both), _scenario_means(other.cells, both), name)
+
+
+def _scenario_means(cells: Cells, wanted: Collection[tuple[str, str]]) -> dict[str, float]:
+    """Mean over the variants of each scenario, of the cells that are wanted."""
+    by_scenario: dict[str, list[float]] = {}
+    for (scenario, variant), mean in cells.items():
+        if (scenario, variant) in wanted:
+            by_scenario.setdefault(scenario, []).append(mean)
+    return {scenario: statistics.fmean(means) for scenario, means in by_scenario.items()}
+
+
+def _usd_per_1000(
+    contestant: Contestant, rows: Sequence[TrajectorySummary], attempts: Attempts
+) -> float | None:
+    if not rows:
+        return None
+    if contestant.kind == "provider":
+        return 1000 * math.fsum(row.cost_usd or 0.0 for row in rows) / len(rows)
+    if attempts.usd_per_hour is None:
+        return None
+    hours = covered(attempts.spans[row.id] for row in rows if row.id in attempts.spans) / 3600
+    return 1000 * hours * attempts.usd_per_hour / len(rows)
+
+
+def covered(spans: Iterable[Span]) -> float:
+    """Seconds in which at least one of them ran."""
+    total, reached = 0.0, -math.inf
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Of sorted values; between two of them in proportion (Hyndman & Fan 1996, definition 7)."""
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

@@ -1,0 +1,111 @@
+"""What a run computes on: the processor, or which of the machine's graphics cards."""
+
+import importlib.util
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import platformdirs
+
+from engine.hardware.gpus import look
+from engine.protocol.config.project import BackendConfig
+from engine.protocol.records.hardware import Card
+
+BY_BUS = "PCI_BUS_ID"
+GPU_ENVIRONMENT = "engine-gpu"
+
+
+class TorchBuild(NamedTuple):
+    """What the installed torch was built for."""
+
+    version: str
+    cuda: str | None
+    """None for a build that knows only the processor."""
+
+
+def torch_build() -> TorchBuild | None:
+    """Read from its files, without loading it; None where there is no torch."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    return read_build((Path(found.origin).parent / "version.py").read_text())
+
+
+def read_build(text: str) -> TorchBuild:
+    """Of torch's version.py."""
+    version = re.search(r"^__version__ = '([^']*)'", text, re.MULTILINE)
+    cuda = re.search(r"^cuda: Optional\[str\] = '([^']*)'", text, re.MULTILINE)
+    return TorchBuild(version[1] if version else "", cuda[1] if cuda else None)
+
+
+def gpu_build() -> TorchBuild | None:
+    """The same of the GPU engine's environment in the user's cache; None where it is not whole."""
+    home = Path(platformdirs.user_cache_dir("atelier")) / "environments"
+    for ready in sorted(home.glob(f"{GPU_ENVIRONMENT}-*/ready")):
+        for file in ready.parent.glob("lib/python*/site-packages/torch/version.py"):
+            return read_build(file.read_text())
+    return None
+
+
+def computes_on_cards() -> bool:
+    """Whether this engine's torch was built for CUDA."""
+    build = torch_build()
+    return build is not None and bool(build.cuda)
+
+
+def cards_of(backend: BackendConfig) -> tuple[Card, ...]:
+    """Those that a run of these settings computes on, as they are now; none: on the processor."""
+    if not computes_on_cards():
+        return ()
+    wanted = backend.processes + (backend.sampler == "vllm")
+    return chosen(look().cards, wanted, os.environ)
+
+
+def has_own_sampler_card(backend: BackendConfig, cards: Sequence[Card]) -> bool:
+    """Whether the last of a run's cards is left to vLLM alone: there is one more than trainers."""
+    return backend.sampler == "vllm" and len(cards) > backend.processes
+
+
+def chosen(cards: Sequence[Card], count: int, environment: Mapping[str, str]) -> tuple[Card, ...]:
+    """The first `count` of the cards that CUDA shows.
+
+    CUDA counts the fastest first unless CUDA_DEVICE_ORDER says PCI_BUS_ID, the driver by the bus:
+    where several models make a difference, all that might be meant are taken.
+    """
+    shown = visible(cards, environment)
+    mixed = len({card.name for card in cards}) > 1
+    if mixed and environment.get("CUDA_DEVICE_ORDER") != BY_BUS and not _named(environment):
+        return shown
+    return shown[:count]
+
+
+def visible(cards: Sequence[Card], environment: Mapping[str, str]) -> tuple[Card, ...]:
+    """What CUDA_VISIBLE_DEVICES leaves, in its order; CUDA stops at the first that it does not
+    know."""
+    said = environment.get("CUDA_VISIBLE_DEVICES")
+    if said is None:
+        return tuple(cards)
+    mixed = len({card.name for card in cards}) > 1
+    if mixed and environment.get("CUDA_DEVICE_ORDER") != BY_BUS and not _named(environment):
+        return tuple(cards) if said.strip() not in ("", "-1") else ()
+    seen: list[Card] = []
+    for name in said.split(","):
+        card = _card(cards, name.strip())
+        if card is None or card in seen:
+            break
+        seen.append(card)
+    return tuple(seen)
+
+
+def _named(environment: Mapping[str, str]) -> bool:
+    """Whether cards are chosen by their ids, which mean the same in any order."""
+    return environment.get("CUDA_VISIBLE_DEVICES", "").strip().startswith("GPU-")
+
+
+def _card(cards: Sequence[Card], name: str) -> Card | None:
+    if name.isdecimal():
+        return next((card for card in cards if card.index == int(name)), None)
+    fitting = [card for card in cards if name and card.uuid.startswith(name)]
+    return fitting[0] if len(fitting) == 1 else None

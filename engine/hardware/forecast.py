@@ -1,0 +1,141 @@
+"""Seconds and bytes of a step before there is one: work by the formulas of `flops`, over what the
+machine does at best, times what is reached of it. Pure.
+
+The factors were fitted to measured steps of the starter model (they are in its test): the formulas
+carry the shape of the work, the factors the quality of the kernels.
+"""
+
+from typing import NamedTuple
+
+from engine.hardware.flops import ModelShape, decode_bytes, decode_flops, forward_flops, train_flops
+
+
+class Work(NamedTuple):
+    """Mean lengths in tokens, attempts of a group, groups of a step."""
+
+    prompt: float
+    completion: float
+    group: int
+    groups: int
+
+    @property
+    def attempts(self) -> int:
+        return self.group * self.groups
+
+    @property
+    def unique_tokens(self) -> float:
+        """Each group's prompt once; the last token of an attempt is only predicted."""
+        return self.groups * (self.prompt + self.group * (self.completion - 1))
+
+    @property
+    def sampled_tokens(self) -> float:
+        return self.attempts * self.completion
+
+
+class Machine(NamedTuple):
+    peak: float
+    """Floating-point operations per second, in the precision of the weights."""
+    bandwidth: float
+    """Bytes per second."""
+
+
+class Factors(NamedTuple):
+    """Measured time over that of the formula; `…_s` are seconds per layer."""
+
+    body: float
+    head: float
+    attention: float
+    activations: float
+    update_layer_s: float
+    prefill: float
+    decode: float
+    decode_attention: float
+    decode_bytes: float
+    decode_layer_s: float
+
+
+FACTORS = {
+    2: Factors(1.65, 0.52, 4.4, 10.9, 0.023, 4.5, 0.46, 7.0, 0.43, 0.00121),
+    4: Factors(1.33, 0.89, 3.7, 3.6, 0.021, 1.9, 1.5, 5.5, 1.33, 0.00062),
+}
+"""By the bytes of a weight."""
+KEPT = {2: (16, 3), 4: (17, 3)}
+"""Hidden and intermediate vectors that a token keeps for the backward pass, in each layer."""
+MOST_ROWS = 64
+MOST_PREFILLED = 2048
+"""Prompt tokens of one forward pass."""
+PROGRAM_BYTES = 900_000_000
+"""Python, torch, and the room that kernels work in."""
+COPY_SHARE = 0.25
+"""Of the free memory, what the sampler's copies of the weights may take."""
+HOLES = 0.7
+"""Memory that sampling leaves torn, over the activations of the prompts it computed."""
+
+
+def update_seconds(shape: ModelShape, machine: Machine, work: Work, batch_tokens: int) -> float:
+    """Forward, backward, optimizer and publishing."""
+    factors = FACTORS[shape.width_bytes]
+    tokens = work.unique_tokens
+    batches = max(1, -(-int(tokens) // batch_tokens))
+    kept = tokens * shape.layers * _kept_numbers(shape) * shape.width_bytes
+    return (
+        factors.body * train_flops(shape, tokens, 0, 0) / machine.peak
+        + factors.head * train_flops(shape, 0, work.sampled_tokens, 0) / machine.peak
+        + factors.attention * train_flops(shape, 0, 0, _pairs(shape, work)) / machine.peak
+        + factors.activations * kept / machine.bandwidth
+        + factors.update_layer_s * shape.layers * batches
+    )
+
+
+def sample_seconds(shape: ModelShape, machine: Machine, work: Work) -> float:
+    """One prefill per group, then the completions in as few batches as fit."""
+    factors = FACTORS[shape.width_bytes]
+    rows = min(MOST_ROWS, work.attempts)
+    steps = work.completion * -(-work.attempts // MOST_ROWS)
+    context = rows * (work.prompt + work.completion / 2)
+    pairs = work.groups * shape.pairs(0, int(work.prompt))
+    read = forward_flops(shape, work.groups * work.prompt, 0, pairs, adapter=True)
+    return factors.prefill * read / machine.peak + steps * (
+        factors.decode_layer_s * shape.layers
+        + factors.decode * decode_flops(shape, rows, 0) / machine.peak
+        + factors.decode_attention * shape.pair_flops * context / machine.peak
+        + factors.decode_bytes * decode_bytes(shape, context) / machine.bandwidth
+    )
+
+
+def activation_bytes(
+    shape: ModelShape, work: Work, batch_tokens: int, recompute: bool = False
+) -> int:
+    """Kept for the backward pass of the largest micro-batch: all of it, or each layer's input and
+    all of one layer."""
+    tokens = min(batch_tokens, work.unique_tokens)
+    kept = shape.layers * _kept_numbers(shape)
+    if recompute:
+        kept = shape.layers * shape.hidden + _kept_numbers(shape)
+    return int(tokens * kept * shape.width_bytes)
+
+
+def copy_bytes(shape: ModelShape, free_bytes: int) -> int:
+    """The sampler's packed copies; 0 where they would take too much and it does without."""
+    size = (shape.body + shape.adapter + shape.head) * shape.width_bytes
+    return size if size <= COPY_SHARE * free_bytes else 0
+
+
+def sampler_bytes(shape: ModelShape, work: Work, context: float, free_bytes: int) -> int:
+    """Copies, keys and values of sequences that grow to `context`, and what prefilling leaves."""
+    rows = min(MOST_ROWS, work.attempts)
+    prefilled = min(MOST_PREFILLED, work.groups * work.prompt)
+    torn = HOLES * prefilled * shape.layers * _kept_numbers(shape) * shape.width_bytes
+    cached = rows * context * shape.cached_token_bytes
+    return int(copy_bytes(shape, free_bytes) + cached + torn)
+
+
+def _kept_numbers(shape: ModelShape) -> float:
+    hidden, wide = KEPT[shape.width_bytes]
+    return hidden * shape.hidden + wide * shape.intermediate
+
+
+def _pairs(shape: ModelShape, work: Work) -> float:
+    prompt, end = int(work.prompt), int(work.prompt + work.completion - 1)
+    own = shape.pairs(prompt, end)
+    return work.groups * (shape.pairs(0, prompt) + work.group * own)

@@ -1,0 +1,164 @@
+"""What this machine has, and what a run will need of it. Sizes come from file headers."""
+
+import math
+import os
+import shutil
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from engine.hardware.devices import cards_of
+from engine.hardware.flops import ModelShape, forward_flops
+from engine.hardware.forecast import (
+    PROGRAM_BYTES,
+    Machine,
+    Work,
+    activation_bytes,
+    sample_seconds,
+    sampler_bytes,
+    update_seconds,
+)
+from engine.models.file_checks import shape_counts
+from engine.protocol.config.project import BackendConfig, ProjectConfig, TrainConfig
+from engine.protocol.records.runs import Forecast
+
+RESERVE_BYTES = 1_000_000_000
+FLOPS_PER_CORE = {"float32": 210e9, "bfloat16": 420e9}
+"""Matrix work of one server core with AVX-512 in a second; a run's log says what this one does."""
+BYTES_PER_CORE = 25e9
+SHORT_PROMPT = 48
+CHECKPOINT_BYTES = 12
+"""A parameter of the adapter: its weight and AdamW's two moments, in float32."""
+
+
+@cache
+def device_words() -> str:
+    return f"CPU · {os.cpu_count()} cores"
+
+
+def devices_of(backend: BackendConfig) -> str:
+    """What a run of these settings computes on, in words."""
+    names = Counter(card.name for card in cards_of(backend))
+    words = [f"{count} × {name}" if count > 1 else name for name, count in names.items()]
+    return " · ".join(words) or device_words()
+
+
+def threads() -> int:
+    """How many a process computes with: what OMP_NUM_THREADS says, else the cores it may use."""
+    said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def has_native_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16 itself (else it is 30–200 times slower)."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def free_disk(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def step_disk_need(config: ProjectConfig, model: Path) -> int:
+    """Two checkpoints and a reserve: no step is begun that could not be kept."""
+    return 2 * CHECKPOINT_BYTES * adapter_parameters(config, model) + RESERVE_BYTES // 5
+
+
+def kept_checkpoints(train: TrainConfig) -> int:
+    """How many a whole run leaves: the newest and the best, which may be others."""
+    saved = math.ceil(train.steps / train.checkpoint_every)
+    return saved if train.keep_last is None else min(saved, train.keep_last + train.keep_best)
+
+
+def forecast(
+    config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
+) -> Forecast:
+    """Memory, disk and time before the first step; `step_times_s` are of an earlier run, newest
+    last, `place` is where its run folders are."""
+    precision = config.model.dtype
+    if precision == "auto":
+        precision = "bfloat16" if has_native_bfloat16() else "float32"
+    shape = shape_of(config, model, precision)
+    train = config.train
+    least, most = expected_work(config)
+    memory = psutil.virtual_memory()
+    context = min(config.model.max_context, most.prompt + most.completion)
+    low, high = step_range(config, shape, precision, (least, most), step_times_s)
+    parameters = shape_counts(model)["parameters"]
+    return Forecast(
+        weights_bytes=parameters * shape.width_bytes + PROGRAM_BYTES,
+        sampler_bytes=sampler_bytes(shape, most, context, memory.available),
+        adapter_bytes=16 * shape.adapter,
+        activations_bytes=activation_bytes(
+            shape, most, train.batch_tokens, config.backend.recompute
+        ),
+        available_bytes=memory.total,
+        step_low_s=low,
+        step_high_s=high,
+        steps=train.steps,
+        disk_bytes=kept_checkpoints(train) * CHECKPOINT_BYTES * shape.adapter,
+        disk_free_bytes=free_disk(place),
+        kept=kept_checkpoints(train),
+        measured=bool(step_times_s),
+    )
+
+
+def expected_work(config: ProjectConfig) -> tuple[Work, Work]:
+    """Short answers to short prompts, and full ones to long prompts: the agent decides which."""
+    train, context = config.train, config.model.max_context
+    least = Work(SHORT_PROMPT, max(1, train.max_tokens / 4), train.group_size, train.groups)
+    prompt = max(SHORT_PROMPT, min(context - train.max_tokens, 4 * train.max_tokens + 128))
+    return least, Work(prompt, train.max_tokens, train.group_size, train.groups)
+
+
+def step_range(
+    config: ProjectConfig,
+    shape: ModelShape,
+    precision: str,
+    expected: tuple[Work, Work],
+    step_times_s: list[float],
+) -> tuple[float, float]:
+    """Seconds per step: of the last ten measured ones, else from the work and the cores."""
+    if recent := sorted(step_times_s[-10:]):
+        return recent[0], recent[-1]
+    cores = os.cpu_count() or 1
+    machine = Machine(FLOPS_PER_CORE[precision] * cores, BYTES_PER_CORE * cores)
+    train = config.train
+    passes = len(train.algorithm.extra_passes) + config.backend.recompute
+    low, high = (
+        sample_seconds(shape, machine, work)
+        + update_seconds(shape, machine, work, train.batch_tokens)
+        + passes * forward_flops(shape, work.unique_tokens, work.sampled_tokens, 0) / machine.peak
+        for work in expected
+    )
+    return low, high
+
+
+def shape_of(config: ProjectConfig, model: Path, precision: str) -> ModelShape:
+    """As `flops` counts it, from the files of the model."""
+    counts = shape_counts(model)
+    return ModelShape(
+        body=counts["linear"],
+        adapter=adapter_parameters(config, model),
+        hidden=counts["hidden"],
+        vocabulary=counts["vocabulary"],
+        query_heads=counts["query_heads"],
+        key_heads=counts["key_heads"],
+        head_size=counts["head_size"],
+        windows=(None,) * counts["layers"],
+        width_bytes=2 if precision == "bfloat16" else 4,
+        intermediate=counts["intermediate"],
+    )
+
+
+def adapter_parameters(config: ProjectConfig, model: Path) -> int:
+    """Σ rank · (in + out) over the adapted linear layers."""
+    return config.model.rank * shape_counts(model)["lora_sides"]

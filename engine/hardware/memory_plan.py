@@ -1,0 +1,171 @@
+"""A project's settings and the machine's cards → the memory of a run, phase by phase."""
+
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.hardware import vram
+from engine.hardware.devices import cards_of, has_own_sampler_card
+from engine.hardware.flops import ModelShape
+from engine.hardware.forecast import MOST_ROWS
+from engine.hardware.machine import expected_work, forecast, shape_of
+from engine.hardware.memory_fixes import Need, fixes
+from engine.models.file_checks import shape_counts
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.records.hardware import Card, CardPlan, MemoryFix, MemoryPart, VramPlan
+from engine.protocol.records.runs import Forecast
+
+NATIVE_BFLOAT16 = (8, 0)
+"""Compute capability from which a card multiplies bfloat16 itself."""
+
+
+class Counted(NamedTuple):
+    """A model in the precision that a card computes in."""
+
+    shape: ModelShape
+    rest: int
+    """Weights of embeddings, head and norms."""
+
+
+def preflight(
+    config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
+) -> Forecast:
+    """The forecast of this machine, with its cards where a run would compute on some."""
+    made = forecast(config, model, step_times_s, place)
+    return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
+
+
+def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan | None:
+    """With fixes where it does not fit; None without cards that say how large they are."""
+    known = [card for card in cards if card.total_bytes]
+    if not known:
+        return None
+    made = _plan(config, model, known)
+    if made.fits:
+        return made
+    return made.model_copy(update={"fixes": fixes(config, lambda c: _need(c, model, known))})
+
+
+def smaller(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> tuple[MemoryFix, ...]:
+    """Fixes also where the plan fits: after memory has run out, it has been too hopeful."""
+    known = [card for card in cards if card.total_bytes]
+    if known:
+        return fixes(config, lambda c: _need(c, model, known))
+    return fixes(config, lambda c: _host_need(c, model), host=True)
+
+
+def _need(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Need:
+    card = _plan(config, model, cards).fullest
+    return Need(card.sampling_bytes, card.training_bytes, card.peak_bytes, card.room_bytes)
+
+
+def _host_need(config: ProjectConfig, model: Path) -> Need:
+    """The same on the processor, where all of it is there at once."""
+    made = forecast(config, model, [], model)
+    peak = made.weights_bytes + made.sampler_bytes + made.adapter_bytes + made.activations_bytes
+    return Need(peak - made.activations_bytes, peak, peak, made.available_bytes)
+
+
+def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan:
+    """The first card samples and trains, the others train; with one more than there are trainers,
+    that one only samples."""
+    apart = has_own_sampler_card(config.backend, cards)
+    seat = len(cards) - 1 if apart else 0
+    job = job_of(config, len(cards) - apart)
+    counted = [_counted(config, model, card) for card in cards]
+    rooms = [(card.total_bytes or 0) - (card.others_bytes or 0) for card in cards]
+    if config.backend.memory_share is not None:
+        share = int(config.backend.memory_share * (cards[seat].total_bytes or 0))
+        job = job._replace(share_bytes=share)
+    if job.sampler == "vllm":
+        job = job._replace(sleep="off" if apart else _sleep(config, counted[0], job, rooms[0]))
+    jobs = [job._replace(rows=0)] * len(cards)
+    jobs[seat] = job._replace(trains=not apart)
+    plans = [_priced(config, *one) for one in zip(counted, jobs, rooms, strict=True)]
+    held = counted[seat].shape.cached_token_bytes * job.context
+    return VramPlan(
+        cards=tuple(_card_plan(c, p) for c, p in zip(cards, plans, strict=True)),
+        overlaps=job.overlaps,
+        memory_share=_share(config, plans[seat], cards[seat]) if job.sampler == "vllm" else None,
+        sleep=job.sleep,
+        rows=min(job.rows, plans[seat].bytes_of(vram.CACHE) // held),
+        rows_wanted=job.rows,
+    )
+
+
+def job_of(config: ProjectConfig, cards: int = 1) -> vram.Job:
+    """The largest micro-batch, the longest sequence, and the attempts that are under way at once.
+
+    A conversation grows by a completion in every turn, at most to the context; a micro-batch holds
+    `train.batch_tokens`, or one sequence that is longer.
+    """
+    train, backend = config.train, config.backend
+    most = expected_work(config)[1]
+    turns = most.prompt + config.agent.max_turns * train.max_tokens
+    context = int(min(config.model.max_context, turns))
+    tokens = max(context, min(train.batch_tokens, int(most.unique_tokens)))
+    rows = min(config.agent.concurrency, most.attempts)
+    return vram.Job(
+        tokens=tokens,
+        context=context,
+        rows=min(rows, MOST_ROWS) if backend.sampler == "torch" else rows,
+        storage=backend.weights,
+        sampler=backend.sampler,
+        overlaps=train.staleness > 0,
+        peers=cards - 1,
+    )
+
+
+def _counted(config: ProjectConfig, model: Path, card: Card) -> Counted:
+    precision = config.model.dtype
+    if precision == "auto":
+        native = card.capability is None or card.capability >= NATIVE_BFLOAT16
+        precision = "bfloat16" if native else "float32"
+    counts = shape_counts(model)
+    shape = shape_of(config, model, precision)
+    return Counted(shape, counts["parameters"] - counts["linear"])
+
+
+def _priced(config: ProjectConfig, counted: Counted, job: vram.Job, room: int) -> vram.Plan:
+    recipe = vram.recipe_of(counted.shape, job.storage, config.backend.recompute)
+    return vram.plan(counted.shape, counted.rest, job, recipe, room)
+
+
+def _sleep(config: ProjectConfig, counted: Counted, job: vram.Job, room: int) -> vram.Sleep:
+    """The lightest sleep that fits and leaves as much room for attempts as the deepest."""
+    if job.overlaps:
+        return "off"
+    if config.backend.sleep != "auto":
+        return config.backend.sleep
+    most = _priced(config, counted, job._replace(sleep="all"), room).bytes_of(vram.CACHE)
+    levels: tuple[vram.Sleep, ...] = ("off", "cache")
+    for level in levels:
+        made = _priced(config, counted, job._replace(sleep=level), room)
+        if made.peak <= room and made.bytes_of(vram.CACHE) >= most:
+            return level
+    return "all"
+
+
+def _share(config: ProjectConfig, plan: vram.Plan, card: Card) -> float:
+    """What vLLM takes of its card, as it counts: weights, cache, activations and graphs."""
+    if config.backend.memory_share is not None:
+        return config.backend.memory_share
+    taken = plan.bytes_of(*vram.OF_VLLM) / (card.total_bytes or 1)
+    return min(0.99, ceil(100 * taken) / 100)
+
+
+def _card_plan(card: Card, plan: vram.Plan) -> CardPlan:
+    return CardPlan(
+        index=card.index,
+        name=card.name,
+        total_bytes=card.total_bytes or 0,
+        others_bytes=card.others_bytes or 0,
+        parts=tuple(
+            MemoryPart(name=p.name, sampling_bytes=p.sampling, training_bytes=p.training)
+            for p in plan.parts
+        ),
+        sampling_bytes=plan.sampling,
+        training_bytes=plan.training,
+        peak_bytes=plan.peak,
+    )

@@ -1,1 +1,0 @@
-"""Attempts that were made elsewhere, as runs of ours."""

@@ -1,0 +1,189 @@
+"""A script's way to the engine, in a thread and event loop of its own: the script may block its
+own as it likes.
+
+What the script's clients call is a relay here, which stays at its address. Where the engine is
+gone, it is started again, the run goes on, and the call is made once more: an answer that was not
+given yet is given then, and a step is trained once.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from engine.client import EngineClient
+from engine.integrations.art.interpreter import engine_python
+from engine.integrations.art.proxy import Relay
+from engine.launcher.local import find, start
+from engine.protocol.problems import AtelierError, LaunchError, Refused
+from engine.protocol.requests.scripts import CloseOutside, OpenOutside, OutsideRun
+
+T = TypeVar("T")
+
+TRIES = 5
+CLOSING_S = 60.0
+GONE = ("engine.unreachable", "outside.not_open", "engine.http_401")
+"""What is said where the engine, or what it knew of us, is gone."""
+
+
+@dataclass
+class Line:
+    """One model of the script, and its run."""
+
+    asked: OpenOutside
+    found: OutsideRun | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    opened: int = 0
+    """How often it was opened."""
+
+    @property
+    def run_id(self) -> str:
+        assert self.found is not None
+        return self.found.run.id
+
+
+class Link:
+    """Its thread begins with the first call, and ends with `close` or with the script."""
+
+    def __init__(self, workspace: Path, python: str | None) -> None:
+        self.workspace, self._python = workspace, python
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: EngineClient | None = None
+        self._relay = Relay(self._gateway_of, self._again)
+        self.lines: dict[str, Line] = {}
+        """By key."""
+
+    # From the script's thread
+
+    async def ask(self, work: Coroutine[object, object, T]) -> T:
+        return await asyncio.wrap_future(self._submit(work))
+
+    def wait(self, work: Coroutine[object, object, T], timeout_s: float) -> T:
+        return self._submit(work).result(timeout_s)
+
+    def _submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="atelier", daemon=True
+            )
+            self._thread.start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def close(self, finished: bool) -> None:
+        """Leave, and end the thread; the next call begins another."""
+        if self._loop is not None:
+            try:
+                await self.ask(self.leave(finished))
+            finally:
+                await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        """Whoever still asks is cancelled."""
+        loop, thread = self._loop, self._thread
+        assert loop is not None
+        assert thread is not None
+        self._loop = self._thread = None
+        asyncio.run_coroutine_threadsafe(_settle(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    # In its own
+
+    async def open(self, asked: OpenOutside) -> OutsideRun:
+        """The run of a model, and the address at which the script finds it."""
+        line = self.lines.setdefault(asked.key, Line(asked))
+        await self._open(line, again=False)
+        assert line.found is not None
+        address = await self._relay.start()
+        return line.found.model_copy(update={"base_url": address})
+
+    async def with_run(self, key: str, work: Callable[[EngineClient, str], Awaitable[T]]) -> T:
+        """Do `work` with the engine, where that is gone with the next one. Raises what the engine
+        says."""
+        line = self.lines[key]
+        for _ in range(TRIES - 1):
+            seen = line.opened
+            try:
+                return await work(await self._engine(), line.run_id)
+            except (Refused, LaunchError) as error:
+                if error.problem.code not in GONE:
+                    raise
+                await self._again(key, seen)
+        return await work(await self._engine(), line.run_id)
+
+    async def leave(self, finished: bool) -> None:
+        """Close every run, and the relay; what does not answer any more is left alone."""
+        for key, line in self.lines.items():
+            if line.found is None or self._client is None:
+                continue
+            try:
+                await self._client.close_outside(
+                    line.run_id, CloseOutside(key=key, finished=finished)
+                )
+            except LaunchError:
+                continue  # an engine that is gone has nothing to close
+        self.lines.clear()
+        await self._relay.close()
+        if self._client:
+            await self._client.close()
+            self._client = None
+
+    async def _open(self, line: Line, again: bool) -> None:
+        asked = line.asked.model_copy(update={"again": again})
+        line.found = await (await self._engine()).open_outside(asked)
+        line.opened += 1
+
+    async def _again(self, key: str, seen: int) -> None:
+        """Open a line once more, unless somebody has since `seen` openings."""
+        line = self.lines[key]
+        async with line.lock:
+            if line.opened != seen:
+                return
+            for attempt in range(TRIES):
+                try:
+                    await self._forget_dead()
+                    await self._open(line, again=True)
+                    return
+                except AtelierError as error:
+                    if error.problem.code != "engine.unreachable" or attempt == TRIES - 1:
+                        raise
+                    await asyncio.sleep(attempt)
+
+    async def _forget_dead(self) -> None:
+        """So that the next call finds or starts the engine that lives now."""
+        if self._client:
+            endpoint = await find(self.workspace)
+            if endpoint is None or endpoint.port != self._client.port:
+                client, self._client = self._client, None
+                await client.close()
+
+    async def _engine(self) -> EngineClient:
+        if self._client is None:
+            endpoint = await find(self.workspace)
+            if endpoint is None:
+                python = engine_python(self._python)
+                endpoint = await start(self.workspace, python)
+            self._client = EngineClient(endpoint.port, endpoint.token)
+        return self._client
+
+    async def _gateway_of(self, key: str) -> tuple[str, int] | None:
+        """Where the model behind this key is sampled, and how often it was opened by now."""
+        line = self.lines.get(key)
+        if line is None or line.found is None:
+            return None
+        return line.found.base_url, line.opened
+
+
+async def _settle() -> None:
+    """Cancel all that still goes on in this loop, and wait for it."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()

@@ -1,0 +1,72 @@
+"""`model.log` of ART writes files and calls no backend. What it has written is told from here: the
+groups as they were given to it, and the row of figures as it stands in history.jsonl."""
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+from engine.integrations.art.metrics import OWN
+from engine.integrations.art.serialization import left_out
+
+LONGEST_ROW = 2**20
+STEPS = ("step", "training_step", "recorded_at")
+
+Tell = Callable[[Any, str, int, list[Any], dict[str, float]], Awaitable[None]]
+"""Model, split, step, groups, figures."""
+Row = tuple[str, int, dict[str, float]]
+"""Split, step, figures."""
+
+
+def tell_of_logs(model: Any, tell: Tell) -> None:
+    """From now on every `await model.log(…)` also tells. Again changes nothing."""
+    kind = type(model)
+
+    def log_metrics(metrics: dict[str, float], split: str, step: int) -> None:
+        kind._log_metrics(model, metrics, split, step)
+        row = last_row(f"{model._get_output_dir()}/history.jsonl")
+        written.get().append((split, step, row))
+
+    async def log(
+        trajectories: Any = None,
+        split: str = "val",
+        *,
+        metrics: dict[str, float] | None = None,
+        step: int | None = None,
+    ) -> None:
+        given = list(trajectories) if trajectories is not None else None
+        rows: list[Row] = []
+        before = written.set(rows)
+        try:
+            await kind.log(model, given, split, metrics=metrics, step=step)
+        finally:
+            written.reset(before)
+        groups = model._normalize_trajectory_groups(given) if given else []
+        for place, (row_split, row_step, values) in enumerate(rows):
+            finite = {name: value for name, value in values.items() if math.isfinite(value)}
+            for words in left_out(sorted(values.keys() - finite.keys())):
+                warnings.warn(words, UserWarning, stacklevel=2)
+            await tell(model, row_split, row_step, groups if place == 0 else [], finite)
+
+    written: ContextVar[list[Row]] = ContextVar("written")
+    """By the log under way: a script may have several at once."""
+    # pydantic lets nobody set what is no field; ART sets its own private state in the same way
+    object.__setattr__(model, "_log_metrics", log_metrics)
+    object.__setattr__(model, "log", log)
+
+
+def last_row(file: str) -> dict[str, float]:
+    """The figures of the newest line, but for the step and what the engine itself has said; ART
+    leaves out those that are no number, and keeps infinite ones."""
+    with open(file, "rb") as history:
+        history.seek(0, os.SEEK_END)
+        history.seek(max(0, history.tell() - LONGEST_ROW))
+        line = history.read().rstrip(b"\n").rpartition(b"\n")[2]
+    return {
+        name: float(value)
+        for name, value in json.loads(line).items()
+        if name not in STEPS and f"/{OWN}/" not in name
+    }

@@ -1,0 +1,133 @@
+"""What ART's `train()` can be told → our algorithm. Pure.
+
+A knob that would change the update and that we do not have is refused; one that only says how the
+work is done is answered with a sentence. ART's names and defaults: openpipe-art 0.5.18,
+LocalBackend.train and loss.py.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.problems import ConfigError
+
+CISPO_CLIP = (1.0, 4.0)
+PPO_CLIP = (0.2, None)
+"""(epsilon, epsilon_high) where the script gives none; None is epsilon again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs:
+    """The arguments of ART's LocalBackend.train, with its defaults."""
+
+    learning_rate: float = 5e-6
+    loss_fn: Literal["cispo", "ppo"] = "cispo"
+    loss_fn_config: dict[str, Any] | None = None
+    normalize_advantages: bool = True
+    adam_params: object | None = None
+    kl_penalty_coef: float = 0.0
+    kl_penalty_reference_step: int | None = None
+    kl_ref_adapter_path: str | None = None
+    epsilon: float | None = None
+    epsilon_high: float | None = None
+    advantage_balance: float = 0.0
+    scale_rewards: bool = True
+    importance_sampling_level: str = "token"
+    max_negative_advantage_importance_sampling_weight: float | None = None
+    mask_prob_ratio: bool = False
+    kimi_k2_tau: float | None = None
+    precalculate_logprobs: bool = False
+    allow_training_without_logprobs: bool = False
+    plot_tensors: bool = False
+    truncated_importance_sampling: float | None = None
+    scale_learning_rate_by_reward_std_dev: bool = False
+    logprob_calculation_chunk_size: int = 1024
+    packed_sequence_length: int | None = None
+    num_trajectories_learning_rate_multiplier_power: float = 0.0
+    save_checkpoint: bool = True
+    verbose: bool = False
+
+
+INSTEAD = {
+    "loss_fn_config": "Leave it out, as with ART's LocalBackend.",
+    "adam_params": "Leave it out, as with ART's LocalBackend: AdamW (0.9, 0.99).",
+    "kl_penalty_reference_step": "Leave it out: the distance is that to the base model.",
+    "kl_ref_adapter_path": "Leave it out: the distance is that to the base model.",
+    "advantage_balance": "Leave it at 0; `train.algorithm` knows other ways to weigh advantages.",
+    "importance_sampling_level": 'Use "token"; "sequence" goes with loss_fn="ppo" (GSPO).',
+    "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
+    "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" stops tokens outside the range.',
+    "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
+    "allow_training_without_logprobs": "Put the choices in as they came: all have log-probs.",
+    "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
+    "num_trajectories_learning_rate_multiplier_power": "Scale learning_rate in the script.",
+}
+"""What to try, for knobs that change the update and have no counterpart."""
+
+NO_MATTER = {
+    "plot_tensors": "the Trajectories page shows every token with its advantage.",
+    "logprob_calculation_chunk_size": "the setting train.batch_tokens bounds the memory.",
+    "packed_sequence_length": "nothing is padded; train.batch_tokens bounds the memory.",
+}
+"""Knobs that change how the work is done, and not what comes out."""
+
+
+def algorithm_of(knobs: Knobs) -> tuple[Algorithm, list[str]]:
+    """The update that is asked for, and a sentence for each knob without effect. Raises ConfigError
+    for one that cannot be followed."""
+    for name, hint in INSTEAD.items():
+        if getattr(knobs, name) != _default(name) and not _is_gspo(knobs, name):
+            raise ConfigError.of(
+                "art.knob",
+                f"train({name}={getattr(knobs, name)!r}) has no counterpart here.",
+                hint,
+                where=f"train({name}=…)",
+            )
+    told = [
+        f"train({name}=…) has no effect here: {words}"
+        for name, words in NO_MATTER.items()
+        if getattr(knobs, name) != _default(name)
+    ]
+    values: dict[str, Any] = {"preset": "art", "loss": _loss(knobs)}
+    if not (knobs.scale_rewards and knobs.normalize_advantages):
+        values["advantage"] = {"kind": "group_mean"}
+    if knobs.kl_penalty_coef:
+        values |= {"kl": knobs.kl_penalty_coef, "kl_in": "advantage"}
+    if knobs.precalculate_logprobs:
+        cap = knobs.truncated_importance_sampling
+        values["ratio_to"] = "trainer"
+        values["correction"] = {"kind": "token_cap", "cap": cap} if cap else {"kind": "none"}
+    elif knobs.truncated_importance_sampling is not None:
+        told.append(
+            "train(truncated_importance_sampling=…) has no effect without "
+            "precalculate_logprobs=True, as in ART."
+        )
+    return Algorithm.model_validate(values), told
+
+
+def _loss(knobs: Knobs) -> dict[str, Any]:
+    """ART's clip is [1 − epsilon, 1 + epsilon_high]; below 0 no ratio ever comes."""
+    if knobs.loss_fn not in ("cispo", "ppo"):
+        raise ConfigError.of(
+            "art.knob",
+            f"train(loss_fn={knobs.loss_fn!r}) is none of ART's.",
+            'Use "cispo" or "ppo".',
+            where="train(loss_fn=…)",
+        )
+    low, high = CISPO_CLIP if knobs.loss_fn == "cispo" else PPO_CLIP
+    low = low if knobs.epsilon is None else knobs.epsilon
+    high = knobs.epsilon_high if knobs.epsilon_high is not None else high
+    kind = "cispo" if knobs.loss_fn == "cispo" else "clipped"
+    if knobs.importance_sampling_level == "sequence":
+        kind = "gspo"
+    return {"kind": kind, "low": min(low, 1.0), "high": low if high is None else high}
+
+
+def _is_gspo(knobs: Knobs, name: str) -> bool:
+    """ART's PPO with one ratio a sequence."""
+    wanted = (knobs.importance_sampling_level, knobs.loss_fn) == ("sequence", "ppo")
+    return name == "importance_sampling_level" and wanted
+
+
+def _default(name: str) -> Any:
+    return next(field.default for field in fields(Knobs) if field.name == name)

@@ -1,0 +1,116 @@
+"""An .art folder → lots: finds the model, its splits and steps, and reads file by file.
+
+`.art/{project}/models/{name}/trajectories/{split}/{step:04d}.parquet`, or `.jsonl` before 2026.
+Steps stay as they are. `train` is the training split; `val` is validation, and every other split
+joins it with its name before the scenario.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.integrations.importers.art_groups import read_groups
+from engine.integrations.importers.art_trajectories import attempts_of
+from engine.integrations.importers.batches import Lot, Source, nothing
+from engine.integrations.importers.parquet import ParquetReader
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.runs import Split, Trajectory
+
+ATTEMPTS = "trajectories"
+DEEPEST = 4
+"""Folders between a project's own and the attempts: .art, project, `models`, model."""
+SUFFIXES = (".parquet", ".jsonl")
+KNOWN: dict[str, Split] = {"train": "train", "val": "validation", "validation": "validation"}
+HINT = "Name the folder of a model: .art/PROJECT/models/NAME."
+
+
+class ArtFile(NamedTuple):
+    """What one file holds."""
+
+    step: int
+    split: Split
+    prefix: str
+    """Before the scenarios of a split that we have no name for."""
+    path: Path
+
+
+def open_art(folder: Path, model: str = "") -> Source:
+    """Raises ConfigError where there is no model, or more than one and none is named."""
+    home = find_art_model(folder, model)
+    files, notes = _files(home)
+    if not files:
+        raise nothing(home / ATTEMPTS, "ART writes them while it trains.")
+    last = max((file.step for file in files if file.split == "train"), default=0)
+    return Source(home.name, last, lambda: _lots(files), notes)
+
+
+def open_art_file(file: Path) -> Source:
+    """One Parquet file as a training step."""
+    step = int(file.stem) if file.stem.isdecimal() else 1
+    return Source(file.stem, step, lambda: _lots([ArtFile(step, "train", "", file)]))
+
+
+def find_art_model(folder: Path, model: str = "") -> Path:
+    """The folder of the one model in here, or of the one that is named."""
+    places = ["*/" * depth + ATTEMPTS for depth in range(DEEPEST + 1)]
+    homes = sorted({found.parent for place in places for found in folder.glob(place)})
+    wanted = [home for home in homes if not model or home.name == model]
+    if len(wanted) == 1:
+        return wanted[0]
+    names = ", ".join(str(home.relative_to(folder)) for home in homes)
+    if not homes:
+        raise ConfigError.of(
+            "import.no_model", "There are no attempts of ART in this folder.", HINT, str(folder)
+        )
+    if not wanted:
+        words = f"There is no model {model} in this folder; it holds {names}."
+        raise ConfigError.of("import.no_model", words, HINT, str(folder))
+    raise ConfigError.of(
+        "import.which_model",
+        f"This folder holds {len(homes)} models: {names}.",
+        "Import one of them: name its folder, or --model NAME.",
+        where=str(folder),
+    )
+
+
+def _files(home: Path) -> tuple[list[ArtFile], tuple[str, ...]]:
+    """In the order of training, and what was left aside."""
+    found: dict[tuple[str, int], ArtFile] = {}
+    notes = []
+    for path in sorted((home / ATTEMPTS).glob("*/*")):
+        split = path.parent.name
+        if not path.resolve().is_relative_to(home.resolve()):
+            notes.append(f"{split}/{path.name} was left out: it is a link out of the folder.")
+            continue
+        if path.suffix not in SUFFIXES or not path.stem.isdecimal():
+            notes.append(f"{split}/{path.name} was left out: its name is not that of a step.")
+            continue
+        known = KNOWN.get(split)
+        prefix = "" if known else f"{split}/"
+        file = ArtFile(int(path.stem), known or "validation", prefix, path)
+        if other := found.get((split, file.step)):  # ART has migrated it: Parquet comes last
+            notes.append(f"{split}/{other.path.name} was left out: {path.name} is the same step.")
+        found[split, file.step] = file
+    return sorted(found.values(), key=lambda f: (f.step, f.split, f.prefix)), tuple(notes)
+
+
+def _lots(files: list[ArtFile]) -> Iterator[Lot]:
+    with ParquetReader() as reader:
+        places = dict.fromkeys((file.step, file.split) for file in files)
+        for step, split in places:
+            here = [file for file in files if (file.step, file.split) == (step, split)]
+            lot = _lot(here, step, split, reader)
+            if lot.groups:
+                yield lot
+
+
+def _lot(files: list[ArtFile], step: int, split: Split, reader: ParquetReader) -> Lot:
+    groups: list[list[Trajectory]] = []
+    dropped = 0
+    for file in files:
+        for found in read_groups(file.path, reader):
+            made, lost = attempts_of(found, split, step, len(groups), file.prefix)
+            dropped += lost
+            if made:
+                groups.append(made)
+    return Lot(split, step, groups, dropped)

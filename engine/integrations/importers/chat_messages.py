@@ -1,0 +1,97 @@
+"""Messages of other tools → ours. Raises what a value of the wrong shape raises (lots.WRONG)."""
+
+from typing import Any, NamedTuple
+
+from engine.protocol.records.runs import Message
+
+
+class Conversation(NamedTuple):
+    """Messages in order, and what the choices among them say of how they were sampled."""
+
+    messages: list[Message]
+    truncated: bool
+    """An answer hit its token limit."""
+    tokens: int
+    """As far as log-probabilities were kept."""
+
+
+def message_of(data: dict[str, Any]) -> Message:
+    """Absent content is empty; content in parts is its text, and other parts are named."""
+    content = data.get("content") or ""
+    if isinstance(content, list):
+        content = "".join(_part(part) for part in content)
+    plain = {**data, "content": content, "tool_calls": data.get("tool_calls") or []}
+    return Message.model_validate(plain)
+
+
+def conversation(items: list[dict[str, Any]]) -> Conversation:
+    """Of messages and of choices, as a chat completion returns them."""
+    messages, truncated, tokens = [], False, 0
+    for item in items:
+        if "finish_reason" in item:
+            truncated = truncated or item["finish_reason"] == "length"
+            tokens += len((item.get("logprobs") or {}).get("content") or [])
+            item = {**item["message"], "role": item["message"].get("role") or "assistant"}
+        messages.append(message_of(item))
+    return Conversation(messages, truncated, tokens)
+
+
+def tools_of(data: Any) -> list[dict[str, Any]]:
+    """Definitions of tools; none where the source has none."""
+    tools = data or []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError("`tools` is not a list of objects")
+    return tools
+
+
+def captured(exchanges: dict[str, Any]) -> tuple[list[Conversation], list[dict[str, Any]]]:
+    """Calls to a model, in the order in which they ended → the conversations they make up, and the
+    tools of the last one. A call whose messages begin a later one is part of that."""
+    foreign = [name for name in ("responses", "messages") if exchanges.get(name)]
+    if foreign:
+        raise ValueError(f"calls captured over the API of {foreign[0]} cannot be read yet")
+    calls = [(one["end_time"], _chat(one)) for one in exchanges.get("chat_completions") or []]
+    calls += [(one["end_time"], _text(one)) for one in exchanges.get("completions") or []]
+    calls.sort(key=lambda call: str(call[0]))
+    found = [conversation(items) for _, items in calls]
+    whole = [
+        one
+        for number, one in enumerate(found)
+        if not any(_begins(one, later) for later in found[number + 1 :])
+    ]
+    if whole:  # what was sampled for a part of it was sampled for it
+        before = sum(one.tokens for one in whole[:-1])
+        rest = sum(one.tokens for one in found) - before
+        whole[-1] = whole[-1]._replace(tokens=rest)
+    chats = exchanges.get("chat_completions") or []
+    last = max(chats, key=lambda one: str(one["end_time"]), default=None)
+    return whole, tools_of(last["request"].get("tools")) if last else []
+
+
+def as_text(messages: list[Message]) -> str:
+    """For reading only."""
+    return "\n".join(
+        " ".join([f"{one.role}:", one.content, *map(str, one.tool_calls)]) for one in messages
+    )
+
+
+def _part(part: dict[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+
+
+def _chat(call: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*call["request"]["messages"], call["response"]["choices"][0]]
+
+
+def _text(call: dict[str, Any]) -> list[dict[str, Any]]:
+    choice = call["response"]["choices"][0]
+    asked = {"role": "user", "content": call["request"]["prompt"]}
+    said = {"role": "assistant", "content": choice["text"]}
+    return [asked, {"finish_reason": choice.get("finish_reason"), "message": said}]
+
+
+def _begins(one: Conversation, other: Conversation) -> bool:
+    mine = [(m.role, m.content, m.tool_calls) for m in one.messages]
+    theirs = [(m.role, m.content, m.tool_calls) for m in other.messages]
+    return theirs[: len(mine)] == mine

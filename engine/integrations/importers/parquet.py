@@ -1,0 +1,123 @@
+"""Rows of Parquet files, read by a process in an environment of its own.
+
+pyarrow takes 170 MB, and only those who import an .art folder need it: it is installed then.
+"""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from engine.environments import python_of
+from engine.protocol.problems import AtelierError, ConfigError
+from engine.runtime.variables import allowed_environment
+
+WORKER = Path(__file__).with_name("parquet_worker.py")
+
+MOST_ROW_CHARS = 2**26
+Row = dict[str, Any]
+
+
+class ReaderDied(AtelierError):
+    """The process that reads Parquet ended while it was asked."""
+
+
+class ParquetReader:
+    """One process for any number of files, started with the first. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+
+    def __enter__(self) -> "ParquetReader":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                pipe.close()
+        self._errors.close()
+
+    def rows(self, file: Path) -> Iterator[tuple[int, Row]]:
+        """Numbers from 1 and rows; exhaust it before the next file. Raises ConfigError where the
+        file is not Parquet or of a version of ART that is not known."""
+        if not file.is_file() or "\n" in str(file):  # a pipe would be waited for
+            raise ConfigError.of(
+                "attempts.no_parquet",
+                "This is no regular file.",
+                "Name a Parquet file, or the folder of a model.",
+                where=str(file),
+            )
+        process = self._started()
+        assert process.stdin is not None
+        process.stdin.write(f"{file}\n")
+        process.stdin.flush()
+        head = self._line(file)
+        _check_version(head["version"], file)
+        for number in range(1, head["rows"] + 1):
+            yield number, self._line(file)
+
+    def _started(self) -> "subprocess.Popen[str]":
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [str(python_of("parquet")), "-I", str(WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+                encoding="utf-8",
+                env=allowed_environment(),
+            )
+        return self._process
+
+    def _line(self, file: Path) -> Row:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline(MOST_ROW_CHARS + 1)
+        if len(line) > MOST_ROW_CHARS:
+            raise ConfigError.of(
+                "attempts.row_too_long",
+                f"A row of this file is longer than {MOST_ROW_CHARS >> 20} million characters.",
+                "Copy it again; ART writes no such rows.",
+                where=str(file),
+            )
+        if not line:
+            self._errors.seek(0)
+            raise ReaderDied.of(
+                "import.reader_died",
+                "The process that reads Parquet ended.",
+                "Try again; a file that is too large for the memory ends it each time.",
+                where=str(file),
+                detail=self._errors.read().decode(errors="replace")[-4000:],
+            )
+        answer: Row = json.loads(line)
+        if "problem" in answer:
+            raise ConfigError.of(
+                "attempts.no_parquet",
+                "This file cannot be read as Parquet.",
+                "Copy it again; it may have been cut off.",
+                where=str(file),
+                detail=answer["problem"],
+            )
+        return answer
+
+
+def _check_version(version: str | None, file: Path) -> None:
+    if version not in (None, "2"):
+        raise ConfigError.of(
+            "attempts.newer",
+            f"This file has version {version} of ART's format; 1 and 2 are known.",
+            "Update Atelier, or export with an older ART.",
+            where=str(file),
+        )

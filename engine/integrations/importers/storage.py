@@ -1,0 +1,166 @@
+"""Attempts from elsewhere → a run folder: everything of them, or nothing.
+
+The run is written beside the others, in a folder that no list shows, and takes its place in one
+step when it is whole. It has the project's settings as they are now, so that judge and labels work
+on it as on a run of our own; it has no weights, so it cannot be trained further.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from engine.evaluation.validation import scenario_means
+from engine.integrations.importers.batches import Lot, Source, nothing
+from engine.integrations.importers.detection import open_source
+from engine.judge.prompting.rubric import load_rubric
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.events.run import (
+    BatchClosed,
+    LogWritten,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    ValidationFinished,
+)
+from engine.protocol.records.runs import Interval, RunSpec
+from engine.reward.advantage.group import group_summary, interval
+from engine.runtime.ids import ulid
+from engine.storage.project import load_config
+from engine.storage.run_db.writer import RunWriter
+from engine.storage.run_folder.run import DATABASE, write_spec
+from engine.training.step.metrics import rewards
+from engine.training.step.planned_groups import planned_groups
+from engine.trust.files import project_file
+
+T = TypeVar("T")
+
+AT_ONCE = 100
+SCRATCH = ".import-"
+FORGOTTEN_S = 86_400.0
+
+
+async def import_run(project: Path, source: Path, model: str = "") -> Path:
+    """The folder of the new run. Raises ConfigError, and what reading and storing raise."""
+    found = await asyncio.to_thread(open_source, source, model)
+    config = load_config(project, {"train.steps": max(found.last, 1)})
+    spec = RunSpec(
+        id=ulid(),
+        name=found.name,
+        kind="imported",
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=config,
+        model_path="",
+        rubric=_rubric(project, config),
+    )
+    _sweep(project)
+    with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
+        folder = Path(scratch) / spec.id
+        folder.mkdir()
+        writer = RunWriter(folder / DATABASE, spec.id)
+        try:
+            if not await Import(writer, spec).store(found):
+                raise nothing(source, "Import what holds at least one.")
+        finally:
+            await asyncio.to_thread(writer.close)
+        write_spec(folder, spec)
+        (project / "runs").mkdir(exist_ok=True)
+        return folder.rename(project / "runs" / spec.id)
+
+
+class Import:
+    """The events of a run that is told from its end."""
+
+    def __init__(self, writer: RunWriter, spec: RunSpec) -> None:
+        self._writer = writer
+        self._spec = spec
+        self._rewards: list[float] = []
+        self._validations: dict[int, Interval | None] = {}
+
+    async def store(self, source: Source) -> int:
+        """How many lots there were."""
+        begun, count = time.monotonic(), 0
+        await self._writer.say(RunStarted(spec=self._spec))
+        for note in source.notes:
+            await self._writer.say(LogWritten(level="warning", source="import", text=note))
+        with contextlib.closing(source.lots()) as lots:  # type: ignore[type-var]
+            while (lot := await _next(lots)) is not None:
+                count += 1
+                await (self._step(lot) if lot.split == "train" else self._validation(lot))
+        await self._writer.say(
+            RunFinished(
+                step=source.last,
+                seconds=time.monotonic() - begun,
+                reward_first=self._rewards[0] if self._rewards else None,
+                reward_last=self._rewards[-1] if self._rewards else None,
+                validation=self._validations.get(max(self._validations, default=0)),
+                baseline=self._validations.get(0),
+            )
+        )
+        return count
+
+    async def _step(self, lot: Lot) -> None:
+        await self._writer.say(StepStarted(step=lot.step, groups=planned_groups(lot.groups)))
+        await self._attempts(lot)
+        await self._writer.say(BatchClosed(step=lot.step))
+        metrics = rewards(lot.groups, self._spec.config.train.algorithm.advantage)
+        self._rewards += [metrics["reward/mean"]] if "reward/mean" in metrics else []
+        await self._writer.say(StepFinished(step=lot.step, metrics=metrics, dropped=lot.dropped))
+
+    async def _validation(self, lot: Lot) -> None:
+        begun = time.monotonic()
+        await self._attempts(lot)
+        means = scenario_means(lot.groups)
+        self._validations[lot.step] = interval(list(means.values()))
+        await self._writer.say(
+            ValidationFinished(
+                step=lot.step,
+                reward=self._validations[lot.step],
+                scenarios=means,
+                unscored=sum(one.reward is None for group in lot.groups for one in group),
+                seconds=time.monotonic() - begun,
+            )
+        )
+
+    async def _attempts(self, lot: Lot) -> None:
+        """Many in a transaction, but never so many that the engine does nothing else."""
+        kind = self._spec.config.train.algorithm.advantage
+        everyone = [one for group in lot.groups for one in group]
+        for some in _parts(everyone):
+            await asyncio.gather(*map(self._writer.add_trajectory, some))
+        for groups in _parts(lot.groups):
+            summaries = [group_summary(kind, group) for group in groups]
+            await asyncio.gather(*map(self._writer.add_group, summaries))
+
+
+def _sweep(project: Path) -> None:
+    """Take away what imports have left that were killed; none goes on for a day."""
+    for scratch in project.glob(f"{SCRATCH}*"):
+        if time.time() - scratch.stat().st_mtime > FORGOTTEN_S:
+            shutil.rmtree(scratch)
+
+
+def _parts(items: list[T]) -> Iterator[list[T]]:
+    return (items[first : first + AT_ONCE] for first in range(0, len(items), AT_ONCE))
+
+
+async def _next(lots: Iterator[Lot]) -> Lot | None:
+    """Read the next one in a thread; who cancels waits for it, so that `lots` can be closed."""
+    reading = asyncio.ensure_future(asyncio.to_thread(next, lots, None))
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        await asyncio.wait([reading])
+        raise
+
+
+def _rubric(project: Path, config: ProjectConfig) -> str:
+    """The project's, where it has one. Raises ConfigError where nobody could judge by it."""
+    file = project_file(project, config.judge.rubric, "judge.rubric")
+    return load_rubric(file).source if file.exists() else ""

@@ -1,0 +1,127 @@
+"""Asks the servers of a project what they offer, in a process of the agent's environment."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.environments.agent_packages import packages_python
+from engine.environments.bootstrap import life
+from engine.integrations.mcp.servers import read_servers
+from engine.protocol.config.mcp import McpServer, ServerView, ServerViews
+from engine.protocol.problems import Problem, Refused
+from engine.protocol.requests.drafts import ToolView
+from engine.runtime.child import descendants, end_processes
+from engine.runtime.paths import LIFE_PIPE, RESOURCES
+from engine.runtime.variables import allowed_environment
+from engine.storage.project import load_config
+from engine.trust.projects import require_trust
+
+LOOK = RESOURCES / "agents" / "tools" / "servers.py"
+LIMIT_S = 90.0
+"""For the process that asks them; each server has a limit of its own, which is shorter."""
+LINE_LIMIT = 2**24
+
+
+async def look(project: Path, name: str = "") -> ServerViews:
+    """Each server (or the one of this name) with its tools, or with what is wrong with it.
+
+    Tools that mcp.json chooses and the server does not have are wrong too. Raises ConfigError where
+    mcp.json cannot be read or the agent's packages are not installed, Refused where the project is
+    not trusted: its commands would run.
+    """
+    await asyncio.to_thread(require_trust, project)
+    servers = await asyncio.to_thread(read_servers, project)
+    agent = (await asyncio.to_thread(load_config, project)).agent
+    python = agent.python or await packages_python(project, agent) or sys.executable
+    found = await _run(project, python) if servers else {}
+    return ServerViews(
+        read=True,
+        servers=[
+            ServerView(
+                name=key,
+                server=server,
+                tools=(tools := [ToolView.model_validate(tool) for tool in found[key]["tools"]]),
+                looked=True,
+                problem=_problem(str(found[key].get("wrong", ""))) or _missing(key, server, tools),
+            )
+            for key, server in servers.items()
+            if name in ("", key)
+        ],
+    )
+
+
+def _missing(name: str, server: McpServer, tools: Sequence[ToolView]) -> Problem | None:
+    """Tools that are chosen and not there."""
+    known = {tool.name for tool in tools}
+    missing = [tool for tool in server.tools or () if tool not in known]
+    if not missing:
+        return None
+    return Problem(
+        code="mcp.no_tool",
+        message=f"{name} has no tool {missing[0]}, which mcp.json chooses.",
+        hint=f"Choose among {', '.join(sorted(known)) or 'none'}.",
+    )
+
+
+async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]:
+    path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)])
+    with tempfile.TemporaryFile() as errors, life() as descriptor:
+        process = await asyncio.create_subprocess_exec(
+            *(python, str(LIFE_PIPE), str(descriptor), python, str(LOOK), str(project)),
+            pass_fds=[descriptor],
+            cwd=project,
+            env=allowed_environment({"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            limit=LINE_LIMIT,
+        )
+        assert process.stdout is not None
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), LIMIT_S)
+        except TimeoutError:
+            raise Refused.of(
+                "mcp.slow",
+                f"The MCP servers did not say what they offer within {LIMIT_S:g} s.",
+                "Start them by hand, and look what they wait for.",
+            ) from None
+        finally:
+            await _end(process)
+        if line:
+            looks: dict[str, dict[str, list[object]]] = json.loads(line)
+            return looks
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")
+    lines = said.strip().splitlines()
+    raise Refused.of(
+        "mcp.not_looked",
+        f"The MCP servers cannot be looked at: {lines[-1] if lines else process.returncode}",
+        "The agent's environment needs the package mcp: see agent.requirements.",
+        detail=said[-4000:],
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With every server that it has started: each of them has a session of its own."""
+    family = descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await asyncio.to_thread(end_processes, family)
+    await process.wait()
+
+
+def _problem(wrong: str) -> Problem | None:
+    if not wrong:
+        return None
+    return Problem(
+        code="mcp.unusable",
+        message=wrong if wrong.endswith(".") else f"{wrong}.",
+        hint="Check its command or address; start it by hand to see what it says.",
+    )

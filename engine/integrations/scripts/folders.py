@@ -1,0 +1,151 @@
+"""The folders of a script's runs: a project of the workspace for the script's project, a run of it
+for each model that it trains."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from engine.models.file_checks import read_json
+from engine.models.registry import STARTERS, find_model
+from engine.protocol.problems import ConfigError, ModelError, Refused
+from engine.protocol.records.runs import RunSpec
+from engine.protocol.requests.scripts import OpenOutside
+from engine.runtime.ids import ulid
+from engine.storage.project import FILE, load_config, write_toml
+from engine.storage.run_folder.run import specs_of
+from engine.trust.projects import trust_new_project
+
+MOST_CONTEXT = 8192
+"""Tokens of prompt and completion where the script does not say; less where the model has less."""
+ABOUT = """A script of its own makes the attempts and says when a step begins, so there is no agent
+and no scenario here. These settings are those of the next run; runs that exist keep theirs."""
+SETTINGS: dict[str, Any] = {
+    "train": {
+        "lr": 5e-6,
+        "validate_every": 0,
+        "checkpoint_every": 1,
+        "algorithm": {"preset": "art"},
+    }
+}
+"""Those that ART trains with; rank and scale of the adapter are its defaults too."""
+RANK, ALPHA = 8, 16
+
+
+def project_for(workspace: Path, asked: OpenOutside) -> Path:
+    """The script's project; made where it is not there yet. Raises Refused where the name is that
+    of a project with an agent, ModelError where the base model is not here."""
+    folder = workspace / folder_name(asked.project)
+    if not (folder / FILE).exists():
+        model = base_model(asked.base_model)
+        path = find_model(model)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_toml(folder, _toml(asked.project, model, _context(path)))
+        trust_new_project(folder)
+    if load_config(folder).agent.source != "outside":
+        raise Refused.of(
+            "outside.project_taken",
+            f"{folder.name} is a project with an agent of its own.",
+            "Give the model another project, or the backend another workspace.",
+            where=str(folder),
+        )
+    return folder
+
+
+def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
+    """The run of this name, where the script was here before."""
+    runs = (one for one in specs_of(project) if one[1].kind == "outside")
+    return next((one for one in runs if one[1].name == model), None)
+
+
+def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> RunSpec:
+    """Of a run that begins. Raises ConfigError for a setting that is wrong, ModelError."""
+    name = base_model(asked.base_model)
+    path = find_model(name)
+    config = load_config(project, {"model.name": name, **asked.settings})
+    if config.judge.enabled:
+        raise ConfigError.of(
+            "outside.judge",
+            "A script gives its rewards itself; the project's judge has no part in them.",
+            "Set judge.enabled to false, and judge stored groups on the Judge page.",
+            where=str(project / FILE),
+        )
+    return RunSpec(
+        id=ulid(),
+        name=asked.model,
+        kind="outside",
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=config,
+        model_path=str(path),
+        versions=versions,
+        source=asked.source,
+    )
+
+
+def differences(spec: RunSpec, asked: OpenOutside, project: Path) -> list[str]:
+    """What the script asks for and a run that exists does otherwise. Raises Refused where it was
+    begun with another base model."""
+    name = base_model(asked.base_model)
+    if name != spec.config.model.name:
+        raise Refused.of(
+            "outside.other_base",
+            f"{spec.name} was begun with {spec.config.model.name}, and {name} is asked for.",
+            "Give the model another name to begin anew.",
+        )
+    wanted = load_config(project, {"model.name": name, **asked.settings})
+    told = []
+    for key in asked.settings:
+        was, now = _value(spec, key), _value(spec.model_copy(update={"config": wanted}), key)
+        if was != now:
+            told.append(f"{key} stays {was}, with which {spec.name} was begun.")
+    return told
+
+
+def base_model(name: str) -> str:
+    """The name by which we know it: the starter has one of its own."""
+    starter = next((one for one in STARTERS if one.hub_id == name), None)
+    if starter is None:
+        return name
+    try:
+        find_model(name)
+    except ModelError:
+        return starter.name
+    return name
+
+
+def folder_name(project: str) -> str:
+    """Raises ConfigError where nothing of it could name a folder."""
+    name = re.sub(r"[^\w.-]+", "-", project).strip(".-")
+    if not name:
+        raise ConfigError.of(
+            "outside.no_name", f"{project!r} cannot name a folder.", "Use letters or digits."
+        )
+    return name
+
+
+def _toml(project: str, model: str, context: int) -> str:
+    document = tomlkit.document()
+    for line in ABOUT.splitlines():
+        document.add(tomlkit.comment(line))
+    shape = {"name": model, "max_context": context, "rank": RANK, "alpha": ALPHA}
+    agent = {"source": "outside"}
+    train = {**SETTINGS["train"], "max_tokens": context}
+    values = {"name": project, "model": shape, "agent": agent, "train": train}
+    for key, value in values.items():
+        document.add(key, tomlkit.item(value))
+    return tomlkit.dumps(document)
+
+
+def _context(model: Path) -> int:
+    limit = read_json(model / "config.json").get("max_position_embeddings")
+    return min(MOST_CONTEXT, limit) if isinstance(limit, int) else MOST_CONTEXT
+
+
+def _value(spec: RunSpec, key: str) -> Any:
+    value: Any = spec.config.model_dump(mode="json")
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

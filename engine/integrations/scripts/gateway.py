@@ -1,0 +1,175 @@
+"""Entry of a script's requests to the gateway: one key for all its rollouts, one conversation for
+each request.
+
+A request's messages that were answered here before are put in as the tokens they were, whoever of
+the script's attempts asked then: the same words after the same words. What is sampled is recorded
+under a name of its own, which the answer carries.
+"""
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from engine.integrations.scripts.completions import Completion, Completions, Whole, digest
+from engine.policy.base import Policy, SampledToken
+from engine.protocol.problems import RolloutError
+from engine.protocol.records.runs import RunSpec
+from engine.rollout.conversation import Conversation, OpenBranch, Prompt, Turn
+from engine.rollout.gateway.requests import ChatRequest
+from engine.rollout.gateway.sessions import Session
+from engine.rollout.rendering.chat import ChatFormat
+from engine.rollout.rendering.chat import Completion as Said
+
+READY_S = 600.0
+"""Seconds that a request waits at most for the model to be loaded, or for the run to go on."""
+
+
+class SharedConversation(Conversation):
+    """Conversation of one request, with access to all completions sampled under the key."""
+
+    def __init__(
+        self, chat: ChatFormat, known: Completions, version: int, temperature: float, top_p: float
+    ) -> None:
+        super().__init__(chat)
+        self._known = known
+        self._version = version
+        self._temperature, self._top_p = temperature, top_p
+        self._digests = [""]
+
+    def record(
+        self,
+        prompt: Prompt,
+        messages: list[dict[str, Any]],
+        sampled: list[SampledToken],
+        raw: str,
+        completion: Said,
+    ) -> dict[str, Any]:
+        message = super().record(prompt, messages, sampled, raw, completion)
+        turn, parent = self.turns[-1], prompt.parent
+        turn.id = f"c-{uuid.uuid4().hex}"
+        if parent and self._known.get(parent.id) is None:
+            parent = None  # forgotten while this was sampled: it holds all of its prompt itself
+        begin = parent.length if parent else 0
+        self._known.add(
+            Completion(
+                id=turn.id,
+                parent=parent.id if parent else "",
+                version=self._version,
+                prompt=prompt.tokens[begin:],
+                sampled=[token.token for token in sampled],
+                logprobs=[token.logprob for token in sampled],
+                said=digest(self._digest(prompt.asked, len(prompt.asked)), turn.returned),
+                raw=raw,
+                text=turn.text[len(parent.text) if parent else 0 :],
+                temperature=self._temperature,
+                top_p=self._top_p,
+                truncated=self.truncated,
+                tools=self.tools,
+            )
+        )
+        self.truncated = False
+        return message
+
+    def _turn(self, asked: list[str], place: int) -> Turn | None:
+        message = asked[place]
+        found = self._known.after(digest(self._digest(asked, place), message))
+        if found is None:
+            return None
+        whole: Whole = self._known.whole(found)
+        self._branches.append(OpenBranch(tokens=list(whole.tokens)))
+        return Turn(
+            asked=asked[:place],
+            returned=message,
+            raw=found.raw,
+            branch=len(self._branches) - 1,
+            text=whole.text,
+            length=len(whole.tokens),
+            id=found.id,
+        )
+
+    def _digest(self, messages: Sequence[str], count: int) -> str:
+        """Digest of the first `count` messages."""
+        while len(self._digests) <= count:
+            place = len(self._digests) - 1
+            self._digests.append(digest(self._digests[-1], messages[place]))
+        return self._digests[count]
+
+
+class Door:
+    """Entry to the policy of one outside run, for as long as this engine knows its script."""
+
+    def __init__(self, spec: RunSpec, known: Completions) -> None:
+        self.name = spec.name
+        self.max_context = spec.config.model.max_context
+        self.known = known
+        self._config = spec.config
+        self._chat: ChatFormat | None = None
+        self._policy: Policy | None = None
+        self.step = 0
+        """Number of updates behind the weights that sample."""
+        self._open = asyncio.Event()
+
+    def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
+        """Let requests in: the policy can sample, with `step` updates behind its weights."""
+        self._chat, self._policy, self.step = chat, policy, step
+        self._open.set()
+
+    def shut(self) -> None:
+        """Make requests wait: the policy cannot sample for now."""
+        self._open.clear()
+
+    async def enter(self, asked: ChatRequest) -> Session:
+        """Session for one request. Raises RolloutError where the model is not ready in time or
+        another one was asked for."""
+        try:
+            async with asyncio.timeout(READY_S):
+                await self._open.wait()
+        except TimeoutError:
+            raise RolloutError.of(
+                "outside.not_ready",
+                f"The model was not ready within {READY_S:.0f} s.",
+                "Look at the run in the studio: it may be paused, or load a large model.",
+            ) from None
+        self._check_name(asked.model)
+        assert self._chat is not None
+        assert self._policy is not None
+        train = self._config.train
+        temperature = train.temperature if asked.temperature is None else asked.temperature
+        session = Session(
+            chat=self._chat,
+            policy=self._policy,
+            seed=secrets.randbits(31),
+            temperature=train.temperature,
+            free=True,
+            max_tokens=train.max_tokens,
+            max_context=self._config.model.max_context,
+            max_turns=1,
+            name=f"{self.name}@{self.step}",
+            tells_logprobs=True,
+        )
+        top_p = 1.0 if asked.top_p is None else asked.top_p
+        session.conversation = SharedConversation(
+            self._chat, self.known, self._policy.version, temperature, top_p
+        )
+        return session
+
+    def _check_name(self, model: str) -> None:
+        """Check the name of the requested model: `NAME` is the newest policy, `NAME@STEP` the one
+        of that step and no other. Raises RolloutError."""
+        name, at, step = model.rpartition("@")
+        if model in ("", self.name) or (at and name == self.name and step == str(self.step)):
+            return
+        if at and name == self.name and step.isdecimal():
+            raise RolloutError.of(
+                "outside.other_step",
+                f"{model} was asked for, and this engine samples {self.name}@{self.step} now.",
+                "Leave the step out for the newest policy; to compare steps, use `engine eval` or "
+                "the Checkpoints page.",
+            )
+        raise RolloutError.of(
+            "outside.other_model",
+            f"There is no model {model} behind this key: it is {self.name}.",
+            "Use model.get_inference_name().",
+        )

@@ -1,0 +1,144 @@
+"""What a script logs beside training: attempts of other splits, and figures by its own names."""
+
+import asyncio
+import math
+import time
+
+from engine.evaluation.validation import scenario_means
+from engine.integrations.importers.batches import id_of
+from engine.integrations.scripts.completions import Completions, Held
+from engine.integrations.scripts.logs import Begun, Logs
+from engine.integrations.scripts.trajectories import dropped_words, trajectories_of
+from engine.protocol.events.run import MetricsLogged, ValidationFinished
+from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.scripts import LogOutside
+from engine.reward.advantage.group import interval
+from engine.rollout.groups import close_group
+from engine.rollout.rendering.chat import ChatFormat
+from engine.storage.run_folder.run import Run
+
+OWN = ("val", "validation")
+"""Splits that are our validation; the scenarios of others carry the split's name."""
+
+
+async def store_logged(
+    run: Run, asked: LogOutside, logs: Logs, known: Completions, chat: ChatFormat
+) -> None:
+    """Returns when all of it is on record, once: with the same key nothing is stored again. Groups
+    of a step that is logged again come behind those that are there. Raises ConfigError for a wrong
+    value."""
+    async with logs.lock:
+        clock = time.monotonic()
+        again = logs.get(asked.key)
+        first = again.first if again else _first_free(run, asked.step, logs)
+        groups, dropped = await asyncio.to_thread(_groups, asked, known.held, chat, first)
+        after = again.after if again else run.reader.last_seq()
+        if again is None:
+            number = len(groups)
+            begun = Begun(key=asked.key, step=asked.step, first=first, groups=number, after=after)
+            await logs.begin(begun)
+            if dropped:
+                await run.log("warning", "script", dropped_words(asked.step, dropped))
+        if groups:
+            await _store_groups(run, groups)
+            finished = _validation(run, asked.step, time.monotonic() - clock)
+            if not (again and _covers(run, finished)):
+                await run.say(finished)
+        if asked.values and not (again and _has_figures(run, asked, after)):
+            await run.say(_figures(asked))
+
+
+def _groups(
+    asked: LogOutside, known: Held, chat: ChatFormat, first: int
+) -> tuple[list[list[Trajectory]], int]:
+    """And how many of their metrics were not finite."""
+    if not asked.groups or asked.split != "validation":
+        return [], 0
+    prefix = "" if asked.name in OWN else f"{asked.name}/"
+    made, dropped = trajectories_of(
+        asked.groups, "validation", asked.step, known, chat, None, first, prefix
+    )
+    return by_scenario(made, first), dropped
+
+
+def _first_free(run: Run, step: int, logs: Logs) -> int:
+    stored = run.reader.stored("validation", step)
+    return max(max((one.group for one in stored), default=-1) + 1, logs.free(step))
+
+
+async def _store_groups(run: Run, groups: list[list[Trajectory]]) -> None:
+    """Those that are not there yet."""
+    known = {one.id for one in run.reader.stored("validation", groups[0][0].step)}
+    for siblings in groups:
+        for one in siblings:
+            if one.id not in known:
+                await run.writer.add_trajectory(one)
+        await close_group(run, None, siblings)
+
+
+def _validation(run: Run, step: int, seconds: float) -> ValidationFinished:
+    """Of all that is stored of the step, whichever log brought it."""
+    everyone = _by_group(run.reader.stored("validation", step))
+    means = scenario_means(everyone)
+    return ValidationFinished(
+        step=step,
+        reward=interval(list(means.values())),
+        scenarios=means,
+        unscored=sum(one.reward is None for group in everyone for one in group),
+        seconds=seconds,
+    )
+
+
+def _covers(run: Run, finished: ValidationFinished) -> bool:
+    """Whether the newest word of the step says this already."""
+    said = [
+        one
+        for one in run.reader.events_of("validation.finished")
+        if isinstance(one, ValidationFinished) and one.step == finished.step
+    ]
+    if not said:
+        return False
+    return (said[-1].scenarios, said[-1].unscored) == (finished.scenarios, finished.unscored)
+
+
+def _has_figures(run: Run, asked: LogOutside, after: int) -> bool:
+    told = _figures(asked)
+    return any(
+        isinstance(one, MetricsLogged)
+        and (one.step, one.split, one.values) == (told.step, told.split, told.values)
+        for one in run.reader.events_of("metrics.logged")
+        if (one.seq or 0) > after
+    )
+
+
+def _figures(asked: LogOutside) -> MetricsLogged:
+    finite = {name: value for name, value in asked.values.items() if math.isfinite(value)}
+    dropped = len(asked.values) - len(finite)
+    return MetricsLogged(step=asked.step, split=asked.name, values=finite, dropped=dropped)
+
+
+def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:
+    """ART makes one group of a list of attempts, whatever each was about: one of ours for each
+    scenario, numbered from `first`."""
+    found: list[list[Trajectory]] = []
+    for siblings in groups:
+        for scenario in dict.fromkeys(one.scenario_id for one in siblings):
+            found.append([one for one in siblings if one.scenario_id == scenario])
+    return [
+        [
+            one.model_copy(
+                update={
+                    "id": id_of(one.split, one.step, number, index),
+                    "group": number,
+                    "index": index,
+                }
+            )
+            for index, one in enumerate(siblings)
+        ]
+        for number, siblings in enumerate(found, first)
+    ]
+
+
+def _by_group(attempts: list[Trajectory]) -> list[list[Trajectory]]:
+    numbers = sorted({one.group for one in attempts})
+    return [[one for one in attempts if one.group == number] for number in numbers]

@@ -1,0 +1,156 @@
+"""The algorithm where a script makes the attempts: groups → advantage → train → checkpoint.
+
+The same stages as in engine/training/loop.py, but for the rollouts: the policy samples for
+whoever has the
+key, and the run waits. A step that was handed in is trained again from what was handed in when the
+run was cut off before its checkpoint.
+"""
+
+import time
+
+from engine.integrations.scripts.session import Desk, trained_before, watched
+from engine.integrations.scripts.submissions import Handed
+from engine.integrations.scripts.trajectories import dropped_words
+from engine.policy.base import Policy
+from engine.protocol.events.run import RunFinished, RunStopped, StepStarted
+from engine.protocol.records.runs import Trajectory
+from engine.rollout.groups import close_group
+from engine.rollout.rendering.chat import ChatFormat
+from engine.storage.checkpoints.retention import prune
+from engine.storage.run_folder.run import Run
+from engine.training.lifecycle import StopRequested, finished_steps, gate, keep, load, restore
+from engine.training.loop import finish_step, summary
+from engine.training.step.metrics import describe
+from engine.training.step.planned_groups import planned_groups
+from engine.training.step.review import review
+from engine.training.step.rollouts import staleness
+from engine.training.step.timing import Clock
+from engine.training.step.update import learn
+from engine.training.step.update_groups import close_batch
+
+WAITING = "the script makes its attempts"
+
+
+class ScriptLeft(Exception):
+    """The script is done, or gone."""
+
+
+async def train(run: Run, policy: Policy, chat: ChatFormat, desk: Desk) -> None:
+    """Until the script leaves, or somebody stops the run. Raises what a worker or the store
+    raises."""
+    begun = time.monotonic()
+    policy.on_progress = lambda done, total: run.tick(step + 1, "training", done, total)
+    desk.door.shut()
+    async with watched(desk):
+        await load(run, policy)
+        history = finished_steps(run)
+        found = await restore(run, policy)
+        step = found.step if found else 0
+        await policy.publish(step)
+        while handed := desk.files.read(step + 1):
+            step = await take(run, policy, desk, handed, Clock(), history)
+        try:
+            while True:
+                desk.door.open(chat, policy, step)
+                desk.open(run, chat, step)
+                await gate(run, policy, step)
+                clock = Clock()
+                handed = await next_groups(run, policy, desk, step)
+                clock.phases["rolling_out"] = time.monotonic() - clock.begun
+                step = await take(run, policy, desk, handed, clock, history)
+        except StopRequested:
+            await keep(run, policy, step, history.get(step, {}))
+            await run.say(RunStopped(step=step, reason="You stopped it after this step."))
+        except ScriptLeft:
+            await keep(run, policy, step, history.get(step, {}))
+            await run.say(last_word(run, desk, step, history, time.monotonic() - begun))
+
+
+async def next_groups(run: Run, policy: Policy, desk: Desk, step: int) -> Handed:
+    """Wait for what the script hands in. Raises StopRequested, ScriptLeft."""
+    await run.enter(step + 1, "rolling_out")
+    run.tick(step + 1, "rolling_out", 0, 0, WAITING)
+    while not desk.waiting:
+        run.orders.changed.clear()
+        if desk.left:
+            raise ScriptLeft
+        if run.orders.stop_after_step or run.orders.paused:
+            await gate(run, policy, step)
+            await run.enter(step + 1, "rolling_out")
+            continue
+        await run.orders.changed.wait()
+    await gate(run, policy, step)
+    return desk.waiting[0]
+
+
+async def take(
+    run: Run,
+    policy: Policy,
+    desk: Desk,
+    handed: Handed,
+    clock: Clock,
+    history: dict[int, dict[str, float]],
+) -> int:
+    """One step: what was handed in is stored, learned from, and kept. Returns its number."""
+    step, anew = handed.step, handed.step not in history
+    run.config = handed.over(run.spec.config)
+    if anew:
+        await run.say(StepStarted(step=step, groups=planned_groups(handed.groups)))
+        await tell_settings(run, handed)
+        if handed.dropped:
+            await run.log("warning", "script", dropped_words(step, handed.dropped))
+    groups = await store(run, handed)
+    sampled = await policy.sampling()
+    if anew:
+        await review(run, step, clock)
+    groups, again = await close_batch(run, step, groups)
+    learned = await learn(run, policy, groups + again, step, clock)
+    told = {"groups/again": float(len(again)), **sampled, **learned}
+    told["staleness"] = staleness(step, groups)
+    metrics = describe(groups, run.config.train.algorithm.advantage, told, clock)
+    if anew:
+        await finish_step(run, step, metrics, learned, history, groups)
+    if handed.save or run.orders.keep:
+        run.orders.keep = False
+        await keep(run, policy, step, metrics)
+        desk.files.forget_until(step)
+    await prune(run)
+    desk.known.forget_before(step)
+    if desk.waiting and desk.waiting[0].key == handed.key:
+        desk.waiting.popleft()
+    desk.door.step = step
+    desk.answer(handed.key, trained_before(run, handed))
+    await desk.known.compact()
+    return step
+
+
+async def store(run: Run, handed: Handed) -> list[list[Trajectory]]:
+    """The groups with their advantages; what is stored already stays."""
+    known = {one.id for one in run.reader.stored("train", handed.step)}
+    groups = []
+    for siblings in handed.groups:
+        for one in siblings:
+            if one.id not in known:
+                await run.writer.add_trajectory(one)
+        groups.append(await close_group(run, None, siblings))
+    return groups
+
+
+async def tell_settings(run: Run, handed: Handed) -> None:
+    """Into the log, where they are others than the run began with or than a step before had."""
+    began = run.spec.config.train
+    if (handed.lr, handed.algorithm) == (began.lr, began.algorithm):
+        return
+    changed = handed.algorithm.model_dump_json(exclude_defaults=True)
+    text = f"Step {handed.step} was asked for with lr {handed.lr:g} and {changed}."
+    await run.log("info", "script", text)
+
+
+def last_word(
+    run: Run, desk: Desk, step: int, history: dict[int, dict[str, float]], seconds: float
+) -> RunFinished | RunStopped:
+    assert desk.left is not None
+    reason, finished = desk.left
+    return (
+        summary(run, step, history, seconds) if finished else RunStopped(step=step, reason=reason)
+    )

@@ -1,0 +1,196 @@
+"""Between a script and the run it trains: who it is, what it hands in, what it is answered.
+
+One per living run. It stays while the policy is started again, and goes with the run.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+
+from engine.integrations.scripts.completions import Completions
+from engine.integrations.scripts.gateway import Door
+from engine.integrations.scripts.logs import Logs
+from engine.integrations.scripts.submissions import Handed, HandedFiles
+from engine.integrations.scripts.trajectories import trajectories_of
+from engine.protocol.problems import Problem, Refused
+from engine.protocol.records.runs import RunSpec
+from engine.protocol.requests.scripts import OpenOutside, Trained, TrainGroups
+from engine.rollout.rendering.chat import ChatFormat
+from engine.storage.run_folder.run import Run
+
+COMPLETIONS = "completions.jsonl"
+HANDED = "handed"
+LOGGED = "logged.jsonl"
+LOOK_S = 2.0
+
+
+class Script:
+    """The process that the run belongs to."""
+
+    def __init__(self, asked: OpenOutside) -> None:
+        """Raises Refused where there is no such process here."""
+        self.pid, self.key = asked.pid, asked.key
+        try:
+            self._started = psutil.Process(self.pid).create_time()
+        except psutil.Error as error:
+            raise Refused.of(
+                "outside.no_process",
+                f"There is no process {self.pid} on the engine's machine.",
+                "Run the script on the machine of its engine.",
+            ) from error
+
+    @property
+    def alive(self) -> bool:
+        try:
+            process = psutil.Process(self.pid)
+            same = process.create_time() == self._started  # numbers of processes come again
+            return same and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+
+class Desk:
+    """Made when a script comes; `close` it with the run."""
+
+    def __init__(self, folder: Path, spec: RunSpec, script: Script) -> None:
+        self.script = script
+        self.known = Completions(folder / COMPLETIONS)
+        self.files = HandedFiles(folder / HANDED)
+        self.logs = Logs(folder / LOGGED)
+        self.door = Door(spec, self.known)
+        self.waiting: deque[Handed] = deque()
+        self.left: tuple[str, bool] | None = None
+        """Why the script is gone, and whether it had finished."""
+        self._spec = spec
+        self._chat: ChatFormat | None = None
+        self._step = 0
+        self._handing = asyncio.Lock()
+        self._answers: dict[str, asyncio.Future[Trained]] = {}
+        self._open = asyncio.Event()
+
+    def open(self, run: Run, chat: ChatFormat, step: int) -> None:
+        """The run waits for the next step's groups."""
+        self._run, self._chat, self._step = run, chat, step
+        self._open.set()
+
+    async def ready(self) -> int:
+        """Updates done, once the run waits for groups, or has ended. Raises Refused."""
+        await self._open.wait()
+        if self._chat is None:
+            raise self._gone
+        return self._step
+
+    async def chat(self) -> ChatFormat:
+        await self.ready()
+        assert self._chat is not None
+        return self._chat
+
+    async def train(self, asked: TrainGroups) -> Trained:
+        """Returns when the step is on record. Raises Refused, ConfigError: then nothing of it
+        was taken."""
+        async with self._handing:
+            if (answer := self._answers.get(asked.key)) is None:
+                done = await self.ready()
+                answer = asyncio.get_running_loop().create_future()
+                found = await asyncio.to_thread(self.files.newest)
+                if found is None or found.key != asked.key:
+                    await self._hand_in(asked, done + 1)
+                elif found.step <= done:
+                    return trained_before(self._run, found)
+                self._answers[asked.key] = answer
+        return await asyncio.shield(answer)
+
+    async def _hand_in(self, asked: TrainGroups, step: int) -> None:
+        if self.waiting:
+            raise Refused.of(
+                "outside.busy",
+                f"Step {step} is being trained for another call.",
+                "Await one train() before the next.",
+            )
+        chat, temperature = await self.chat(), self._spec.config.train.temperature
+        groups, dropped = await asyncio.to_thread(
+            trajectories_of, asked.groups, "train", step, self.known.held, chat, temperature
+        )
+        if not groups:
+            raise Refused.of(
+                "outside.no_attempts",
+                f"Step {step} has no attempt: its {len(asked.groups)} groups are empty.",
+                "Hand in groups with at least one trajectory or exception.",
+            )
+        handed = Handed(
+            key=asked.key,
+            step=step,
+            lr=asked.lr,
+            algorithm=asked.algorithm,
+            save=asked.save,
+            dropped=dropped,
+            groups=groups,
+        )
+        await asyncio.to_thread(self.files.write, handed)
+        self.waiting.append(handed)
+        self._run.orders.changed.set()
+
+    def answer(self, key: str, trained: Trained) -> None:
+        """The step with this key is on record."""
+        self._step = trained.step
+        if (future := self._answers.pop(key, None)) and not future.done():
+            future.set_result(trained)
+
+    def leave(self, reason: str, finished: bool) -> None:
+        """The script is done, or gone."""
+        self.left = self.left or (reason, finished)
+        if self._open.is_set() and self._chat:
+            self._run.orders.changed.set()
+
+    async def watch(self) -> None:
+        """Look after the script's process until it is gone."""
+        while self.script.alive:  # noqa: ASYNC110 - no event says that somebody else's process ends
+            await asyncio.sleep(LOOK_S)
+        self.leave("Its script has ended.", False)
+
+    def close(self, problem: Problem | None) -> None:
+        """The run has ended: whoever waits hears why."""
+        self._gone = Refused(problem) if problem else _ended(self._spec)
+        self._chat = None
+        self._open.set()
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(self._gone)
+                future.exception()  # who asked may be gone as well
+        self._answers.clear()
+
+
+def trained_before(run: Run, handed: Handed) -> Trained:
+    """What was answered, or would have been, when this step was finished."""
+    events = run.reader.events_of("step.finished")
+    event = next(e for e in reversed(events) if getattr(e, "step", None) == handed.step)
+    kept = [one for one in run.reader.checkpoints() if one.step == handed.step]
+    return Trained(
+        step=handed.step,
+        metrics=getattr(event, "metrics", {}),
+        skipped=getattr(event, "skipped", False),
+        checkpoint=str(run.folder / kept[0].path) if kept else "",
+    )
+
+
+def _ended(spec: RunSpec) -> Refused:
+    return Refused.of(
+        "outside.ended",
+        f"The run of {spec.name} has ended.",
+        "Start the script again: it goes on where the run stopped.",
+    )
+
+
+@contextlib.asynccontextmanager
+async def watched(desk: Desk) -> AsyncIterator[None]:
+    """While the block runs, the script's process is looked after."""
+    looking = asyncio.create_task(desk.watch(), name=f"script {desk.script.pid}")
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)

@@ -1,0 +1,75 @@
+"""Groups that a script has handed in: on disk before anything is done with them, so that a step is
+trained once, whatever happens meanwhile and however often the script says so."""
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import StoreError
+from engine.protocol.records.runs import Trajectory
+from engine.runtime.files import write_atomically
+
+
+class Handed(BaseModel):
+    """One step as it was handed in."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    step: int
+    lr: float
+    algorithm: Algorithm
+    save: bool
+    dropped: int
+    """Metrics that were not finite."""
+    groups: list[list[Trajectory]]
+
+    def over(self, config: ProjectConfig) -> ProjectConfig:
+        """The run's settings, as this step wants them."""
+        change = {"lr": self.lr, "algorithm": self.algorithm}
+        return config.model_copy(update={"train": config.train.model_copy(update=change)})
+
+
+class HandedFiles:
+    """`step-000003.json` and the like, in a folder of the run; the newest ones stay."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, handed: Handed) -> None:
+        """Whole or not at all, and on disk."""
+        self._folder.mkdir(exist_ok=True)
+        write_atomically(self._file(handed.step), handed.model_dump_json())
+
+    def read(self, step: int) -> Handed | None:
+        """Raises StoreError where the file is damaged."""
+        file = self._file(step)
+        try:
+            return Handed.model_validate(json.loads(file.read_text()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, ValidationError) as error:
+            raise StoreError.of(
+                "outside.damaged",
+                f"What the script handed in for step {step} cannot be read.",
+                "Remove the file; the script then makes the attempts of that step again.",
+                where=str(file),
+                detail=str(error)[:1000],
+            ) from error
+
+    def newest(self) -> Handed | None:
+        numbers = [int(one.stem.removeprefix("step-")) for one in self._folder.glob("step-*.json")]
+        return self.read(max(numbers)) if numbers else None
+
+    def forget_until(self, step: int) -> None:
+        """Those up to this step, which is on record and has its checkpoint, but for the newest:
+        the script may ask for it once more."""
+        for one in self._folder.glob("step-*.json"):
+            if int(one.stem.removeprefix("step-")) < step:
+                one.unlink()
+
+    def _file(self, step: int) -> Path:
+        return self._folder / f"step-{step:06d}.json"

@@ -1,0 +1,175 @@
+"""What a script hands in → trajectories of ours, with the tokens that were sampled for it.
+
+A choice is known by its name; one that lost it on its way through another library, by its tokens
+and log-probs. What was sampled elsewhere can be logged, and never trained on: nothing is tokenised
+again.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup
+from engine.integrations.importers.art_trajectories import attempts_of
+from engine.integrations.scripts.completions import Completion, Held
+from engine.protocol.problems import Refused
+from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.runs import Branch, Split, Trajectory
+from engine.protocol.requests.scripts import CHOICE_ID, SentAttempt, SentGroup, SentHistory
+from engine.rollout.rendering.chat import ChatFormat
+from engine.runtime.text import storable
+
+RULER_SCORE = "ruler_score"
+"""The metric in which ART's ruler_score_group keeps its score, beside the reward."""
+
+
+def trajectories_of(
+    groups: Iterable[SentGroup],
+    split: Split,
+    step: int,
+    known: Held,
+    chat: ChatFormat,
+    temperature: float | None,
+    first: int = 0,
+    prefix: str = "",
+) -> tuple[list[list[Trajectory]], int]:
+    """The groups that hold an attempt, numbered from `first`, and how many metrics were not finite.
+
+    With `temperature` they are trained on: every choice must have been sampled here, at that
+    temperature. Raises Refused with the attempt that was not, ConfigError for a wrong value.
+    """
+    made: list[list[Trajectory]] = []
+    dropped = 0
+    for place, sent in enumerate(groups):
+        number = first + len(made)
+        siblings, lost = attempts_of(_as_art(sent, place), split, step, number, prefix)
+        if not siblings:
+            continue
+        dropped += lost
+        for index, attempt in enumerate(sent.trajectories):
+            where = f"group {place}, attempt {index}"
+            said = [
+                _said(one, known, temperature is not None, where) for one in _histories(attempt)
+            ]
+            if temperature is not None:
+                _check(said, temperature, where)
+            siblings[index] = _with_tokens(siblings[index], said, known, chat)
+        if split == "train":
+            siblings = [_of_step(one, step) for one in siblings]
+        made.append(siblings)
+    return made, dropped
+
+
+def dropped_words(step: int, dropped: int) -> str:
+    """For the run's log."""
+    many = "1 metric" if dropped == 1 else f"{dropped} metrics"
+    return f"{many} of attempts of step {step} left out: no finite number."
+
+
+def _as_art(sent: SentGroup, place: int) -> ArtGroup:
+    data = storable(sent.model_dump())
+    where = f"group {place}"
+    attempts = [
+        ArtAttempt(f"{where}, attempt {index}", one)
+        for index, one in enumerate(data["trajectories"])
+    ]
+    return ArtGroup(where, data, attempts)
+
+
+def _histories(attempt: SentAttempt) -> list[SentHistory]:
+    return [attempt, *attempt.additional_histories]
+
+
+def _said(history: SentHistory, known: Held, wanted: bool, where: str) -> list[Completion]:
+    """The policy's answers in order; without `wanted`, those of others are passed over."""
+    found = []
+    for item in history.messages_and_choices:
+        if "finish_reason" not in item:
+            continue
+        one = _find(item, known)
+        if one is not None:
+            found.append(one)
+        elif wanted:
+            text = str((item.get("message") or {}).get("content") or "")
+            raise Refused.of(
+                "outside.unknown_completion",
+                f"An answer was not sampled here, or was forgotten: {text[:60]!r}.",
+                "Put the choices of model.openai_client() into the trajectory as they came, within "
+                "a few steps; answers of other models go in as plain messages.",
+                where=where,
+            )
+    return found
+
+
+def _find(choice: dict[str, Any], known: Held) -> Completion | None:
+    if (one := known.get(str(choice.get(CHOICE_ID, "")))) is not None:
+        return one
+    content = (choice.get("logprobs") or {}).get("content") or []
+    return known.sampled_as([t["token"] for t in content], [t["logprob"] for t in content])
+
+
+def _check(said: list[list[Completion]], temperature: float, where: str) -> None:
+    for one in (one for history in said for one in history):
+        if one.temperature != temperature or one.top_p != 1:
+            raise Refused.of(
+                "outside.other_temperature",
+                f"An answer was sampled at temperature {one.temperature:g} and top_p "
+                f"{one.top_p:g}; this run trains on temperature {temperature:g} and top_p 1.",
+                "Leave both out where attempts are trained on, or begin the run with the setting "
+                "train.temperature.",
+                where=where,
+            )
+
+
+def _with_tokens(
+    one: Trajectory, said: list[list[Completion]], known: Held, chat: ChatFormat
+) -> Trajectory:
+    branches, everything = branches_of(said, known, chat)
+    own = one.metrics.get(RULER_SCORE)
+    judged = own is not None and own == one.reward
+    update: dict[str, Any] = {"parts": {RULER: own}} if judged else {}
+    if everything:
+        update |= {
+            "branches": branches,
+            "turns": len(everything),
+            "sampled_tokens": sum(branch.sampled for branch in branches),
+            "truncated": any(each.truncated for each in everything),
+            "policy_version": min(each.version for each in everything),
+            "tools": one.tools or everything[-1].tools,
+        }
+    return one.model_copy(update=update)
+
+
+def _of_step(one: Trajectory, step: int) -> Trajectory:
+    """Without an answer, an attempt belongs to the weights that its step began with."""
+    return one if one.branches else one.model_copy(update={"policy_version": step - 1})
+
+
+def branches_of(
+    said: list[list[Completion]], known: Held, chat: ChatFormat
+) -> tuple[list[Branch], list[Completion]]:
+    """Sequences of the conversations, and their completions, each once. An answer whose prompt
+    holds all tokens so far stays in the sequence; any other begins the next one."""
+    tokens: list[list[int]] = []
+    spans: list[list[tuple[int, int]]] = []
+    logprobs: list[list[float]] = []
+    trained: dict[str, Completion] = {}
+    for history in said:
+        for one in history:
+            if one.id in trained:
+                continue
+            whole = known.whole(one)
+            last = tokens[-1] if tokens else None
+            if last is not None and whole.tokens[: len(last)] == last:
+                tokens[-1] = whole.tokens
+            else:
+                tokens.append(whole.tokens)
+                spans.append([])
+                logprobs.append([])
+            spans[-1].append((whole.start, len(whole.tokens)))
+            logprobs[-1] += one.logprobs
+            trained[one.id] = one
+    branches = [
+        Branch(tokens=t, spans=s, logprobs=p, pieces=chat.pieces(t))
+        for t, s, p in zip(tokens, spans, logprobs, strict=True)
+    ]
+    return branches, list(trained.values())

@@ -1,0 +1,83 @@
+"""How far a tracker was told of a run: a small file in the run folder, held by one sender at a
+time."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from engine.protocol.config.tracking import TRACKERS, TrackerName
+from engine.protocol.problems import Problem, Refused
+
+FOLDER = "track"
+
+
+class Cursor(BaseModel):
+    """Everything up to `seq` has arrived at `target`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    target: str = ""
+    """Which service, and where in it: another one begins at nothing."""
+    seq: int = 0
+    url: str = ""
+    refused: int = 0
+    """Figures or spans before it that the service will never take."""
+    refusal: str = ""
+    """What it said to the last of them, to follow its name."""
+    problem: Problem | None = None
+    """What stood against it at last."""
+
+
+def read_cursor(run: Path, name: TrackerName) -> Cursor | None:
+    """None where it was never told of the run, and where the file is damaged: then it is told
+    again, and what it has already is not told twice where it can be avoided."""
+    with contextlib.suppress(OSError, ValidationError):
+        return Cursor.model_validate_json(_file(run, name).read_text())
+    return None
+
+
+def fitting(run: Path, name: TrackerName, target: str) -> Cursor:
+    """Where it was, unless it was told somewhere else."""
+    known = read_cursor(run, name)
+    return known if known and known.target == target else Cursor(target=target)
+
+
+def write_cursor(run: Path, name: TrackerName, cursor: Cursor) -> None:
+    """By rename."""
+    file = _file(run, name)
+    file.parent.mkdir(exist_ok=True)
+    scratch = file.with_suffix(".new")
+    scratch.write_text(cursor.model_dump_json(indent=1))
+    scratch.replace(file)
+
+
+@contextlib.contextmanager
+def held(run: Path, name: TrackerName) -> Iterator[None]:
+    """Nobody else sends meanwhile. Raises Refused where somebody does."""
+    (run / FOLDER).mkdir(exist_ok=True)
+    descriptor = os.open(run / FOLDER / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Refused.of(
+            "track.busy", f"Another engine tells {TRACKERS[name]} of this run.", "Wait for it."
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def target_of(settings: dict[str, object]) -> str:
+    """Twelve digits of the settings that say where things go."""
+    where = {key: value for key, value in settings.items() if key not in ("on", "content")}
+    return hashlib.sha256(json.dumps(where, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _file(run: Path, name: TrackerName) -> Path:
+    return run / FOLDER / f"{name}.json"

@@ -1,0 +1,361 @@
+"""One tracker of one run: a process of its own is told what is stored, from a cursor on.
+
+A service that is down, hangs or dies costs the run nothing: the process is ended, and after a while
+another one is told from where the last one was sure. What a service will never take is counted, and
+passed over. When the run has ended there is a bounded time for the rest; what is missing then is
+sent when somebody asks. A run that goes on while its end is being told is told of anew.
+"""
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.environments import installed_python
+from engine.integrations.trackers.cursor import Cursor, fitting, held, target_of, write_cursor
+from engine.integrations.trackers.metrics import (
+    DATA_KINDS,
+    METRIC_KINDS,
+    STATES,
+    TRACE_KINDS,
+    Item,
+    Once,
+    row_of,
+    settings_of,
+)
+from engine.integrations.trackers.traces import Teller
+from engine.protocol.config.section import Section
+from engine.protocol.config.tracking import (
+    ENVIRONMENTS,
+    TRACKERS,
+    TrackerName,
+    TrackerState,
+    TrackerView,
+)
+from engine.protocol.events.run import GroupScored
+from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.protocol.records.runs import RunSpec
+from engine.runtime.child import Child
+from engine.runtime.paths import ROOT
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE
+from engine.trust.addresses import tracker_key
+
+LOGS = "logs"
+ROWS, GROUPS = 50, 1
+"""Most that goes out between two looks at the cursor, of events and of groups of attempts."""
+LOOK_S = 1.0
+"""From one look at what is stored to the next."""
+OPEN_S, ANSWER_S = 180.0, 60.0
+"""A service that has not answered by then hangs; the first includes a start on a busy machine."""
+ENDED_S = 60.0
+"""The same when the run has ended."""
+BACK_OFF_S = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
+FLUSH_S = 20.0
+"""After a run's end, without any progress."""
+TRACES = ("otel", "langfuse")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The run that is told of."""
+
+    folder: Path
+    spec: RunSpec
+    living: Callable[[], bool]
+    """Whether more is going to be stored."""
+    say: Callable[[str, str], Awaitable[None]]
+    """(level, text) into the run's log, while it lives."""
+
+
+@dataclass
+class Feed:
+    """Make it, `run` it, tell it to `hurry`."""
+
+    source: Source
+    name: TrackerName
+    settings: Section
+    keys: Mapping[str, str]
+    """By tracker, as they are lent."""
+    pids: set[int]
+    """Of processes at work, which a run that ends must spare."""
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    leaving: bool = False
+
+    def __post_init__(self) -> None:
+        self._state: TrackerState = "opening"
+        self._problem: Problem | None = None
+        self._said = ""
+        """Code of the problem that the log knows of."""
+        self._failures = 0
+        self._moved = time.monotonic()
+        self._once = Once()
+        self._reader = RunReader(self.source.folder / DATABASE)
+        target = target_of(self.settings.model_dump(mode="json"))
+        self._cursor = fitting(self.source.folder, self.name, target)
+        self._traced = self.name in TRACES
+        self._kinds = TRACE_KINDS if self._traced else METRIC_KINDS
+
+    async def run(self) -> None:
+        """Until the run has ended and everything was sent, or nothing has moved for a while."""
+        try:
+            with held(self.source.folder, self.name):
+                await self._until_told()
+        except Refused as error:
+            await self.source.say("warning", str(error))
+        finally:
+            self._reader.close()
+
+    async def _until_told(self) -> None:
+        try:
+            while not self._over(told := await self._attempt()):
+                if not told:
+                    await self._rest(BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)])
+                    self._failures += 1
+        finally:
+            self._cursor.problem = self._problem
+            with contextlib.suppress(OSError):  # a full disk: it is told again from before
+                self._keep()
+
+    def hurry(self, leaving: bool = False) -> None:
+        """The run has ended, a key was lent, or the engine wants to leave: try now."""
+        self.leaving |= leaving
+        self._failures, self._moved = 0, time.monotonic()
+        self.woken.set()
+
+    def view(self) -> TrackerView:
+        """Blocks for a moment: what is missing is counted now."""
+        behind = lacking(self.source.folder, self.name, self._cursor.seq)
+        state = "behind" if self._state == "in_step" and behind else self._state
+        return view_of(self.name, state, behind, self._problem, self._cursor)
+
+    async def _attempt(self) -> bool:
+        """One process, until everything is sent; False where it has to be tried again."""
+        try:
+            python = await asyncio.to_thread(installed_python, ENVIRONMENTS[self.name])
+            if python is None:
+                await self._fail("missing", missing(self.name))
+                return False
+            await self._serve(python)
+        except TimeoutError:
+            words = f"{TRACKERS[self.name]} does not answer."
+            hint = "What is missing is sent as soon as it does."
+            problem = Problem(code="track.silent", message=words, hint=hint)
+            await self._fail("failing", problem)
+            return False
+        except AtelierError as error:
+            await self._fail("failing", titled(self.name, error.problem))
+            return False
+        except Exception as error:  # noqa: BLE001 - no tracker stops anything: it is said, and tried again
+            await self._fail("failing", unforeseen(self.name, error))
+            return False
+        return True
+
+    async def _serve(self, python: Path) -> None:
+        lent = self.keys.get(self.name, "")
+        key = await asyncio.to_thread(tracker_key, self.name, self.settings, lent)
+        argv = [str(python), "-m", "engine.integrations.trackers.worker", self.name]
+        log = self.source.folder / LOGS / f"track-{self.name}.log"
+        log.parent.mkdir(exist_ok=True)
+        child = await Child.spawn(f"track-{self.name}", argv, cwd=ROOT, log=log)
+        self.pids.add(child.pid)
+        try:
+            await self._open(child, key)
+            await self._follow(child)
+            state = await asyncio.to_thread(self._last_state)
+            await self._ask(child, "close", state=state)
+        finally:
+            await asyncio.shield(child.kill())
+            self.pids.discard(child.pid)
+
+    async def _open(self, child: Child, key: str) -> None:
+        spec, folder = self.source.spec, self.source.folder
+        about = {
+            "id": spec.id,
+            "name": spec.name,
+            "kind": spec.kind,
+            "project": spec.project,
+            "started_at": spec.started_at,
+            "folder": str(folder),
+            "version": spec.versions.get("atelier", ""),
+            "settings": settings_of(spec),
+        }
+        settings = self.settings.model_dump(mode="json")
+        answer = await self._ask(child, "open", settings=settings, key=key, run=about)
+        if answer["seq"] is not None:
+            self._cursor.seq = min(answer["seq"], await asyncio.to_thread(self._reader.last_seq))
+        await asyncio.to_thread(self._recall)
+
+    async def _follow(self, child: Child) -> None:
+        """Until the run has ended and everything was sent, or somebody wants to leave."""
+        while True:
+            living = self.source.living() and not self.leaving
+            seq, items = await asyncio.to_thread(self._next)
+            lost = await self._send(child, items)
+            if items:
+                await self._well("behind")
+            if seq > self._cursor.seq:
+                self._cursor.seq, self._moved = seq, time.monotonic()
+                await self._count(lost)
+                await asyncio.to_thread(self._keep)
+                continue
+            await self._well("in_step")
+            if not living:
+                return
+            if not child.alive:
+                await child.ask("open")  # says how it died
+            await self._rest(LOOK_S)
+
+    async def _send(self, child: Child, items: list[Item]) -> list[dict[str, Any]]:
+        """Attempts one by one: a service may take its time for each. Returns the answers."""
+        lots = [[one] for one in items] if self._traced else [items] if items else []
+        return [await self._ask(child, "send", items=lot) for lot in lots]
+
+    async def _count(self, answers: list[dict[str, Any]]) -> None:
+        """What will never be taken, said in the log with the first of it."""
+        for answer in (one for one in answers if one["refused"]):
+            if not self._cursor.refused:
+                words = f"{TRACKERS[self.name]} {answer['words']} It is told the rest."
+                await self.source.say("warning", f"{words} The run goes on.")
+            self._cursor.refused += answer["refused"]
+            self._cursor.refusal = answer["words"]
+
+    def _next(self) -> tuple[int, list[Item]]:
+        """The next items, and the `seq` that they lead up to."""
+        most = GROUPS if self._traced else ROWS
+        events = self._reader.events_after(self._cursor.seq, self._kinds, most)
+        items: list[Item] = []
+        for event in events:
+            if isinstance(event, GroupScored):
+                items += self._traces(event)
+            elif self._once.new(event) and (row := row_of(event)):
+                items.append(row)
+        return (events[-1].seq or 0) if events else self._cursor.seq, items
+
+    def _traces(self, event: GroupScored) -> list[Item]:
+        """One for each attempt."""
+        group = event.group
+        found = self._reader.siblings(group.split, group.step, group.group)
+        content = bool(getattr(self.settings, "content", False))
+        teller = Teller(self.source.spec, content, self.name == "langfuse")
+        items = []
+        for one in found.trajectories:
+            verdicts = [v for v in found.verdicts if v.trajectory_id == one.id]
+            spans = teller.spans(one, verdicts, event.at)
+            items.append({"seq": event.seq, "at": event.at, "spans": spans})
+        return items
+
+    def _recall(self) -> None:
+        """Which steps have gone out already."""
+        self._once, after = Once(), 0
+        while not self._traced and after < self._cursor.seq:
+            events = self._reader.events_after(after, ("step.finished",), ROWS)
+            for event in events:
+                if (event.seq or 0) <= self._cursor.seq:
+                    self._once.new(event)
+            after = (events[-1].seq or 0) if events else self._cursor.seq
+
+    def _last_state(self) -> str:
+        events = self._reader.events_of(*STATES)
+        row = row_of(events[-1]) if events else None
+        return row["state"] if row else "running"
+
+    def _keep(self) -> None:
+        write_cursor(self.source.folder, self.name, self._cursor)
+
+    async def _ask(self, child: Child, op: str, **fields: Any) -> dict[str, Any]:
+        limit = OPEN_S if op == "open" else ANSWER_S
+        async with asyncio.timeout(limit if self.source.living() else ENDED_S):
+            answer = await child.ask(op, **fields)
+        self._cursor.url = answer.get("url") or self._cursor.url
+        return answer
+
+    async def _rest(self, seconds: float) -> None:
+        """Not at all where it was told to hurry meanwhile."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.woken.wait()
+        self.woken.clear()
+
+    def _over(self, told: bool) -> bool:
+        """A run may have gone on while its end was told."""
+        if self.leaving or self.source.living():
+            return self.leaving
+        return told or time.monotonic() - self._moved > FLUSH_S
+
+    async def _fail(self, state: TrackerState, problem: Problem) -> None:
+        self._state, self._problem = state, problem
+        if self._said != problem.code:
+            self._said = problem.code
+            await self.source.say("warning", f"{problem} The run goes on.")
+
+    async def _well(self, state: TrackerState) -> None:
+        """It has just taken something, or there is nothing to take."""
+        self._failures, self._problem, self._state = 0, None, state
+        if self._said:
+            self._said = ""
+            await self.source.say("info", f"{TRACKERS[self.name]} is told again.")
+
+
+def view_of(
+    name: TrackerName, state: TrackerState, behind: int, problem: Problem | None, cursor: Cursor
+) -> TrackerView:
+    return TrackerView(
+        name=name,
+        state=state,
+        behind=behind,
+        problem=problem,
+        url=cursor.url,
+        refused=cursor.refused,
+        refusal=cursor.refusal,
+    )
+
+
+def lacking(run: Path, name: TrackerName, seq: int) -> int:
+    """Steps, validations or groups of a run folder behind a `seq`."""
+    kinds = TRACE_KINDS if name in TRACES else DATA_KINDS
+    reader = RunReader(run / DATABASE)
+    try:
+        return reader.count_after(seq, kinds)
+    finally:
+        reader.close()
+
+
+def goes_on(run: Path) -> bool:
+    """Whether a run folder that others write has no end yet."""
+    reader = RunReader(run / DATABASE)
+    try:
+        return bool(events := reader.events_of(*STATES)) and events[-1].kind == "run.started"
+    finally:
+        reader.close()
+
+
+def missing(name: TrackerName) -> Problem:
+    environment = ENVIRONMENTS[name]
+    return Problem(
+        code="track.missing",
+        message=f"{TRACKERS[name]} is told nothing: its environment {environment} is not "
+        "installed.",
+        hint=f"Install it under Settings, Engines, or with `python -m engine environments install "
+        f"{environment}`; what is missing is sent then.",
+    )
+
+
+def titled(name: TrackerName, problem: Problem) -> Problem:
+    """A problem of the process speaks of its service without a name."""
+    if not problem.code.startswith("track.") or problem.code.endswith(".died"):
+        return problem
+    return problem.model_copy(update={"message": f"{TRACKERS[name]} {problem.message}"})
+
+
+def unforeseen(name: TrackerName, error: Exception) -> Problem:
+    return Problem(
+        code="track.bug",
+        message=f"{TRACKERS[name]} could not be told: {type(error).__name__}: {error}.",
+        hint="It is tried again; please report it with the details.",
+        detail="".join(traceback.format_exception(error))[-8000:],
+    )

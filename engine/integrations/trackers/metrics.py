@@ -1,0 +1,117 @@
+"""Stored events → what a tracker is told: rows of numbers by step, and how the run is. Pure."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from engine.protocol.events.run import (
+    Event,
+    MetricsLogged,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    StepFinished,
+    UnknownEvent,
+    ValidationFinished,
+)
+from engine.protocol.events.sft import LossMeasured
+from engine.protocol.records.art_names import art_metrics
+from engine.protocol.records.runs import RunSpec
+
+Item = dict[str, Any]
+"""`seq`, `at` (Unix seconds) and either `step` and `values`, or `state`, or `spans` of one
+attempt."""
+
+STATES = ("run.started", "run.stopped", "run.failed", "run.finished")
+DATA_KINDS = ("step.finished", "validation.finished", "loss.measured", "metrics.logged")
+METRIC_KINDS = (*DATA_KINDS, *STATES)
+TRACE_KINDS = ("group.scored",)
+CREDENTIALS = re.compile(r"//[^/@\s]+@")
+"""Of an address."""
+
+
+def row_of(event: Event | UnknownEvent) -> Item | None:
+    """What a tracker of metrics is told of one event; None where there is nothing to tell."""
+    told = {"seq": event.seq, "at": event.at}
+    match event:
+        case StepFinished():
+            return {**told, "step": event.step, "values": named(event.metrics)}
+        case ValidationFinished():
+            return {**told, "step": event.step, "values": named(validation(event))}
+        case LossMeasured():
+            values = {"validation/loss": event.loss, "validation/tokens": float(event.tokens)}
+            return {**told, "step": event.step, "values": values}
+        case MetricsLogged():
+            values = {f"script/{event.split}/{name}": v for name, v in event.values.items()}
+            return {**told, "step": event.step, "values": values}
+        case RunStarted():
+            return {**told, "state": "running"}
+        case RunFinished():
+            return {**told, "state": "finished"}
+        case RunFailed():
+            return {**told, "state": "failed", "words": str(event.problem)}
+        case RunStopped():
+            return {**told, "state": "stopped", "words": event.reason}
+        case _:
+            return None
+
+
+def named(ours: Mapping[str, float]) -> dict[str, float]:
+    """By our names, and by ART's beside them."""
+    return {**art_metrics(ours), **ours}
+
+
+def validation(event: ValidationFinished) -> dict[str, float]:
+    """With its interval of 95 %; without a reward where no scenario could be scored."""
+    values = {"validation/unscored": float(event.unscored), "validation/seconds": event.seconds}
+    if event.reward is not None:
+        values |= {
+            "validation/reward": event.reward.mean,
+            "validation/low": event.reward.low,
+            "validation/high": event.reward.high,
+            "validation/scenarios": float(event.reward.count),
+        }
+    return {key: value for key, value in values.items() if math.isfinite(value)}
+
+
+class Once:
+    """Passes each step once: a run that was cut off does its last steps again, with the same
+    attempts, and no service can take back what it has."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+
+    def new(self, event: Event | UnknownEvent) -> bool:
+        if not isinstance(event, StepFinished):
+            return True
+        if event.step in self._known:
+            return False
+        self._known.add(event.step)
+        return True
+
+
+def settings_of(spec: RunSpec) -> dict[str, str | int | float | bool]:
+    """Everything the run was started with, by dotted keys; what is empty is left out, and so is
+    what it says of its trackers."""
+    config = spec.config.model_dump(mode="json", exclude={"track"}, exclude_none=True)
+    about = {
+        "run": {"id": spec.id, "name": spec.name, "kind": spec.kind},
+        "versions": spec.versions,
+    }
+    return dict(_flat("", {**config, **about}))
+
+
+def _flat(prefix: str, value: Any) -> Iterable[tuple[str, str | int | float | bool]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)
+    elif isinstance(value, list):
+        if value:
+            yield prefix, ", ".join(map(str, value))
+    elif isinstance(value, str):
+        if value:
+            yield prefix, CREDENTIALS.sub("//", value)
+    else:
+        yield prefix, value

@@ -1,0 +1,142 @@
+"""Traces over OTLP/HTTP, in protobuf: to any OpenTelemetry collector, and to Langfuse, which takes
+the same (/api/public/otel, basic authentication with public and secret key).
+
+Spans are made of stored figures, with ids that the engine gave them, and not recorded as something
+happens: so they are encoded as the SDK's exporter does, and each answer is looked at.
+"""
+
+import base64
+import gzip
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import requests
+from google.protobuf.message import DecodeError
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from engine.integrations.trackers.sinks.errors import Lost, Trouble, refused, unreachable
+
+TIMEOUT_S = 15.0
+PATH = "/v1/traces"
+LANGFUSE = "/api/public/otel"
+FOR_GOOD = (400, 413, 422)
+"""Answers that say of what was sent, and not of the service, that it cannot be taken: sent again,
+it would be answered the same."""
+KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+
+
+class Sink:
+    """Holds one connection. What is sent again has the same ids."""
+
+    url = ""
+
+    def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> None:
+        self._session = requests.Session()
+        self._session.trust_env = False  # no .netrc: whoever is to be told got its key from us
+        if "host" in settings:
+            self._endpoint = settings["host"] + LANGFUSE + PATH
+            self._session.headers.update(_langfuse(key))
+        else:
+            self._endpoint = traces_at(settings["endpoint"])
+            self._session.headers.update(headers_in(key))
+        self._session.headers["Content-Type"] = "application/x-protobuf"
+        self._session.headers["Content-Encoding"] = "gzip"
+        attributes = {"service.name": "atelier", "service.version": run["version"]}
+        self._resource = Resource(attributes)
+        self._scope = InstrumentationScope("atelier", run["version"])
+
+    def send(self, items: list[dict[str, Any]]) -> Lost:
+        """A request for each attempt: collectors limit the size of one."""
+        lost = [one for item in items for one in self._post([self._span(s) for s in item["spans"]])]
+        return Lost(sum(one.count for one in lost), lost[-1].words) if lost else Lost()
+
+    def close(self, state: str) -> None:
+        """Traces say nothing of how a run has ended."""
+
+    def _post(self, spans: list[ReadableSpan]) -> Iterator[Lost]:
+        """What is refused for good is sent again in halves: a part of it may be small, or good,
+        enough."""
+        answer = self._answer(spans)
+        if answer.status_code not in FOR_GOOD:
+            if rejected := _rejected(answer, len(spans)):
+                yield rejected
+        elif len(spans) > 1:
+            yield from self._post(spans[: len(spans) // 2])
+            yield from self._post(spans[len(spans) // 2 :])
+        else:
+            yield Lost(1, f"answers {answer.status_code} {answer.reason}.")
+
+    def _answer(self, spans: list[ReadableSpan]) -> requests.Response:
+        body = gzip.compress(encode_spans(spans).SerializeToString())
+        try:
+            return self._session.post(
+                self._endpoint, data=body, timeout=TIMEOUT_S, allow_redirects=False
+            )
+        except requests.RequestException as error:
+            raise unreachable(self._endpoint, error) from error
+
+    def _span(self, told: dict[str, Any]) -> ReadableSpan:
+        parent = _context(told["trace_id"], told["parent_id"]) if told["parent_id"] else None
+        events = [Event(e["name"], e["attributes"], e["at_ns"]) for e in told["events"]]
+        failed = Status(StatusCode.ERROR, told["error"])
+        return ReadableSpan(
+            name=told["name"],
+            context=_context(told["trace_id"], told["span_id"]),
+            parent=parent,
+            resource=self._resource,
+            attributes=told["attributes"],
+            events=events,
+            kind=KINDS[told["kind"]],
+            status=failed if told["error"] else Status(StatusCode.UNSET),
+            start_time=told["start_ns"],
+            end_time=told["end_ns"],
+            instrumentation_scope=self._scope,
+        )
+
+
+def traces_at(endpoint: str) -> str:
+    """A collector's address as OTEL_EXPORTER_OTLP_ENDPOINT has it, or with the path of traces."""
+    return endpoint if urlsplit(endpoint).path.endswith(PATH) else endpoint.rstrip("/") + PATH
+
+
+def headers_in(key: str) -> dict[str, str]:
+    """As OTEL_EXPORTER_OTLP_HEADERS has them: `name=value,name=value`, percent-encoded."""
+    pairs = (pair.partition("=") for pair in key.split(",") if "=" in pair)
+    return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}
+
+
+def _langfuse(key: str) -> dict[str, str]:
+    if ":" not in key:
+        words = "needs a public and a secret key."
+        hint = "Keep them as PUBLIC:SECRET under Settings, Tracker keys."
+        raise Trouble("key", words, hint)
+    coded = base64.b64encode(key.encode()).decode()
+    return {"Authorization": f"Basic {coded}", "x-langfuse-ingestion-version": "4"}
+
+
+def _context(trace: str, span: str) -> SpanContext:
+    return SpanContext(int(trace, 16), int(span, 16), False, TraceFlags(TraceFlags.SAMPLED))
+
+
+def _rejected(answer: requests.Response, spans: int) -> Lost | None:
+    """What it takes all but. Raises Trouble unless it was taken."""
+    if answer.status_code in (401, 403):
+        raise refused(f"it answers {answer.status_code}", answer.text[:500])
+    if answer.status_code != 200:
+        words = f"answers {answer.status_code} {answer.reason}."
+        raise Trouble("answer", words, detail=answer.text[:500])
+    try:
+        partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
+    except DecodeError:
+        return None  # Langfuse answers in JSON: 200 is its word for all of it
+    if partial.rejected_spans:
+        why = partial.error_message.strip().rstrip(".") or "it does not say why"
+        words = f"rejects {partial.rejected_spans} of {spans} spans: {why}."
+        return Lost(partial.rejected_spans, words)
+    return None

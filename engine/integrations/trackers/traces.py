@@ -1,0 +1,205 @@
+"""An attempt → the spans of one trace, by OpenTelemetry's GenAI conventions. Pure.
+
+A root span `invoke_agent`, and one `chat` for each model call: operation, model, tokens; reward,
+parts and advantage are attributes of the root, each verdict is an event `gen_ai.evaluation.result`
+(opentelemetry.io/docs/specs/semconv/gen-ai). Ids derive from run and attempt, so what is sent twice
+is the same trace. Words that somebody said go out only with `content`.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.judging import PART, Verdict
+from engine.protocol.records.runs import Message, RunSpec, Trajectory
+
+Span = dict[str, Any]
+PROVIDER = "atelier"
+
+
+@dataclass(frozen=True)
+class Teller:
+    """What all traces of a run to one service share."""
+
+    spec: RunSpec
+    content: bool
+    langfuse: bool = False
+    """Name what Langfuse shows in its lists as it names it (langfuse.com/integrations/native/
+    opentelemetry)."""
+
+    def spans(self, one: Trajectory, verdicts: Sequence[Verdict], at: float) -> list[Span]:
+        """The root first; `at`, in Unix seconds, is when the group was scored."""
+        begun = one.begun_at or at - one.duration_s
+        calls = _calls(one)
+        root: Span = {
+            **self._ids(one, "agent"),
+            "parent_id": "",
+            "name": f"invoke_agent {self.spec.project}",
+            "kind": "internal",
+            "start_ns": _ns(begun),
+            "end_ns": _ns(begun + one.duration_s),
+            "attributes": self._agent(one, calls) | (self._listed(one) if self.langfuse else {}),
+            "events": [self._verdict(verdict, at) for verdict in verdicts],
+            "error": self._wrong(one.problem),
+        }
+        return [root, *(self._chat(one, call, begun, root["span_id"]) for call in calls)]
+
+    def _wrong(self, problem: Problem | None) -> str:
+        """An agent's error may say what was said: without `content`, only of which kind it is."""
+        if problem is None:
+            return ""
+        return problem.message if self.content else problem.code
+
+    def _agent(self, one: Trajectory, calls: "list[Call]") -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.agent.name": self.spec.project,
+            "gen_ai.conversation.id": f"{self.spec.id}/{one.id}",
+            "gen_ai.request.model": self.spec.config.model.name,
+            "gen_ai.usage.input_tokens": sum(call.asked for call in calls),
+            "gen_ai.usage.output_tokens": sum(call.sampled for call in calls),
+            "session.id": self.spec.id,
+            "atelier.run.name": self.spec.name,
+            "atelier.split": one.split,
+            "atelier.step": one.step,
+            "atelier.group": one.group,
+            "atelier.index": one.index,
+            "atelier.scenario.id": one.scenario_id,
+            "atelier.truncated": one.truncated,
+            "atelier.policy.version": one.policy_version,
+        }
+        if one.problem is not None:
+            told["error.type"] = one.problem.code
+        if one.reward is not None:
+            told["atelier.reward"] = one.reward
+        if one.advantage is not None:
+            told["atelier.advantage"] = one.advantage
+        told |= {f"atelier.reward.part.{name}": value for name, value in one.parts.items()}
+        told |= {f"atelier.metric.{name}": value for name, value in one.metrics.items()}
+        return told | (_said(one.messages, len(one.messages)) if self.content else {})
+
+    def _listed(self, one: Trajectory) -> dict[str, Any]:
+        name = f"{self.spec.project} · {one.scenario_id}"
+        shown = {"step": one.step, "reward": one.reward, "advantage": one.advantage}
+        return {
+            "langfuse.trace.name": name,
+            "langfuse.session.id": self.spec.id,
+            "langfuse.trace.tags": [self.spec.project, one.split],
+            **{f"langfuse.trace.metadata.{k}": v for k, v in shown.items() if v is not None},
+        }
+
+    def _chat(self, one: Trajectory, call: "Call", begun: float, parent: str) -> Span:
+        train, model = self.spec.config.train, self.spec.config.model.name
+        first, last = call.times or (0.0, one.duration_s)
+        told: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.request.model": model,
+            "gen_ai.request.max_tokens": train.max_tokens,
+            "gen_ai.usage.input_tokens": call.asked,
+            "gen_ai.usage.output_tokens": call.sampled,
+            "session.id": self.spec.id,
+        }
+        if self.content and call.message is not None:
+            told |= _said(one.messages, call.message + 1)
+        elif self.content:
+            told["gen_ai.output.messages"] = json.dumps([_text("assistant", call.text)])
+        return {
+            **self._ids(one, f"chat {call.branch} {call.number}"),
+            "parent_id": parent,
+            "name": f"chat {model}",
+            "kind": "client",
+            "start_ns": _ns(begun + first),
+            "end_ns": _ns(begun + last),
+            "attributes": told,
+            "events": [],
+            "error": "",
+        }
+
+    def _verdict(self, verdict: Verdict, at: float) -> dict[str, Any]:
+        told: dict[str, Any] = {"gen_ai.evaluation.name": PART, "atelier.judge": verdict.judge}
+        if verdict.score is not None:
+            told["gen_ai.evaluation.score.value"] = verdict.score
+        if verdict.problem is not None:
+            told["error.type"] = verdict.problem.code
+        if self.content and verdict.reason:
+            told["gen_ai.evaluation.explanation"] = verdict.reason
+        return {"name": "gen_ai.evaluation.result", "at_ns": _ns(at), "attributes": told}
+
+    def _ids(self, one: Trajectory, what: str) -> dict[str, str]:
+        trace = f"{self.spec.id}/{one.id}"
+        return {"trace_id": _digest(trace, 32), "span_id": _digest(f"{trace}/{what}", 16)}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One model call of an attempt."""
+
+    branch: int
+    number: int
+    asked: int
+    """Tokens of the prompt."""
+    sampled: int
+    times: tuple[float, float] | None
+    """Seconds from the beginning of the attempt."""
+    text: str
+    message: int | None
+    """Place of its answer among the messages, where that is known."""
+
+
+def _calls(one: Trajectory) -> list[Call]:
+    """In each branch in order; a prompt is everything before the sampled tokens."""
+    answers = [n for n, message in enumerate(one.messages) if message.role == "assistant"]
+    alone = len(one.branches) == 1 and len(one.branches[0].spans) == len(answers)
+    return [
+        Call(
+            branch=place,
+            number=number,
+            asked=start,
+            sampled=end - start,
+            times=branch.times[number] if branch.times else None,
+            text="".join(branch.pieces[start:end]),
+            message=answers[number] if alone else None,
+        )
+        for place, branch in enumerate(one.branches)
+        for number, (start, end) in enumerate(branch.spans)
+    ]
+
+
+def _said(messages: Sequence[Message], until: int) -> dict[str, str]:
+    """The last of the first `until` messages is the answer, where the model said it."""
+    asked = list(messages[:until])
+    answer = asked.pop() if asked and asked[-1].role == "assistant" else None
+    told = {"gen_ai.input.messages": json.dumps([_message(one) for one in asked])}
+    if answer is not None:
+        finish = "tool_call" if answer.tool_calls else "stop"
+        told["gen_ai.output.messages"] = json.dumps([{**_message(answer), "finish_reason": finish}])
+    return told
+
+
+def _message(one: Message) -> dict[str, Any]:
+    if one.role == "tool":
+        response = {"type": "tool_call_response", "id": one.tool_call_id, "response": one.content}
+        return {"role": "tool", "parts": [response]}
+    parts = _text(one.role, one.content)["parts"] if one.content else []
+    for call in one.tool_calls:
+        asked = call.get("function", {})
+        told = {"id": call.get("id"), "name": asked.get("name")}
+        parts.append({"type": "tool_call", **told, "arguments": asked.get("arguments")})
+    return {"role": one.role, "parts": parts}
+
+
+def _text(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _digest(text: str, length: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * 1e9)

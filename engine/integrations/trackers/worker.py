@@ -1,0 +1,122 @@
+"""The process of one tracker: `PYTHON -m engine.integrations.trackers.worker NAME LINE LIFE`, in
+the environment
+that has its client library.
+
+One JSON message a line (engine/runtime/child.py), one after the other: `open` (settings, key,
+run) answers
+with the `seq` up to which the service has everything, where it knows; `send` answers when the items
+have arrived, and how much of them will never be taken; `close` says how the run is. The key is in
+memory only, and in no answer. It runs with less priority than a run: nobody waits for it.
+"""
+
+import base64
+import importlib
+import json
+import os
+import re
+import socket
+import sys
+import traceback
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from engine.integrations.trackers.sinks.errors import Lost, Trouble
+from engine.runtime.life_pipe import exit_with_engine, hide_from_peers
+
+NICE = 5
+"""A quarter of what a trainer gets of a core that both want: enough to keep up."""
+SHORTEST = 6
+"""Characters of a part of a key that is hidden: what is shorter is a word of everybody's."""
+
+
+class Sink(Protocol):
+    """One service. Each call returns when the service has what it was told, or raises Trouble where
+    it may have it later."""
+
+    url: str
+    """Where the run is to be seen; empty where nobody knows."""
+
+    def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> int | None: ...
+
+    def send(self, items: list[dict[str, Any]]) -> Lost: ...
+
+    def close(self, state: str) -> None: ...
+
+
+class Desk:
+    """Answers requests by the sink."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._key = sink, ""
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"ok": self._do(message)}
+        except Exception as error:  # noqa: BLE001 - libraries raise what they like; all of it is told
+            sys.stderr.write(_without("".join(traceback.format_exception(error)), self._key))
+            return {"error": self._problem(error)}
+
+    def _do(self, message: dict[str, Any]) -> dict[str, Any]:
+        match message["op"]:
+            case "open":
+                self._key = message["key"]
+                held = self._sink.open(message["settings"], self._key, message["run"])
+                return {"seq": held, "url": self._sink.url}
+            case "send":
+                lost = self._sink.send(message["items"])
+                words = _without(lost.words, self._key)[:500]
+                return {"url": self._sink.url, "refused": lost.count, "words": words}
+            case "close":
+                self._sink.close(message["state"])
+        return {"url": self._sink.url}
+
+    def _problem(self, error: Exception) -> dict[str, str]:
+        """Its message goes on after the tracker's name."""
+        told = error if isinstance(error, Trouble) else Trouble("failed", unforeseen(error))
+        return {
+            "code": f"track.{told.code}",
+            "message": _without(told.words, self._key)[:500],
+            "hint": told.hint,
+            "detail": _without(str(error), self._key)[:2000],
+        }
+
+
+def unforeseen(error: Exception) -> str:
+    said = str(error).strip().partition("\n")[0]
+    return f"could not be told: {type(error).__name__}{': ' if said else ''}{said}."
+
+
+def _without(text: str, key: str) -> str:
+    """No part of the key, as it was given and as it is sent: percent-decoded, or in base64."""
+    sent = unquote(key)
+    coded = base64.b64encode(key.encode()).decode()
+    parts = {key, sent, coded, *_parts(key), *_parts(sent), *map(unquote, _parts(key))}
+    for part in sorted(parts, key=len, reverse=True):
+        text = text.replace(part, "…") if len(part) >= SHORTEST else text
+    return text
+
+
+def _parts(key: str) -> list[str]:
+    return re.split(r"[:=,\s]+", key)
+
+
+def main() -> None:
+    name, line, life = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    hide_from_peers()
+    exit_with_engine(life)
+    os.nice(NICE)
+    module = "otlp" if name in ("otel", "langfuse") else name
+    sink = importlib.import_module(f"engine.integrations.trackers.sinks.{module}_sink").Sink()
+    desk = Desk(sink)
+    with socket.socket(fileno=line) as connection, connection.makefile("rwb") as stream:
+        for text in stream:
+            message = json.loads(text)
+            if message["op"] != "cancel":
+                answer = {"id": message["id"], **desk.answer(message)}
+                stream.write(json.dumps(answer).encode() + b"\n")
+                stream.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""A person's labels → examples for the judge: bounded, chosen by likeness to the task at hand."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.judge.prompting.transcript import lines_of, shared_start, shortened
+from engine.protocol.records.labels import Label, preferences
+from engine.protocol.records.runs import Trajectory
+from engine.storage.run_folder.run import Run
+
+MOST = 3
+"""Examples in one prompt."""
+TASK_CHARS, ATTEMPT_CHARS = 800, 1600
+WORD = re.compile(r"\w+")
+
+
+class Lesson(NamedTuple):
+    """One decided comparison."""
+
+    label: str
+    """Id of the label it comes from."""
+    task: str
+    words: str
+
+
+def lessons_of(run: Run) -> list[Lesson]:
+    """Of every label of the run that teaches and holds, oldest first."""
+    found = []
+    for label in run.reader.labels():
+        if label.teaches and label.holds():
+            siblings = run.reader.stored(label.split, label.step, label.group)
+            found += lessons(label, siblings)
+    return found
+
+
+def lessons(label: Label, siblings: Sequence[Trajectory]) -> list[Lesson]:
+    """One that sets the most preferred attempt beside the least; none without a preference."""
+    wins = dict.fromkeys((one.id for one in siblings), 0)
+    for better, worse in preferences(label.words, list(wins)):
+        wins[better] += 1
+        wins[worse] -= 1
+    best, worst = max(wins, key=lambda n: wins[n]), min(wins, key=lambda n: wins[n])
+    if wins[best] == wins[worst]:
+        return []
+    by_id = {one.id: one for one in siblings}
+    common = shared_start([one.messages for one in siblings])
+    task = shortened(_lines(by_id[best], 0, common, TASK_CHARS), TASK_CHARS)
+    parts = [
+        f"Task:\n{task}",
+        f"Better:\n{_lines(by_id[best], common, None, ATTEMPT_CHARS)}",
+        f"Worse:\n{_lines(by_id[worst], common, None, ATTEMPT_CHARS)}",
+    ]
+    notes = [label.why, *(word.text for word in label.words)]
+    why = " ".join(note for note in notes if note)
+    return [Lesson(label.id, task, "\n\n".join([*parts, *([f"Why: {why}"] if why else [])]))]
+
+
+def nearest(lessons: Sequence[Lesson], task: str) -> list[str]:
+    """The most alike, best first: Jaccard index of the tasks' words (Jaccard 1912), newer first
+    among equals."""
+    words = set(WORD.findall(task.lower()))
+    ranked = sorted(
+        enumerate(lessons), key=lambda pair: (-_likeness(words, pair[1].task), -pair[0])
+    )
+    return [lesson.words for _, lesson in ranked[:MOST]]
+
+
+def _likeness(words: set[str], task: str) -> float:
+    others = set(WORD.findall(task.lower()))
+    return len(words & others) / max(len(words | others), 1)
+
+
+def _lines(attempt: Trajectory, start: int, end: int | None, most: int) -> str:
+    part = attempt.model_copy(update={"messages": attempt.messages[start:end]})
+    return shortened(lines_of(part, most), most * 2)

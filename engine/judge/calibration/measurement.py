@@ -1,0 +1,199 @@
+"""A run's verdicts and labels → how far each judge can be trusted. Reads the store only."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, pairwise
+from statistics import fmean
+from typing import NamedTuple
+
+from engine.judge.calibration.agreement import order_of, tau_of
+from engine.judge.prompting.transcript import lines_of, shared_start, shortened
+from engine.protocol.records.judging import Disagreement, Verdict
+from engine.protocol.records.labels import Agreement, Label, preferences
+from engine.protocol.records.runs import Split, Trajectory
+from engine.reward.advantage.group import interval
+from engine.storage.run_db.reader import RunReader
+
+LATEST = 4000
+"""Verdicts of one judge that flips, stability and length are taken from."""
+
+CASE_CHARS = 1200
+"""Of each text in a disagreement."""
+
+Place = tuple[Split, int, int]
+Pairs = list[tuple[str, str]]
+"""(better, worse)"""
+
+
+class Heard(NamedTuple):
+    """A labelled group."""
+
+    names: list[str]
+    pairs: Pairs
+    looks: list[Pairs]
+    """What each blind look by itself says, oldest first."""
+
+
+def agreements(reader: RunReader) -> list[Agreement]:
+    """One row per judge and rubric, that which judged last first."""
+    heard = labelled_groups(reader)
+    names = [name for group in heard for name in group.names]
+    labelled: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in reader.verdicts(names):
+        labelled.setdefault((verdict.judge, verdict.rubric), []).append(verdict)
+    own = interval([tau for group in heard if (tau := consistency(group.looks)) is not None])
+    return [
+        _row(reader, judge, rubric, labelled.get((judge, rubric), []), heard).model_copy(
+            update={"self_consistency": own, "repeats": own.count if own else 0}
+        )
+        for judge, rubric in reader.judges()
+    ]
+
+
+def labelled_groups(reader: RunReader) -> list[Heard]:
+    """Every group about whose order somebody has said something."""
+    found = []
+    for place, labels in labels_by_place(reader).items():
+        names = reader.names(*place)
+        pairs = preferences([word for label in labels for word in label.words], names)
+        if pairs:
+            looks = [preferences(label.words, names) for label in labels if label.blind]
+            found.append(Heard(names, pairs, looks))
+    return found
+
+
+def tau_over(pairs: Pairs, scores: Mapping[str, float]) -> float | None:
+    """(concordant − discordant) / pairs, over the person's pairs that are both scored; ties count
+    as neither. None without such pairs."""
+    known = [(a, b) for a, b in pairs if a in scores and b in scores]
+    return fmean(order_of(scores[a], scores[b]) for a, b in known) if known else None
+
+
+def consistency(looks: Sequence[Pairs]) -> float | None:
+    """τ of the first two looks, over the pairs that both decide."""
+    if len(looks) < 2:
+        return None
+    first, second = set(looks[0]), set(looks[1])
+    both = [(a, b) for a, b in first if (a, b) in second or (b, a) in second]
+    return fmean(1.0 if pair in second else -1.0 for pair in both) if both else None
+
+
+def flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int]:
+    """(pairs in turned order, pairs compared) between one pass over a group and the next; only
+    where every attempt was scored in each."""
+    if len({len(scores) for scores in passes_by_name.values()}) != 1:
+        return 0, 0
+    turned = compared = 0
+    for a, b in combinations(passes_by_name.values(), 2):
+        for one, other in pairwise(order_of(x, y) for x, y in zip(a, b, strict=True)):
+            turned += one * other < 0
+            compared += 1
+    return turned, compared
+
+
+def disagreements(reader: RunReader, judge: str, rubric: str, most: int = 50) -> list[Disagreement]:
+    """Pairs that this judge puts the other way round, the widest first."""
+    found = []
+    for place, labels in labels_by_place(reader).items():
+        if not (siblings := reader.stored(*place)):
+            continue  # nothing that was stored of this group is left
+        by_id = {one.id: one for one in siblings}
+        pairs = preferences([word for label in labels for word in label.words], list(by_id))
+        verdicts = {
+            v.trajectory_id: v
+            for v in reader.verdicts(list(by_id))
+            if (v.judge, v.rubric) == (judge, rubric) and v.score is not None
+        }
+        common = shared_start([one.messages for one in siblings])
+        for better, worse in pairs:
+            one, other = verdicts.get(better), verdicts.get(worse)
+            if one is None or other is None or order_of(one.score or 0, other.score or 0) > 0:
+                continue
+            found.append(
+                Disagreement(
+                    split=place[0],
+                    step=place[1],
+                    group=place[2],
+                    title=siblings[0].title,
+                    judge=judge,
+                    rubric=rubric,
+                    better=by_id[better].index,
+                    worse=by_id[worse].index,
+                    better_score=one.score or 0.0,
+                    worse_score=other.score or 0.0,
+                    reason=other.reason,
+                    why=" ".join(label.why for label in labels if label.why),
+                    task=_said(siblings[0], 0, common),
+                    better_text=_said(by_id[better], common, None),
+                    worse_text=_said(by_id[worse], common, None),
+                )
+            )
+    found.sort(key=lambda case: case.better_score - case.worse_score)
+    return found[:most]
+
+
+def labels_by_place(reader: RunReader) -> dict[Place, list[Label]]:
+    """Labels that hold, by group, oldest first."""
+    found: dict[Place, list[Label]] = {}
+    for label in reader.labels():
+        if label.holds():
+            found.setdefault((label.split, label.step, label.group), []).append(label)
+    return found
+
+
+def _said(one: Trajectory, start: int, end: int | None) -> str:
+    part = one.model_copy(update={"messages": one.messages[start:end]})
+    return shortened(lines_of(part, CASE_CHARS), CASE_CHARS)
+
+
+def _row(
+    reader: RunReader, judge: str, rubric: str, labelled: list[Verdict], heard: list[Heard]
+) -> Agreement:
+    scores = {v.trajectory_id: v.score for v in labelled if v.score is not None}
+    taus = [tau for group in heard if (tau := tau_over(group.pairs, scores)) is not None]
+    decided = [
+        order_of(scores[a], scores[b])
+        for group in heard
+        for a, b in group.pairs
+        if a in scores and b in scores
+    ]
+    latest = reader.verdicts_of(judge, rubric, LATEST)
+    groups = list(_by_group(latest).values())
+    counts = [flips({v.trajectory_id: v.passes for v in group if v.passes}) for group in groups]
+    turned, compared = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+    stable = [v.stability for v in latest if v.stability is not None]
+    return Agreement(
+        judge=judge,
+        rubric=rubric,
+        groups=len(taus),
+        pairs=len(decided),
+        tau=interval(taus),
+        accuracy=fmean((1 + sign) / 2 for sign in decided) if decided else None,
+        flips=turned / compared if compared else None,
+        stability=fmean(stable) if stable else None,
+        length=_length(reader, groups),
+        unscored=sum(v.score is None for v in latest),
+        usd=reader.cost_of({key for v in latest for key in v.calls}),
+    )
+
+
+def _length(reader: RunReader, groups: Iterable[list[Verdict]]) -> float | None:
+    """Mean τ between scores and lengths, over the groups in which both differ."""
+    groups = list(groups)
+    names = [v.trajectory_id for group in groups for v in group]
+    tokens = {row.id: float(row.sampled_tokens) for row in reader.summaries(names)}
+    taus = []
+    for group in groups:
+        scores = {v.trajectory_id: v.score for v in group if v.score is not None}
+        lengths = {name: tokens[name] for name in scores if name in tokens}
+        if len(set(scores.values())) > 1 and len(set(lengths.values())) > 1:
+            tau = tau_of(scores, lengths)
+            taus += [tau] if tau is not None else []
+    return fmean(taus) if taus else None
+
+
+def _by_group(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
+    """By the part of the id that siblings share."""
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        found.setdefault(verdict.trajectory_id.rpartition("-")[0], []).append(verdict)
+    return found

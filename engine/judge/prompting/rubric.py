@@ -1,0 +1,88 @@
+"""`rubric.md` → Rubric: plain English, optionally with weighted criteria in YAML front matter."""
+
+from pathlib import Path
+
+import yaml
+
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.judging import Criterion, Rubric
+from engine.trust.files import MOST_TEXT_BYTES, read_regular
+
+FENCE = "---"
+MOST_FRONT_CHARS = 2**16
+UNREADABLE = (RecursionError, ValueError, LookupError, TypeError, AttributeError)
+"""Raised by PyYAML for deep nesting, and for text that its tag does not fit."""
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML without aliases: a few lines of them stand for gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(problem="aliases are not taken", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+
+def load_rubric(file: Path) -> Rubric:
+    """Raises ConfigError with what, where and what to try."""
+    try:
+        source = read_regular(file, MOST_TEXT_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise ConfigError.of(
+            "rubric.unreadable",
+            "The rubric cannot be read.",
+            "Write what a good attempt is, in plain words, into this file.",
+            where=str(file),
+            detail=str(error),
+        ) from error
+    return parse_rubric(source, str(file))
+
+
+def parse_rubric(source: str, where: str = "rubric.md") -> Rubric:
+    """Front matter between two lines of `---`: `criteria:`, a list of `name`, `weight`, `words`."""
+    lines = source.replace("\r\n", "\n").split("\n")
+    if lines[0].strip() != FENCE:
+        return Rubric(source=source, text=source.strip())
+    closing = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == FENCE), None)
+    if closing is None:
+        raise _wrong("its front matter has no closing line of ---", where, 1)
+    criteria = _criteria("\n".join(lines[1:closing]), where)
+    text = "\n".join(lines[closing + 1 :]).strip()
+    return Rubric(source=source, text=text, criteria=criteria)
+
+
+def _criteria(front: str, where: str) -> tuple[Criterion, ...]:
+    if len(front) > MOST_FRONT_CHARS:
+        raise _wrong(f"its front matter is longer than {MOST_FRONT_CHARS} characters", where, 1)
+    try:
+        data = yaml.load(front, PlainLoader) or {}
+    except UNREADABLE as error:
+        raise _wrong("its front matter holds a value that cannot be read", where, 1) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 2 if mark else 1
+        raise _wrong("its front matter is not YAML", where, line) from error
+    if not isinstance(data, dict) or set(data) - {"criteria"}:
+        raise _wrong("its front matter may hold `criteria` and nothing else", where, 1)
+    entries = data.get("criteria") or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise _wrong("`criteria` is not a list of name, weight and words", where, 1)
+    try:
+        criteria = tuple(Criterion.model_validate(entry) for entry in entries)
+    except ValueError as error:
+        first = str(error).splitlines()[1:3]
+        raise _wrong(f"a criterion is wrong: {' '.join(first)}", where, 1) from error
+    names = [criterion.name for criterion in criteria]
+    if len(set(names)) < len(names):
+        raise _wrong("two criteria have the same name", where, 1)
+    return criteria
+
+
+def _wrong(what: str, where: str, line: int) -> ConfigError:
+    return ConfigError.of(
+        "rubric.wrong",
+        f"The rubric cannot be used: {what}.",
+        "Put `criteria:` with `- {name: …, weight: …, words: …}` between two lines of ---.",
+        where=f"{where}:{line}",
+    )

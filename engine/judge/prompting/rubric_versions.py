@@ -1,0 +1,108 @@
+"""The project's rubric and its versions: `rubric.md`, and `rubric.versions.jsonl` beside it.
+
+Every source that was ever saved here, or found changed by another program, is kept whole, one a
+line, so that any two can be compared and each restored.
+"""
+
+import contextlib
+import getpass
+import json
+import time
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from engine.judge.prompting.rubric import parse_rubric
+from engine.protocol.problems import AtelierError, ConfigError, in_one_line
+from engine.protocol.records.judging import RubricVersion, RubricView, version_of
+from engine.runtime.files import write_atomically
+from engine.trust.files import MOST_TEXT_BYTES, read_regular
+
+OUTSIDE = "outside"
+MOST_HISTORY_BYTES = 2**28
+
+
+def view_rubric(file: Path) -> RubricView:
+    """As it is now; a source that is not on record yet gets its line. Raises ConfigError where the
+    file cannot be read."""
+    source = _read(file)
+    versions = read_versions(file)
+    if source.strip() and not (versions and versions[-1].source == source):
+        with contextlib.suppress(OSError):  # a read-only project is shown as it is
+            versions = _append(file, versions, source, OUTSIDE)
+    try:
+        rubric, problem = parse_rubric(source, file.name), None
+    except AtelierError as error:
+        rubric, problem = None, error.problem
+    return RubricView(
+        source=source,
+        version=version_of(source),
+        problem=problem,
+        criteria=rubric.criteria if rubric else (),
+        versions=versions,
+    )
+
+
+def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
+    """Write the file and keep the version. Raises ConfigError where nobody could use it."""
+    parse_rubric(source, file.name)
+    versions = view_rubric(file).versions
+    if not (versions and versions[-1].source == source):
+        _append(file, versions, source, who or getpass.getuser())
+    write_atomically(file, source)
+    return view_rubric(file)
+
+
+def read_versions(file: Path) -> list[RubricVersion]:
+    """Oldest first. Raises ConfigError with the line that does not read."""
+    beside = versions_file(file)
+    try:
+        text = read_regular(beside, MOST_HISTORY_BYTES, follow=False).decode()
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise ConfigError.of(
+            "rubric.bad_history",
+            f"The versions of the rubric cannot be read: {in_one_line(error)[:200]}.",
+            "Move the file away; the rubric itself is not touched.",
+            where=str(beside),
+        ) from error
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            found += [RubricVersion.model_validate_json(line)] if line.strip() else []
+        except ValidationError as error:
+            raise ConfigError.of(
+                "rubric.bad_history",
+                "This line is no version of a rubric.",
+                "Take the line out, or move the file away; the rubric itself is not touched.",
+                where=f"{beside}:{number}",
+                detail=str(error)[:500],
+            ) from error
+    return found
+
+
+def versions_file(file: Path) -> Path:
+    return file.with_name(f"{file.stem}.versions.jsonl")
+
+
+def _append(
+    file: Path, versions: list[RubricVersion], source: str, who: str
+) -> list[RubricVersion]:
+    number = versions[-1].number + 1 if versions else 1
+    version = RubricVersion(
+        number=number, version=version_of(source), source=source, at=time.time(), who=who
+    )
+    kept = [*versions, version]
+    lines = (json.dumps(one.model_dump(), ensure_ascii=False) + "\n" for one in kept)
+    write_atomically(versions_file(file), "".join(lines))
+    return kept
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_regular(file, MOST_TEXT_BYTES).decode("utf-8-sig") if file.exists() else ""
+    except (OSError, ValueError) as error:
+        raise ConfigError.of(
+            "rubric.unreadable", "The rubric cannot be read.", where=str(file), detail=str(error)
+        ) from error

@@ -1,0 +1,85 @@
+"""A trajectory as the judge reads it. Pure.
+
+Long ones are shortened by one rule: of every message that is longer than its share, the beginning
+and the end stay, and a line says how much is missing; shares shrink until the whole fits. Nothing
+is left out silently.
+"""
+
+import json
+from itertools import takewhile
+from typing import Any
+
+from engine.protocol.records.runs import Message, Trajectory
+
+LEAST_SHARE = 200
+"""Characters of a message that always stay."""
+
+
+def lines_of(trajectory: Trajectory, most_chars: int) -> str:
+    """The transcript in at most about `most_chars` characters."""
+    texts = [_words(message) for message in trajectory.messages]
+    heads = [_head(message) for message in trajectory.messages]
+    share = max([LEAST_SHARE, *map(len, texts)])
+    while share > LEAST_SHARE and _size(heads, texts, share) > most_chars:
+        share = max(LEAST_SHARE, share * 3 // 4)
+    return "\n".join(
+        f"{head}\n{shortened(text, share)}" for head, text in zip(heads, texts, strict=True)
+    )
+
+
+def shortened(text: str, most: int) -> str:
+    """Beginning and end, with what is missing between them said."""
+    if len(text) <= most:
+        return text
+    head, tail = most * 2 // 3, most // 3
+    missing = len(text) - head - tail
+    return f"{text[:head]}\n[… {missing} characters left out …]\n{text[len(text) - tail :]}"
+
+
+def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """The messages as plain OpenAI dictionaries, absent keys left out."""
+    return [
+        {
+            key: value
+            for key, value in message.model_dump().items()
+            if value not in (None, []) or key == "content"
+        }
+        for message in trajectory.messages
+    ]
+
+
+def shared_start(trajectories: list[list[Message]]) -> int:
+    """How many messages all of them begin with; where that would leave one of them nothing of its
+    own, only those before the first answer."""
+    first = trajectories[0]
+    equal = (len(set(map(_dumped, column))) == 1 for column in zip(*trajectories, strict=False))
+    count = sum(1 for _ in takewhile(bool, equal))
+    if count == min(map(len, trajectories)):
+        count = sum(1 for _ in takewhile(lambda m: m.role != "assistant", first[:count]))
+    return count
+
+
+def _dumped(message: Message) -> str:
+    return message.model_dump_json()
+
+
+def _head(message: Message) -> str:
+    name = f" {message.name}" if message.name else ""
+    answer = f" (answer to {message.tool_call_id})" if message.tool_call_id else ""
+    return f"[{message.role}{name}{answer}]"
+
+
+def _words(message: Message) -> str:
+    parts = [message.content] if message.content else []
+    for call in message.tool_calls:
+        function = call.get("function", {})
+        arguments = function.get("arguments", "")
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        parts.append(f"→ calls {function.get('name', '?')}({arguments}) as {call.get('id', '?')}")
+    return "\n".join(parts) or "(nothing)"
+
+
+def _size(heads: list[str], texts: list[str], share: int) -> int:
+    kept = sum(min(len(text), share + 40) for text in texts)
+    return kept + sum(len(head) + 2 for head in heads)

@@ -1,0 +1,143 @@
+"""The engine's hand on the judge process: questions out, calls back."""
+
+import asyncio
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.judge.prompting.prompt import Messages
+from engine.judge.providers.access import Access, Speaker
+from engine.protocol.config.project import EvaluateConfig, JudgeConfig
+from engine.protocol.problems import ConfigError, Problem
+from engine.protocol.records.judging import Call, Usage, provider_of
+
+TOKEN_MARGIN = 64
+"""Tokens a provider may add around each message."""
+
+
+class Price(NamedTuple):
+    """Dollars per token."""
+
+    prompt: float
+    completion: float
+
+    def of(self, usage: Usage) -> float:
+        return usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion
+
+
+class Provider:
+    """Owns one judge process, or the way to one. Make it with `start`, end it with `close`."""
+
+    def __init__(self, speaker: Speaker, config: JudgeConfig, prices: dict[str, Price]) -> None:
+        self._speaker = speaker
+        self._config = config
+        self._prices = prices
+        self._room = asyncio.Semaphore(config.concurrency)
+
+    @classmethod
+    async def start(cls, config: JudgeConfig, access: Access, log: Path) -> "Provider":
+        """Raises ConfigError where the price of a judge is not known: nobody spends blindly."""
+        speaker = await access.open("judge", log)
+        try:
+            prices = {model: await price_of(speaker, config, model) for model in config.models}
+        except BaseException:
+            await speaker.close()
+            raise
+        return cls(speaker, config, prices)
+
+    @property
+    def pid(self) -> int:
+        return self._speaker.pid
+
+    def key_of(self, model: str, messages: Messages) -> str:
+        """What a question is known by: equal ones have equal answers."""
+        config = self._config
+        settings = [model, config.base_url, config.temperature, config.max_tokens, messages]
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+    def most_cost(self, model: str, messages: Messages) -> float:
+        """Dollars that one question can cost at most: a token is at least one byte of its text."""
+        asked = sum(len(m["content"].encode()) + TOKEN_MARGIN for m in messages)
+        usage = Usage(prompt_tokens=asked, completion_tokens=self._config.max_tokens)
+        return self._prices[model].of(usage)
+
+    async def count(self, model: str, questions: list[Messages]) -> list[int]:
+        """Tokens of each question."""
+        answer = await self._speaker.ask("count", model=model, questions=questions)
+        return list(answer["tokens"])
+
+    def cost(self, model: str, usage: Usage) -> float:
+        """Dollars."""
+        return self._prices[model].of(usage)
+
+    async def lend(self, access: Access) -> None:
+        """Give it keys; those from before are forgotten."""
+        await access.lend(self._speaker)
+
+    @property
+    def alive(self) -> bool:
+        return self._speaker.alive
+
+    async def ask(
+        self, model: str, messages: Messages, rubric: str, attempt: int
+    ) -> tuple[Call, float | None]:
+        """One try: the call with its reply, or with the problem why there is none and, where
+        another try may help, the seconds to wait before it."""
+        config, key = self._config, self.key_of(model, messages)
+        begun = time.monotonic()
+        async with self._room:
+            answer = await self._speaker.ask(
+                "ask",
+                key=key,
+                model=model,
+                provider=provider_of(model),
+                messages=messages,
+                base_url=config.base_url,
+                max_tokens=config.max_tokens,
+                temperature=config.temperature,
+                timeout_s=config.timeout_s,
+                attempt=attempt,
+            )
+        failed = answer.get("problem")
+        usage = Usage(
+            prompt_tokens=answer.get("prompt_tokens") or 0,
+            completion_tokens=answer.get("completion_tokens") or 0,
+            known=answer["metered"],
+        )
+        cost = self._prices[model].of(usage) if usage.known else self.most_cost(model, messages)
+        call = Call(
+            key=key,
+            judge=model,
+            rubric=rubric,
+            messages=messages,
+            reply=answer.get("reply", ""),
+            finish=answer.get("finish", ""),
+            usage=usage.model_copy(update={"cost_usd": cost}),
+            seconds=time.monotonic() - begun,
+            at=time.time(),
+            problem=Problem.model_validate(failed) if failed else None,
+        )
+        return call, answer.get("wait_s")
+
+    async def close(self) -> None:
+        await self._speaker.close()
+
+
+async def price_of(speaker: Speaker, config: JudgeConfig | EvaluateConfig, model: str) -> Price:
+    """Raises ConfigError where nobody knows it."""
+    if config.price_prompt is not None and config.price_completion is not None:
+        return Price(config.price_prompt / 1e6, config.price_completion / 1e6)
+    if config.base_url:
+        return Price(0.0, 0.0)  # the person's own server
+    known = await speaker.ask("price", model=model)
+    if not known:
+        section = "judge" if isinstance(config, JudgeConfig) else "evaluate"
+        raise ConfigError.of(
+            f"{section}.price_unknown",
+            f"The price of {model} is not known, and a budget cannot be kept without it.",
+            f"Set {section}.price_prompt and {section}.price_completion (dollars for a million "
+            "tokens).",
+        )
+    return Price(known["prompt"], known["completion"])

@@ -1,0 +1,85 @@
+"""What judging has cost and what has been answered already: in the run's database, so that neither
+a restart nor a kill forgets it.
+
+A question is written down at its highest cost before it is sent, and at its true cost once it is
+answered. One that was sent and never answered stays at its highest: it may have been billed. Every
+try is a question of its own.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+from engine.judge.prompting.prompt import Messages
+from engine.judge.providers.client import Provider
+from engine.protocol.config.project import JudgeConfig
+from engine.protocol.problems import Problem
+from engine.protocol.records.judging import Call
+from engine.storage.run_folder.run import Run
+
+
+class Account:
+    """What one purpose may cost within a run. `spent` says what it has, with what is on its way at
+    its highest."""
+
+    def __init__(self, run: Run, budget_usd: float | None, spent: Callable[[], float]) -> None:
+        self._run = run
+        self._budget = budget_usd
+        self.spent = spent
+
+    async def open(self, key: str, model: str, most: float, attempt: str = "") -> str | None:
+        """Set the highest cost of a question aside, and write it down; its id, or None where the
+        budget does not hold it."""
+        async with self._run.purse.counting:
+            if self._budget is not None and self.spent() + most > self._budget:
+                return None
+            call_id = uuid.uuid4().hex
+            await self._run.writer.open_call(call_id, key, model, most, attempt)
+            return call_id
+
+
+class Ledger:
+    """Asks through a provider what is not known yet and can be paid."""
+
+    def __init__(self, run: Run, provider: Provider, config: JudgeConfig) -> None:
+        self._run = run
+        self._provider = provider
+        self._config = config
+        self._account = Account(run, config.budget_usd, run.reader.judge_cost)
+
+    @property
+    def spent(self) -> float:
+        """Dollars, with what is on its way at its highest."""
+        return self._account.spent()
+
+    async def ask(self, model: str, messages: Messages, rubric: str) -> Call:
+        """The stored answer, or a new one, tried again after what may pass. Without money for it,
+        a call with that problem, which is not stored: more budget brings it back."""
+        key = self._provider.key_of(model, messages)
+        async with self._run.purse.questions.setdefault(
+            key, asyncio.Lock()
+        ):  # asked twice at once: paid once
+            if known := self._run.reader.call(key):
+                return known
+            most, attempt = self._provider.most_cost(model, messages), 0
+            while True:
+                call_id = await self._account.open(key, model, most)
+                if call_id is None:
+                    problem = self._too_dear(most)
+                    return Call(
+                        key=key, judge=model, rubric=rubric, messages=messages, problem=problem
+                    )
+                call, wait_s = await self._provider.ask(model, messages, rubric, attempt)
+                await self._run.writer.close_call(call_id, call)
+                if wait_s is None or attempt == self._config.retries:
+                    return call
+                await asyncio.sleep(wait_s)
+                attempt += 1
+
+    def _too_dear(self, most: float) -> Problem:
+        return Problem(
+            code="judge.budget",
+            message=f"The judge's budget is used up: ${self.spent:.2f} of "
+            f"${self._config.budget_usd:.2f}, and the next question may cost ${most:.4f}.",
+            hint="Raise judge.budget_usd, or take a cheaper judge.",
+        )

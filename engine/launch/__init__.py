@@ -1,1 +1,0 @@
-"""Find or start an engine. `local` is this machine."""

@@ -1,0 +1,64 @@
+"""Which engine is started: a small file of the user's, replaced whole, so that whoever is cut off
+leaves the old choice or the new one.
+"""
+
+import os
+from pathlib import Path
+
+import platformdirs
+from pydantic import ValidationError
+
+from engine.protocol.problems import LaunchError
+from engine.protocol.records.environments import ChosenEngine, EngineChoice
+
+
+def choice_file() -> Path:
+    return Path(platformdirs.user_data_dir("atelier")) / "engine.json"
+
+
+def read_choice() -> EngineChoice:
+    """The built-in engine where nobody has chosen. Raises LaunchError where the file says nothing
+    that can be understood."""
+    file = choice_file()
+    try:
+        return EngineChoice.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return EngineChoice()
+    except (OSError, ValidationError) as error:
+        raise LaunchError.of(
+            "launch.choice_unreadable",
+            "Which engine was chosen cannot be read.",
+            "Choose it again in Settings, or with `python -m engine environments use`.",
+            where=str(file),
+            detail=str(error),
+        ) from error
+
+
+def choose(engine: ChosenEngine) -> EngineChoice:
+    """From now on this one is started; the one of before is kept as the previous one. Choosing the
+    current one again changes nothing."""
+    try:
+        before = read_choice()
+    except LaunchError:
+        before = EngineChoice()
+    if engine == before.current:
+        return before
+    return write_choice(EngineChoice(current=engine, previous=before.current))
+
+
+def write_choice(choice: EngineChoice) -> EngineChoice:
+    """By rename, and on the disk when it returns."""
+    file = choice_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    scratch = file.with_suffix(f".{os.getpid()}.new")
+    with scratch.open("w", encoding="utf-8") as target:
+        target.write(choice.model_dump_json(indent=1) + "\n")
+        target.flush()
+        os.fsync(target.fileno())
+    scratch.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return choice

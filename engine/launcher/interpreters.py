@@ -1,0 +1,128 @@
+"""The interpreters that an engine can be started with, in the order in which they are tried."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.launcher.engine_choice import read_choice
+from engine.launcher.engine_root import checkout, stand_in
+from engine.protocol.problems import LaunchError
+from engine.protocol.records.environments import BUILT_IN, ChosenEngine
+from engine.runtime.paths import ROOT
+
+MARK = "ready"
+"""In the folder of a whole environment; says whether an engine lives there."""
+TRYING_S = 120.0
+TITLES = {BUILT_IN: "built-in engine", "engine-gpu": "GPU engine"}
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python, and the folder to start the engine in."""
+
+    name: str
+    python: str
+    folder: Path
+    apart: bool = False
+    """In an environment that shares nothing with ours: our folder must not be seen there."""
+
+    @property
+    def title(self) -> str:
+        return title_of(self.name)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of the process."""
+        kept = dict(os.environ)
+        if self.apart:
+            kept.pop("PYTHONPATH", None)
+        return kept
+
+
+def title_of(name: str) -> str:
+    """As it stands in a sentence."""
+    return TITLES.get(name, f"engine of {name}")
+
+
+def chosen_interpreters() -> tuple[list[Interpreter], list[str]]:
+    """The current engine, the previous one, our own, each once; and a sentence for each that
+    cannot even be tried."""
+    told: list[str] = []
+    found: list[Interpreter] = []
+    try:
+        choice = read_choice()
+    except LaunchError as error:
+        return [own_interpreter()], [f"{error.problem.message} {error.problem.hint}"]
+    for one in (choice.current, choice.previous or ChosenEngine(), ChosenEngine()):
+        if one.built_in:
+            found.append(own_interpreter())
+        elif whole := _of_choice(one):
+            found.append(whole)
+        elif one == choice.current:
+            told.append(f"The {title_of(one.name)} is gone from {one.home}, or is not whole.")
+    return list(dict.fromkeys(found)), told
+
+
+def _of_choice(one: ChosenEngine) -> Interpreter | None:
+    """None where it is not there any more, or was never finished."""
+    if not Path(one.python).exists() or engine_home(Path(one.python)) is None:
+        return None
+    try:
+        return given_interpreter(one.python, one.name)
+    except OSError:  # no place to stand in
+        return None
+
+
+def own_interpreter() -> Interpreter:
+    return given_interpreter(sys.executable, BUILT_IN)
+
+
+def given_interpreter(python: str, name: str = "") -> Interpreter:
+    """One that somebody names; an engine of an environment stands where it sees no more of ours
+    than it needs."""
+    home = engine_home(Path(python))
+    if home is not None:
+        known = json.loads((home / MARK).read_text())["name"]
+        return Interpreter(name or known, python, stand_in(home, checkout()), apart=True)
+    return Interpreter(name or python, python, ROOT)
+
+
+def engine_home(python: Path) -> Path | None:
+    """The folder of the environment that an interpreter belongs to, where that is a whole one with
+    an engine in it."""
+    home = python.absolute().parent.parent
+    try:
+        return home if json.loads((home / MARK).read_text()).get("engine") else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def running_engine() -> ChosenEngine:
+    """The one that this process is, or would start by itself."""
+    home = engine_home(Path(sys.executable))
+    if home is None:
+        return ChosenEngine()
+    name = json.loads((home / MARK).read_text())["name"]
+    return ChosenEngine(name=name, home=str(home), python=sys.executable)
+
+
+def why_broken(one: Interpreter) -> str:
+    """What this interpreter says when it loads the engine; empty where it can, and something else
+    is the matter."""
+    try:
+        done = subprocess.run(
+            [one.python, "-c", "import engine.server.serve"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=one.folder,
+            env=one.variables,
+            timeout=TRYING_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.strip().splitlines()
+    return (said[-1] if said else f"exit {done.returncode}") if done.returncode else ""

@@ -1,0 +1,220 @@
+"""Find the living engine of a workspace on this machine, or start one; prove it before trusting it.
+
+The engine's discovery file (0600, in a 0700 folder) holds port and token. Whoever answers on the
+port must first show, by an HMAC over our nonce, that it knows the token; only then is the token
+ever sent.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import subprocess
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+import httpx
+import platformdirs
+
+from engine.launcher.interpreters import (
+    Interpreter,
+    chosen_interpreters,
+    given_interpreter,
+    why_broken,
+)
+from engine.protocol import API_VERSION
+from engine.protocol.problems import LaunchError
+from engine.protocol.requests.runs import Handshake
+from engine.runtime.logs import shorten
+
+START_TIMEOUT_S = 60.0
+PROOF_PATH = "/proof"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a proven engine listens."""
+
+    port: int
+    token: str
+    pid: int
+    workspace: Path
+    notice: str = ""
+    """What was not as chosen when it was started, for the person."""
+
+
+def default_workspace() -> Path:
+    """`$ATELIER_WORKSPACE`, else the folder `Atelier` in the user's documents."""
+    chosen = os.environ.get("ATELIER_WORKSPACE")
+    return Path(chosen) if chosen else Path(platformdirs.user_documents_dir()) / "Atelier"
+
+
+def runtime_dir() -> Path:
+    """The user's private folder for sockets, locks and discovery files: 0700, ours, no link."""
+    session = os.environ.get("XDG_RUNTIME_DIR")  # unset on servers and in containers
+    state = Path(platformdirs.user_state_dir("atelier"))
+    path = Path(session) / "atelier" if session else state / "runtime"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = path.lstat()
+    if path.is_symlink() or status.st_uid != os.getuid():
+        raise LaunchError.of(
+            "engine.unsafe_folder",
+            f"The folder {path} belongs to somebody else or is a link.",
+            "Remove it, or set XDG_RUNTIME_DIR to a folder of your own.",
+        )
+    path.chmod(0o700)
+    return path
+
+
+def discovery_file(workspace: Path) -> Path:
+    name = hashlib.sha256(str(workspace.resolve()).encode()).hexdigest()[:16]
+    return runtime_dir() / f"engine-{name}.json"
+
+
+def proof(token: str, nonce: str) -> str:
+    """What a server that knows the token answers to a nonce."""
+    return hmac.new(token.encode(), f"atelier-engine:{nonce}".encode(), "sha256").hexdigest()
+
+
+async def find(workspace: Path) -> Endpoint | None:
+    """The proven living engine of this workspace, or None. A stale file is simply not believed."""
+    try:
+        record = json.loads(discovery_file(workspace).read_text())
+        endpoint = Endpoint(
+            record["port"], record["token"], record["pid"], Path(record["workspace"])
+        )
+        major = record["api"][0]
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return None
+    if not await proves(endpoint.port, endpoint.token):
+        return None
+    if major != API_VERSION[0]:
+        raise LaunchError.of(
+            "engine.other_version",
+            f"An engine of another version (process {endpoint.pid}) holds this workspace.",
+            "Let its run finish with the studio it came with, or stop it, then start again.",
+        )
+    return endpoint
+
+
+async def start(workspace: Path, python: str | None = None) -> Endpoint:
+    """Start an engine that outlives us; returns when it can be called.
+
+    With `python` that interpreter and no other; else the chosen engine, and where that one is
+    broken the previous one or our own: the endpoint's notice says so. Raises LaunchError with the
+    end of what the engine said when none comes up.
+    """
+    workspace.mkdir(parents=True, exist_ok=True)
+    if python:
+        return await _start(workspace, given_interpreter(python))
+    engines, told = await asyncio.to_thread(chosen_interpreters)
+    for one, after in zip(engines, [*engines[1:], None], strict=True):
+        try:
+            endpoint = await _start(workspace, one)
+        except LaunchError:
+            why = await asyncio.to_thread(why_broken, one) if after else ""
+            if not why:
+                raise
+            told.append(f"The {one.title} does not start ({why}).")
+            continue
+        if told:
+            told.append(f"The {one.title} was started in its place.")
+        return replace(endpoint, notice=" ".join(told))
+    raise AssertionError("our own interpreter is always among them")
+
+
+async def _start(workspace: Path, engine: Interpreter) -> Endpoint:
+    logs = Path(platformdirs.user_log_dir("atelier"))
+    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log_path = logs / "engine.log"
+    shorten(log_path)
+    with log_path.open("ab") as log:
+        position = log.tell()
+        process = _spawn(workspace, engine, log)
+    # It outlives us; while we live, somebody must take its exit status.
+    threading.Thread(target=process.wait, name="engine exit", daemon=True).start()
+    line = await _first_line(process)
+    try:
+        Handshake.model_validate_json(line)
+    except ValueError:
+        if endpoint := await find(workspace):  # somebody else was quicker
+            return endpoint
+        raise _not_started(log_path, position, process.poll()) from None
+    endpoint = await find(workspace)
+    if endpoint is None:
+        raise _not_started(log_path, position, process.poll())
+    return endpoint
+
+
+def _spawn(workspace: Path, engine: Interpreter, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            [engine.python, "-m", "engine", "serve", "--workspace", str(workspace)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            cwd=engine.folder,
+            env=engine.variables,
+        )
+    except OSError as error:
+        raise LaunchError.of(
+            "engine.not_started",
+            f"The engine did not start: {engine.python} cannot be run ({error.strerror}).",
+            "Choose another interpreter, or none, in Settings.",
+            where=engine.python,
+        ) from error
+
+
+async def find_or_start(workspace: Path, python: str | None = None) -> Endpoint:
+    return await find(workspace) or await start(workspace, python)
+
+
+async def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdout is not None
+    with process.stdout as said:
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(said.readline), START_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            return b""
+
+
+MOST_PROOF_BYTES = 1024
+
+
+async def proves(port: int, token: str, socket: Path | None = None) -> bool:
+    """Whether who answers there knows the token, which is not sent."""
+    nonce = secrets.token_hex(16)
+    url = f"http://127.0.0.1:{port}{PROOF_PATH}"
+    transport = httpx.AsyncHTTPTransport(uds=str(socket)) if socket else None
+    try:
+        async with httpx.AsyncClient(timeout=5.0, trust_env=False, transport=transport) as http:
+            async with http.stream("GET", url, params={"nonce": nonce}) as answer:
+                said = b""
+                async for block in answer.aiter_raw():
+                    said += block
+                    if len(said) > MOST_PROOF_BYTES:
+                        return False
+    except httpx.HTTPError:
+        return False
+    return hmac.compare_digest(said, proof(token, nonce).encode())
+
+
+def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError:
+    with log_path.open("rb") as log:
+        log.seek(position)
+        said = log.read().decode(errors="replace")[-4000:]
+    last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
+    ended = f" (exit {code})" if code is not None else ""
+    return LaunchError.of(
+        "engine.not_started",
+        f"The engine did not start{ended}: {last}",
+        "Run `python -m engine doctor`, or read the log.",
+        where=str(log_path),
+        detail=said,
+    )

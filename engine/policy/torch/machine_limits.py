@@ -1,0 +1,92 @@
+"""What the machine could do at best, measured; and what the model is, as `machine.flops` counts it.
+
+Measured once per process and precision, in well under half a second: the matrix rate and the rate
+at which memory is read. No step is faster than both allow.
+"""
+
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from peft import PeftModel
+from peft.tuners.lora import LoraLayer
+
+from engine.hardware.flops import ModelShape
+from engine.policy.torch.model.linear import times
+
+CPU = torch.device("cpu")
+ROWS = 512
+"""Tokens of the measured product: enough to reuse each weight many times."""
+SIDES = {"cpu": 2048, "cuda": 8192}
+READ_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}
+"""Far more than any cache holds."""
+BUDGET_S = 0.2
+MOST_TRIES = 12
+
+
+class Limits(NamedTuple):
+    peak: float
+    """Floating-point operations per second."""
+    bandwidth: float
+    """Bytes read per second."""
+
+
+@cache
+def limits(device: torch.device, dtype: torch.dtype) -> Limits:
+    return Limits(measure_peak(dtype, device), measure_bandwidth(device))
+
+
+@torch.inference_mode()
+def measure_peak(dtype: torch.dtype, device: torch.device = CPU, rows: int = 0) -> float:
+    """FLOP/s of a matrix product with `rows` rows (else enough for the best rate)."""
+    side = SIDES[device.type]
+    rows = rows or (side if device.type == "cuda" else ROWS)
+    left = torch.ones(rows, side, dtype=dtype, device=device)
+    right = torch.ones(side, side, dtype=dtype, device=device)
+    return 2 * rows * side * side / _best_seconds(lambda: times(left, right), device)
+
+
+@torch.inference_mode()
+def measure_bandwidth(device: torch.device = CPU) -> float:
+    """Bytes per second of one pass over memory that no cache holds."""
+    size = READ_BYTES[device.type]
+    read = torch.ones(size // 4, dtype=torch.float32, device=device)
+    return size / _best_seconds(read.sum, device)
+
+
+def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Of several tries after a first one that warms up, within the budget."""
+    times: list[float] = []
+    end = time.perf_counter() + BUDGET_S
+    while len(times) < 3 or (len(times) < MOST_TRIES and time.perf_counter() < end):
+        begun = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - begun)
+    return min(times[1:])
+
+
+def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
+    """Counted from the layers themselves."""
+    config = trained.config.get_text_config()
+    layers = [module for module in trained.modules() if isinstance(module, LoraLayer)]
+    heads, window = config.num_attention_heads, getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or (
+        ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
+    )
+    head = trained.get_base_model().get_output_embeddings().weight
+    return ModelShape(
+        body=sum(layer.in_features * layer.out_features for layer in layers),
+        adapter=sum(p.numel() for p in trained.parameters() if p.requires_grad),
+        hidden=head.shape[1],
+        vocabulary=head.shape[0],
+        query_heads=heads,
+        key_heads=getattr(config, "num_key_value_heads", None) or heads,
+        head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
+        width_bytes=dtype.itemsize,
+        intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+    )

@@ -1,0 +1,39 @@
+"""What the untrained model makes of an attempt: states of its middle layers where it was sampled.
+
+Per item the mean over the sampled tokens at half of the depth, and the last sampled token at two
+thirds, joined: [2 H]. In the middle a decoder knows most about what a text is and does; the last
+layers turn to the next token (Skean et al. 2025, *Layer by Layer*). Measured on the samples in
+tests/bench/local_judge.py. The adapter is off, so the features of an attempt never change.
+"""
+
+import torch
+from torch import Tensor
+
+from engine.policy.base import TrainItem
+from engine.policy.torch.model.model import LoraModel
+from engine.policy.torch.training.prefix_tree import TreePlan, grow
+from engine.policy.torch.training.trainer import micro_batches
+
+MEAN_DEPTH, LAST_DEPTH = 1 / 2, 2 / 3
+"""Of the layers, where the mean and the last token are read."""
+
+
+@torch.no_grad()
+def features(model: LoraModel, items: list[TrainItem], batch_tokens: int) -> Tensor:
+    """[N, 2 H] in float32 on the CPU, in the order of the items, which all have sampled tokens."""
+    found: dict[int, Tensor] = {}
+    for chosen in micro_batches(items, batch_tokens if model.shares_prefixes else 0, whole):
+        forest = grow([whole(item) for item in chosen])
+        states = model.base_states(TreePlan(forest, model.device))
+        depth = len(states) - 1
+        mean_SH, last_SH = (states[round(share * depth)] for share in (MEAN_DEPTH, LAST_DEPTH))
+        for item, places in zip(chosen, forest.places, strict=True):
+            sampled = [place for start, end in item.spans for place in places[start:end]]
+            parts = (mean_SH[sampled].float().mean(0), last_SH[sampled[-1]].float())
+            found[id(item)] = torch.cat(parts).cpu()
+    return torch.stack([found[id(item)] for item in items])
+
+
+def whole(item: TrainItem) -> list[int]:
+    """All up to its last sampled token, and that one too."""
+    return item.tokens[: item.spans[-1][1]]

@@ -1,0 +1,140 @@
+"""Log-probs of chosen tokens without keeping the logits.
+
+The gradient of log p[target] by the hidden state is (weight[target] − Σ_v p_v weight_v) / T, which
+does not depend on what the loss makes of the log-prob (a bias of the head changes p alone). So one
+pass over the vocabulary, in blocks that stay in the processor's cache and with a running maximum
+(online softmax, 1805.02867), yields values and slopes together: 4·V·H operations a token instead of
+the 6·V·H of a recomputed backward.
+
+M tokens, V vocabulary, H hidden, T temperature.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.policy.torch.model.linear import times
+
+ROWS = 1024
+BLOCK = 2048
+
+
+class Scores(NamedTuple):
+    logprobs_M: Tensor
+    entropies_M: Tensor
+    slopes_MH: Tensor | None
+    """d log-prob / d hidden."""
+    entropy_slopes_MH: Tensor | None
+    """d entropy / d hidden."""
+
+
+class SelectedLogProb(torch.autograd.Function):
+    """log softmax((hidden · weightᵀ + bias) / T)[target] and the entropy.
+
+    hidden [M, H], weight [V, H] and bias [V] or None (frozen), targets [M] → log-probs [M] and
+    entropies [M], float32.
+    `entropy_slope`: whether the entropy has a gradient too; without, it is a number to look at.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_MH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        targets_M: Tensor,
+        temperature: float,
+        entropy_slope: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        learns = ctx.needs_input_grad[0]
+        rows = zip(hidden_MH.split(ROWS), targets_M.split(ROWS), strict=True)
+        parts = [
+            score(hidden, weight_VH, bias_V, targets, temperature, learns, learns and entropy_slope)
+            for hidden, targets in rows
+        ]
+        logprobs_M, entropies_M, slopes, entropy_slopes = (
+            torch.cat(column) if column[0] is not None else None
+            for column in zip(*parts, strict=True)
+        )
+        ctx.save_for_backward(slopes, entropy_slopes)
+        ctx.dtype = hidden_MH.dtype
+        if not entropy_slope:
+            ctx.mark_non_differentiable(entropies_M)
+        return logprobs_M, entropies_M
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        slopes_MH, entropy_slopes_MH = ctx.saved_tensors
+        slope_MH = gradients[0][:, None] * slopes_MH
+        if entropy_slopes_MH is not None:
+            slope_MH += gradients[1][:, None] * entropy_slopes_MH
+        return slope_MH.to(ctx.dtype), None, None, None, None, None
+
+
+class Room:
+    """Where the blocks are computed: allocated once, for pages that are new cost more than sums."""
+
+    def __init__(self, hidden_MH: Tensor, width: int) -> None:
+        size = len(hidden_MH) * width
+        self._rows = len(hidden_MH)
+        self._logits = hidden_MH.new_empty(size)
+        self._x = hidden_MH.new_empty(size, dtype=torch.float32)
+        self._e = torch.empty_like(self._x)
+
+    def of(self, width: int) -> tuple[Tensor, Tensor, Tensor]:
+        """[M, width] of the model's precision, and two of float32."""
+        size = self._rows * width
+        logits, x, e = self._logits[:size], self._x[:size], self._e[:size]
+        return logits.view(-1, width), x.view(-1, width), e.view(-1, width)
+
+
+def score(
+    hidden_MH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor | None,
+    targets_M: Tensor,
+    temperature: float,
+    slopes: bool,
+    entropy_slopes: bool,
+) -> Scores:
+    """One pass over the vocabulary. With x the scaled logits less their running maximum `top`, it
+    sums e^x, x·e^x and, for the slopes, e^x · weight and x·e^x · weight."""
+    count, width = len(hidden_MH), min(BLOCK, len(weight_VH))
+    first = hidden_MH.new_full((count, 1), -torch.inf, dtype=torch.float32)
+    top, chosen = first, torch.empty_like(first)
+    total = torch.zeros_like(first)
+    moment = torch.zeros_like(first)
+    pull = torch.zeros(hidden_MH.shape, device=hidden_MH.device) if slopes else None
+    bent = torch.zeros_like(pull) if pull is not None and entropy_slopes else None
+    room = Room(hidden_MH, width)
+    for start in range(0, len(weight_VH), BLOCK):
+        weight = weight_VH[start : start + BLOCK]
+        bias = None if bias_V is None else bias_V[start : start + BLOCK]
+        logits, x, e = room.of(len(weight))
+        x.copy_(times(hidden_MH, weight, bias))
+        if temperature != 1.0:
+            x /= temperature
+        inside = (targets_M >= start) & (targets_M < start + len(weight))
+        chosen[inside, 0] = x[inside, targets_M[inside] - start]
+        new = torch.maximum(top, x.amax(-1, keepdim=True))
+        shift = (top - new).clamp(min=-1e4)
+        kept = shift.exp()
+        torch.exp(x.sub_(new), out=e)
+        if bent is not None:
+            assert pull is not None
+            bent = (bent + shift * pull) * kept + times((e * x).to(weight.dtype), weight.T).float()
+        moment = (moment + shift * total) * kept + torch.linalg.vecdot(e, x)[:, None]
+        total = total * kept + e.sum(-1, keepdim=True)
+        if pull is not None:
+            pull.mul_(kept).add_(times(logits.copy_(e), weight.T))
+        top = new
+    log_total = total.log()
+    entropy = log_total - moment / total
+    slope = bend = None
+    if pull is not None:
+        slope = (weight_VH[targets_M].float() - pull / total) / temperature
+    if bent is not None and pull is not None:
+        # d entropy / d logits = −p (log p + entropy), with log p = x − log total
+        bend = -(bent + (entropy - log_total) * pull) / total / temperature
+    return Scores((chosen - top - log_total)[:, 0], entropy[:, 0], slope, bend)

@@ -1,0 +1,254 @@
+"""Base weights and the LoRA adapter that learns."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+import torch
+from peft.utils import set_peft_model_state_dict
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import logging
+
+from engine.hardware.flops import ModelShape
+from engine.hardware.forecast import copy_bytes
+from engine.policy.base import PolicySpec
+from engine.policy.torch.machine_limits import Limits, limits, shape_of
+from engine.policy.torch.model.attention import Plan
+from engine.policy.torch.model.head import SelectedLogProb
+from engine.policy.torch.model.linear import Packed, pack, times_packed
+from engine.policy.torch.model.loading import Loader, load
+from engine.policy.torch.model.value_head import ValueHead
+from engine.policy.torch.model.verification import PROBE_TOKENS, prove
+from engine.policy.torch.sampling.fused_lora import ROWS, Bundles
+from engine.policy.torch.sampling.kv_cache import Extension, ExtensionPlan, KeyValueCache
+from engine.policy.torch.training.prefix_tree import TreePlan, grow, shares_prefixes
+from engine.protocol.problems import ModelError, PolicyError
+
+ADAPTER_FILE = "adapter_model.safetensors"
+
+
+def pick_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def pick_dtype(wanted: str, device: torch.device) -> torch.dtype:
+    """The frozen weights' precision; bfloat16 only where it is native (else 30–200× slower)."""
+    if wanted != "auto":
+        return getattr(torch, wanted)
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if native else torch.float32
+
+
+class LoraModel:
+    """One base model with a trained adapter. Sampler and trainer run the same weights through it.
+
+    The adapter is not folded into the base for sampling: in bfloat16 the rounding of folded weights
+    moves log-probs by 0.1 to 0.2 nats per token, several times what the two forwards differ by.
+    """
+
+    def __init__(self, spec: PolicySpec, load: Loader = load) -> None:
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        self.device = pick_device()
+        self.dtype = pick_dtype(spec.model.dtype, self.device)
+        self.trained = load(spec, self.dtype, self.device)
+        base = self.trained.get_base_model()
+        _refuse_unusual_head(base)
+        self._recomputed = _checkpointed_layers(base) if spec.recompute else []
+        self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
+        prove(self, spec.model.max_context)
+        self.eos_tokens = _eos_tokens(base)
+        self.value_head: ValueHead | None = None
+        if spec.value_lr is not None:
+            hidden = base.config.get_text_config().hidden_size
+            self.value_head = ValueHead(hidden, spec.value_lr, self.device)
+
+    @property
+    def adapter(self) -> dict[str, nn.Parameter]:
+        return {n: p for n, p in self.trained.named_parameters() if p.requires_grad}
+
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.trained.parameters())
+
+    @cached_property
+    def shape(self) -> ModelShape:
+        return shape_of(self.trained, self.dtype)
+
+    @cached_property
+    def shares_prefixes(self) -> bool:
+        """Whether trees are computed exactly; else every sequence goes by itself."""
+        layers = self.trained.config.get_text_config().num_hidden_layers
+        return shares_prefixes(self.hidden, layers, self.device)
+
+    @property
+    def limits(self) -> Limits:
+        """Of this machine in this precision; the first to ask waits half a second."""
+        return limits(self.device, self.dtype)
+
+    @cached_property
+    def _copies(self) -> tuple[Bundles, Packed | Tensor] | None:
+        """Of layers and head, laid out for sampling; None where memory is short."""
+        if not copy_bytes(self.shape, free_bytes(self.device)):
+            return None
+        probe = TreePlan(grow([list(range(PROBE_TOKENS))]), self.device)
+        return Bundles(self.trained, lambda: self.hidden(probe)), pack(self._head, ROWS)
+
+    @property
+    def _head(self) -> Tensor:
+        return self.trained.get_base_model().get_output_embeddings().weight
+
+    @property
+    def _head_bias(self) -> Tensor | None:
+        """[V] of the language-model head (Phi-1 and 2, GPT-J, CodeGen); None for most models."""
+        return getattr(self.trained.get_base_model().get_output_embeddings(), "bias", None)
+
+    def sampled_hidden(self, plan: Plan) -> Tensor:
+        """The same as `hidden` in the sampler's way: fewer and packed products, no gradients."""
+        if self._copies is None:
+            return self.hidden(plan)
+        with self._copies[0].used():
+            return self.hidden(plan)
+
+    def hidden(self, plan: Plan) -> Tensor:
+        """Final hidden states [S, H] of a plan's tokens, with the adapter."""
+        decoder = self.trained.get_base_model().get_decoder()
+        return decoder(
+            input_ids=plan.tokens_1S, position_ids=plan.positions_1S, use_cache=False, plan=plan
+        ).last_hidden_state[0]
+
+    def base_states(self, plan: Plan) -> tuple[Tensor, ...]:
+        """Hidden states [S, H] without the adapter: the embeddings, then after each layer."""
+        decoder = self.trained.get_base_model().get_decoder()
+        with self.trained.disable_adapter():
+            outputs = decoder(
+                input_ids=plan.tokens_1S,
+                position_ids=plan.positions_1S,
+                use_cache=False,
+                output_hidden_states=True,
+                plan=plan,
+            )
+        return tuple(states_1SH[0] for states_1SH in outputs.hidden_states)
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Within, the layers keep only their input for the backward pass, where the spec says so
+        (gradient checkpointing, 1604.06174)."""
+        for layer in self._recomputed:
+            layer.training = True  # itself alone: it has no dropout of its own
+        try:
+            yield
+        finally:
+            for layer in self._recomputed:
+                layer.training = False
+
+    def logits(self, hidden_BH: Tensor) -> Tensor:
+        """[B, vocabulary], in the sampler's way."""
+        head = self._copies[1] if self._copies else self._head
+        return times_packed(hidden_BH, head, self._head_bias)
+
+    def selected_logprobs(
+        self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies [M] of the targets; the latter's gradient where asked."""
+        return SelectedLogProb.apply(  # type: ignore[no-any-return]
+            hidden_MH, self._head, self._head_bias, targets_M, temperature, entropy_slope
+        )
+
+    @torch.inference_mode()
+    def publish_gap(self) -> float:
+        """Mean |Δ log-prob| of a fixed probe between the trainer's scoring and the sampler's way:
+        pieces that extend a cache, and a last token alone. 0 where both compute whole rows."""
+        if not self.shares_prefixes:
+            return 0.0
+        generator = torch.Generator().manual_seed(0)
+        vocabulary = self.trained.config.get_text_config().vocab_size
+        probe = torch.randint(vocabulary, (PROBE_TOKENS,), generator=generator).tolist()
+        half = PROBE_TOKENS // 2
+        cache = KeyValueCache(most_slots=1, budget_tokens=PROBE_TOKENS)
+        found = cache.acquire(probe, PROBE_TOKENS)
+        assert found is not None
+        slot, _ = found
+        hidden = []
+        for piece in (probe[:half], probe[half:-2], probe[-2:-1]):
+            plan = ExtensionPlan(cache, [Extension(slot, piece)], self.device)
+            hidden.append(self.sampled_hidden(plan))
+            slot.tokens += piece
+        targets_T = torch.tensor(probe[half + 1 :], device=self.device)
+        sampled_TH = torch.cat(hidden)[half:]
+        scored_TH = self.hidden(TreePlan(grow([probe]), self.device))[half:-1]
+        sampled_T, scored_T = (
+            self.selected_logprobs(hidden_TH, targets_T, 1.0)[0]
+            for hidden_TH in (sampled_TH, scored_TH)
+        )
+        return (sampled_T - scored_T).abs().mean().item()
+
+    def save_adapter(self, folder: Path, base_name: str) -> None:
+        """A plain PEFT folder, loadable by peft, transformers and vLLM."""
+        self.trained.peft_config["default"].base_model_name_or_path = base_name
+        self.trained.save_pretrained(
+            folder,
+            safe_serialization=True,
+            save_embedding_layers=False,  # "auto" asks the hub about the base model
+        )
+        (folder / "README.md").unlink(missing_ok=True)
+
+    def load_adapter(self, folder: Path) -> None:
+        """Raises PolicyError where it is of another model."""
+        try:
+            found = set_peft_model_state_dict(self.trained, load_file(folder / ADAPTER_FILE))
+            strangers = found.unexpected_keys
+        except RuntimeError as error:
+            strangers = [str(error).splitlines()[-1].strip()]
+        if strangers:
+            raise PolicyError.of(
+                "policy.other_adapter",
+                f"This adapter is not of this model: {strangers[0]}.",
+                "Take one that was trained on the same base model.",
+                where=str(folder),
+            )
+
+
+def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
+    """Those that transformers can compute again; Raises ModelError where it cannot."""
+    try:
+        base.gradient_checkpointing_enable({"use_reentrant": False})
+    except ValueError as error:
+        raise ModelError.of(
+            "model.no_recompute",
+            f"This model cannot compute its layers again: {error}",
+            "Set backend.recompute to false, or take a smaller train.batch_tokens.",
+            where="backend.recompute",
+        ) from error
+    return [layer for layer in base.modules() if isinstance(layer, GradientCheckpointingLayer)]
+
+
+def _refuse_unusual_head(model: PreTrainedModel) -> None:
+    config = model.config.get_text_config()
+    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
+        if getattr(config, name, None) not in (None, 1, 1.0):
+            raise ModelError.of(
+                "model.unusual_head",
+                f"This model changes its logits after the head ({name}), which the exact trainer "
+                "does not compute yet.",
+                "Take a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+            )
+
+
+def _eos_tokens(model: PreTrainedModel) -> list[int]:
+    eos = model.generation_config.eos_token_id if model.generation_config else None
+    eos = eos if eos is not None else model.config.get_text_config().eos_token_id
+    return [] if eos is None else [eos] if isinstance(eos, int) else list(eos)

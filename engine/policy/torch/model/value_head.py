@@ -1,0 +1,54 @@
+"""The value head: what reward to expect from here on, read off the final hidden state.
+
+It lives beside the adapter in the policy process; what is published and exported knows nothing of
+it.
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from engine.policy.base import AdamStep
+from engine.policy.torch.training.optimizer import Optimizer
+from engine.policy.torch.training.ranks import Ranks
+
+WEIGHTS, MOMENTS = "value.safetensors", "value_optimizer.safetensors"
+
+
+class ValueHead:
+    """V = w · h + b in float32, beginning at 0; with its own optimizer and learning rate."""
+
+    def __init__(self, hidden: int, lr: float, device: torch.device) -> None:
+        self._linear = nn.Linear(hidden, 1, device=device, dtype=torch.float32)
+        nn.init.zeros_(self._linear.weight)
+        nn.init.zeros_(self._linear.bias)
+        self._lr = lr
+        self.forget()
+
+    def __call__(self, hidden_NH: Tensor) -> Tensor:
+        """Values [N]."""
+        return self._linear(hidden_NH.float()).squeeze(-1)  # type: ignore[no-any-return]
+
+    def step(self, max_grad_norm: float, ranks: Ranks | None = None) -> float:
+        """Clip, update, clear; returns the norm before clipping."""
+        return self._optimizer.step(AdamStep(lr=self._lr, max_grad_norm=max_grad_norm), ranks)
+
+    def forget(self) -> None:
+        """Drop gradients and moments."""
+        self._linear.zero_grad(set_to_none=True)
+        self._optimizer = Optimizer(dict(self._linear.named_parameters()))
+
+    def save(self, folder: Path) -> None:
+        weights = {n: p.detach().cpu().contiguous() for n, p in self._linear.named_parameters()}
+        save_file(weights, folder / WEIGHTS)
+        self._optimizer.save(folder / MOMENTS)
+
+    def load(self, folder: Path) -> None:
+        """What was saved; it begins at 0 again where the run before had none."""
+        self.forget()
+        if not (folder / WEIGHTS).exists():
+            return
+        self._linear.load_state_dict(load_file(folder / WEIGHTS))
+        self._optimizer.load(folder / MOMENTS)

@@ -1,0 +1,110 @@
+"""Proof at load that the trainer computes the model's own function.
+
+Trainer and sampler share their forward pass, so comparing them with each other cannot find what
+both leave out (a bias of the head, capped or scaled logits, attention sinks). Here a fixed text
+goes through the model exactly as transformers runs it, with its plain attention and its own head,
+and through ours; a model for which the two differ is refused, whatever the cause is called.
+
+S tokens of the probe, H hidden, V vocabulary.
+"""
+
+from typing import Protocol
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+
+from engine.policy.torch.model import attention
+from engine.policy.torch.model.attention import Plan
+from engine.policy.torch.training.prefix_tree import TreePlan, grow
+from engine.protocol.problems import ModelError
+
+PROBE_TOKENS = 48
+LONGEST_PROBE = 2048
+"""Tokens; a sliding window up to this size is exceeded by the probe."""
+HIDDEN_TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.08}
+"""‖ours − plain‖ / ‖plain‖ of the states that enter the head."""
+HEAD_TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.01}
+"""Mean |Δ log-prob| in nats of both heads on the same states."""
+
+
+class Computed(Protocol):
+    """The forward pass of the trainer."""
+
+    trained: PeftModel
+    device: torch.device
+    dtype: torch.dtype
+
+    def hidden(self, plan: Plan) -> Tensor: ...
+
+    def selected_logprobs(
+        self, hidden_MH: Tensor, targets_M: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+@torch.inference_mode()
+def prove(model: Computed, max_context: int) -> None:
+    """Compare the trainer's forward pass with the model's own on a fixed text.
+
+    Raises ModelError where the states before the head or the log-probs differ by more than the
+    precision explains, or where the model cannot be computed at all.
+    """
+    tokens_S = probe_tokens(model.trained, max_context)
+    try:
+        plain_SH, plain_SV = plain_forward(model.trained, tokens_S.to(model.device))
+        ours_SH = model.hidden(TreePlan(grow([tokens_S.tolist()]), model.device))
+        targets_S = tokens_S[1:].to(model.device)
+        ours_S = model.selected_logprobs(plain_SH[:-1], targets_S, 1.0)[0]
+    except (TypeError, RuntimeError, AssertionError, ValueError, AttributeError) as error:
+        raise _refusal(model, f"it cannot be computed here: {error}", str(error)) from error
+    size = plain_SH.float().norm()
+    apart = ((ours_SH.float() - plain_SH.float()).norm() / size).item()
+    if not apart <= HIDDEN_TOLERANCE[model.dtype]:
+        said = f"its layers give states {apart:.1%} apart from transformers' own"
+        raise _refusal(model, said, f"relative difference {apart}")
+    plain_S = plain_SV[:-1].float().log_softmax(-1).gather(-1, targets_S[:, None])[:, 0]
+    gap = (ours_S - plain_S).abs().mean().item()
+    if not gap <= HEAD_TOLERANCE[model.dtype]:
+        said = f"its log-probs are {gap:.3g} nats per token apart from transformers' own"
+        raise _refusal(model, said, f"the head alone, mean |difference| {gap}")
+
+
+def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
+    """Random token ids [S], the same for every run of a model: longer than its sliding window
+    where the run's context can exceed that."""
+    config = trained.config.get_text_config()
+    window = getattr(config, "sliding_window", None) or 0
+    exceeds = window < min(max_context, LONGEST_PROBE)
+    count = max(PROBE_TOKENS, window + PROBE_TOKENS // 2) if exceeds else PROBE_TOKENS
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(config.vocab_size, (count,), generator=generator)
+
+
+def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]:
+    """States [S, H] that enter the head, and logits [S, V], of the model as transformers runs it.
+
+    Raises what the model's code raises.
+    """
+    base, seen = trained.get_base_model(), []
+    head = base.get_output_embeddings()
+    hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    base.set_attn_implementation("eager")
+    try:
+        logits_1SV = trained(input_ids=tokens_S[None], use_cache=False).logits
+    finally:
+        base.set_attn_implementation(attention.NAME)
+        hook.remove()
+    if not seen:
+        raise ValueError("its output embeddings are not what computes the logits")
+    return seen[0][0], logits_1SV[0]
+
+
+def _refusal(model: Computed, said: str, detail: str) -> ModelError:
+    kind = type(model.trained.get_base_model()).__name__
+    return ModelError.of(
+        "model.not_exact",
+        f"The exact trainer does not compute {kind} as transformers does: {said[:300]}.",
+        "Take a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
+        where="model.name",
+        detail=detail[:4000],
+    )

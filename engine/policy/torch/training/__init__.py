@@ -1,0 +1,4 @@
+"""Trainer: prefix trees, losses and the optimizer.
+
+Imported by `policy.torch`.
+"""

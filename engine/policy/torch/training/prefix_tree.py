@@ -1,0 +1,265 @@
+"""Sequences of one batch as prefix trees: what they share is computed once.
+
+`grow` merges token sequences into segments (a trie with compressed paths), `TreePlan` lets every
+segment of a flat row attend to its path. A group's prompt, a conversation's earlier turns and equal
+completions are each one stretch of the row, whoever has them; a token has the same position and
+sees the same tokens as in its own sequence, so log-probs and gradients are those of separate rows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from engine.policy.prefix import shared
+from engine.policy.torch.model.attention import PathAttention, band
+
+STEM, BRANCHES = [11, 7, 19, 5, 13, 3, 17, 2], ([23, 4, 9, 6], [8, 21, 10, 12])
+TOLERANCE = {torch.float32: 1e-3}
+COARSE_TOLERANCE = 0.05
+"""Relative difference of the branches' hidden states; bfloat16 differs by about a hundredth."""
+
+FULL_ENOUGH = 0.6
+"""Siblings attend together while the shortest has this share of the longest one's tokens."""
+
+
+@dataclass(eq=False)
+class Segment:
+    """Tokens that the same sequences share; `start` is their position on the path."""
+
+    start: int
+    tokens: list[int]
+    parent: "Segment | None"
+    offset: int = 0
+    """Where its tokens begin in the flat row."""
+    number: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.tokens)
+
+    def path(self) -> list["Segment"]:
+        """From the root to this one."""
+        above = self.parent.path() if self.parent else []
+        return [*above, self]
+
+
+@dataclass
+class Forest:
+    """Trees in depth-first order, and where each sequence ends (None for an empty one)."""
+
+    segments: list[Segment]
+    ends: list[Segment | None]
+    places: list[list[int]] = field(default_factory=list)
+    """For every sequence, the row's place of each of its tokens."""
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(segment.tokens) for segment in self.segments)
+
+
+def grow(sequences: Sequence[list[int]]) -> Forest:
+    """Merge common beginnings; `ends` and `places` keep the order of the sequences."""
+    order = sorted(range(len(sequences)), key=sequences.__getitem__)
+    ends: list[Segment | None] = [None] * len(sequences)
+    segments: list[Segment] = []
+    branch: list[Segment] = []  # the path of the sequence before
+    before: list[int] = []
+    for index in order:
+        tokens = sequences[index]
+        common = shared(before, tokens)
+        while branch and branch[-1].start >= common:
+            branch.pop()
+        if branch and branch[-1].end > common:
+            _split(branch, common, segments, ends)
+        if common < len(tokens):
+            new = Segment(common, tokens[common:], branch[-1] if branch else None)
+            segments.append(new)
+            branch.append(new)
+        ends[index] = branch[-1] if branch else None
+        before = tokens
+    forest = Forest(_depth_first(segments), ends)
+    offset = 0
+    for number, segment in enumerate(forest.segments):
+        segment.number, segment.offset = number, offset
+        offset += len(segment.tokens)
+    forest.places = [
+        [p for s in end.path() for p in range(s.offset, s.offset + len(s.tokens))] if end else []
+        for end in ends
+    ]
+    return forest
+
+
+def _split(
+    branch: list[Segment], common: int, segments: list[Segment], ends: list[Segment | None]
+) -> None:
+    """The last segment of the branch keeps what is common; a new one takes the rest below it."""
+    upper = branch[-1]
+    cut = common - upper.start
+    lower = Segment(common, upper.tokens[cut:], upper)
+    upper.tokens = upper.tokens[:cut]
+    for segment in segments:
+        if segment.parent is upper:
+            segment.parent = lower
+    for index, end in enumerate(ends):
+        if end is upper:
+            ends[index] = lower
+    segments.append(lower)
+
+
+def _depth_first(segments: list[Segment]) -> list[Segment]:
+    children: dict[int, list[Segment]] = {}
+    for segment in segments:
+        children.setdefault(id(segment.parent), []).append(segment)
+    ordered: list[Segment] = []
+    waiting = list(reversed(children.get(id(None), [])))
+    while waiting:
+        segment = waiting.pop()
+        ordered.append(segment)
+        waiting += reversed(children.get(id(segment), []))
+    return ordered
+
+
+class TreePlan:
+    """Every segment attends to its path; siblings of like length do so together."""
+
+    def __init__(self, forest: Forest, device: torch.device) -> None:
+        self._lengths = [len(segment.tokens) for segment in forest.segments]
+        self._batches = [list(batch) for batch in _batches(forest.segments)]
+        self._masks: dict[tuple[int, int, int, int | None], Tensor | None] = {}
+        self.layers: set[int] = set()
+        """Layers that have attended by this plan."""
+        tokens = [token for segment in forest.segments for token in segment.tokens]
+        places = [p for segment in forest.segments for p in range(segment.start, segment.end)]
+        self.tokens_1S = torch.tensor([tokens], device=device)
+        self.positions_1S = torch.tensor([places], device=device)
+
+    def attend(
+        self,
+        layer: int,
+        query_QSD: Tensor,
+        key_KSD: Tensor,
+        value_KSD: Tensor,
+        scale: float,
+        window: int | None,
+    ) -> Tensor:
+        self.layers.add(layer)
+        queries = query_QSD.split(self._lengths, 1)
+        keys, values = key_KSD.split(self._lengths, 1), value_KSD.split(self._lengths, 1)
+        attended: list[Tensor | None] = [None] * len(queries)
+        for batch in self._batches:
+            longest = max(self._lengths[segment.number] for segment in batch)
+            above = batch[0].parent.path() if batch[0].parent else []
+            query = _stack([queries[s.number] for s in batch], longest)
+            own = _stack([keys[s.number] for s in batch], longest)
+            told = _stack([values[s.number] for s in batch], longest)
+            if not above:
+                together = self._siblings(query, own, told, scale, window)
+            elif _merges(query) and (not window or batch[0].end <= window):
+                path = _joined([keys[s.number] for s in above])
+                known = _joined([values[s.number] for s in above])
+                together = PathAttention.apply(query, own, told, path, known, scale).transpose(1, 2)
+            else:
+                own = _below([keys[s.number] for s in above], own)
+                told = _below([values[s.number] for s in above], told)
+                together = self._siblings(query, own, told, scale, window)
+            for segment, result in zip(batch, together, strict=True):
+                attended[segment.number] = result[: self._lengths[segment.number]]
+        return torch.cat([result for result in attended if result is not None])
+
+    def pairs(self, window: int | None) -> int:
+        """(query, key) pairs that a layer with this window computes, masked ones included."""
+        total = 0
+        for batch in self._batches:
+            longest, past = self._lengths[batch[0].number], batch[0].start
+            plain = not past and not (window and window < longest)
+            each = longest * (longest + 1) // 2 if plain else longest * (past + longest)
+            total += len(batch) * each
+        return total
+
+    def _siblings(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
+    ) -> Tensor:
+        """[B, Q, T, D] over [B, K, L, D] → [B, T, Q, D]. Heads that share keys make the length."""
+        count, heads, length, size = query.shape
+        groups = heads // key.shape[1]
+        mask = self._mask(length, key.shape[2] - length, groups, window, query.device)
+        if mask is None:
+            if groups > 1:
+                key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+            out = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+        else:
+            folded = query.reshape(count, key.shape[1], groups * length, size)
+            out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
+            out = out.reshape(count, heads, length, size)
+        return out.transpose(1, 2)
+
+    def _mask(
+        self, length: int, past: int, groups: int, window: int | None, device: torch.device
+    ) -> Tensor | None:
+        """None where the plain causal kernel does; else [g·T, L]."""
+        if not past and not (window and window < length):
+            return None
+        shape = (length, past, groups, window)
+        if shape not in self._masks:
+            self._masks[shape] = band(length, past, window, device).repeat(groups, 1)
+        return self._masks[shape]
+
+
+def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
+    """Siblings of like length, longest first; roots are siblings too."""
+    families: dict[int, list[Segment]] = {}
+    for segment in segments:
+        families.setdefault(id(segment.parent), []).append(segment)
+    for family in families.values():
+        batch: list[Segment] = []
+        for segment in sorted(family, key=lambda s: -len(s.tokens)):
+            if batch and len(segment.tokens) < FULL_ENOUGH * len(batch[0].tokens):
+                yield batch
+                batch = []
+            batch.append(segment)
+        yield batch
+
+
+def _stack(pieces: list[Tensor], longest: int) -> Tensor:
+    """Pieces [H, T, D] as [B, H, longest, D], zeros behind the shorter ones."""
+    return torch.stack([pad(piece, (0, 0, 0, longest - piece.shape[1])) for piece in pieces])
+
+
+@torch.inference_mode()
+def shares_prefixes(
+    hidden: Callable[[TreePlan], Tensor], layers: int, device: torch.device
+) -> bool:
+    """Whether a tree of two branches gives what the two sequences give: seen, not read from a list
+    of names. Each of the `layers` must attend by the plan: layers that keep a state (linear
+    attention, state spaces) cannot branch, and attention in a model's own code ignores plans."""
+    sequences = [STEM + branch for branch in BRANCHES]
+    forest = grow(sequences)
+    plan = TreePlan(forest, device)
+    together_SH = hidden(plan)
+    if len(plan.layers) != layers:
+        return False
+    tolerance = TOLERANCE.get(together_SH.dtype, COARSE_TOLERANCE)
+    for tokens, places in zip(sequences, forest.places, strict=True):
+        alone_SH = hidden(TreePlan(grow([tokens]), device))
+        if (together_SH[places] - alone_SH).norm() > tolerance * alone_SH.norm():
+            return False
+    return True
+
+
+def _merges(query: Tensor) -> bool:
+    """Where the merged kernel pays: in float32 it saves nothing and rounds once more."""
+    return query.device.type == "cpu" and query.dtype == torch.bfloat16
+
+
+def _below(above: list[Tensor], own_BKTD: Tensor) -> Tensor:
+    """[B, K, L, D]: the common path, then each one's own."""
+    path = _joined(above).expand(len(own_BKTD), -1, -1, -1)
+    return torch.cat([path, own_BKTD], 2)
+
+
+def _joined(pieces: list[Tensor]) -> Tensor:
+    """Pieces [K, T, D] of a path in a row."""
+    return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0]

@@ -1,0 +1,117 @@
+"""How well the machine was used: work that was needed and work that was done, against the time.
+
+`TrainEffort` belongs to one batch, `SampleEffort` to all sampling since it was last asked. Shares
+of what `engine.policy.torch.machine_limits` measured: see `engine.hardware.flops` for goodput and
+hardware.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from engine.hardware.flops import (
+    ModelShape,
+    decode_bytes,
+    decode_flops,
+    forward_flops,
+    least_seconds,
+    train_flops,
+)
+from engine.policy.prefix import shared
+from engine.policy.torch.machine_limits import Limits
+from engine.policy.torch.training.prefix_tree import TreePlan
+
+
+class TrainEffort:
+    """`sequences` are what the model must see of each item, the whole batch."""
+
+    def __init__(self, shape: ModelShape, sequences: Iterable[list[int]]) -> None:
+        self._shape = shape
+        self._seen = self._unique = self._forwarded = self._scored = 0
+        self._pairs = self._done_flops = self._extra_flops = 0.0
+        before: list[int] = []
+        for tokens in sorted(sequences):
+            common = shared(before, tokens)
+            self._seen += len(tokens)
+            self._unique += len(tokens) - common
+            self._pairs += shape.pairs(common, len(tokens))
+            before = tokens
+
+    def ran(self, plan: TreePlan, places: int, predictions: int, reference: bool) -> None:
+        """A micro-batch: distinct places that were scored, the log-probs computed for it, and
+        whether the untrained model went over it too."""
+        shape, tokens = self._shape, plan.tokens_1S.shape[1]
+        pairs = sum(plan.pairs(window) for window in shape.windows) / shape.layers
+        self._forwarded += tokens
+        self._scored += places
+        self._done_flops += train_flops(shape, tokens, predictions, pairs)
+        self._done_flops += 0.5 * shape.pair_flops * pairs  # attention runs forward once more
+        if reference:
+            self._done_flops += forward_flops(shape, tokens, predictions, pairs)
+            self._extra_flops += forward_flops(shape, 0, places, 0)
+
+    def metrics(self, limits: Limits, seconds: float) -> dict[str, float]:
+        needed = train_flops(self._shape, self._unique, self._scored, self._pairs)
+        if self._extra_flops:
+            needed += forward_flops(self._shape, self._unique, 0, self._pairs) + self._extra_flops
+        return {
+            "tokens/forwarded": float(self._forwarded),
+            "sharing/train": self._forwarded / self._seen,
+            "goodput/train": needed / (seconds * limits.peak),
+            "hardware/train": self._done_flops / (seconds * limits.peak),
+        }
+
+
+class SampleEffort:
+    """Counts one forward pass of the sampler after another; `take` starts anew."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        self._shape = shape
+        self.clear()
+
+    def clear(self) -> None:
+        self._steps = self._rows = self._computed = self._reused = 0
+        self._seconds = self._needed_s = self._done_s = 0.0
+
+    def joined(self, computed: int, reused: int) -> None:
+        """A prompt: tokens to be computed, and those whose keys and values were there."""
+        self._computed += computed
+        self._reused += reused
+
+    def ran(
+        self,
+        pieces: Sequence[tuple[int, int]],
+        padded_keys: int,
+        limits: Limits,
+        seconds: float,
+    ) -> None:
+        """One pass: every row's tokens as (start, end); keys that the single ones looked at, those
+        of idle rows and of shorter contexts included."""
+        shape, rows = self._shape, len(pieces)
+        tokens = sum(end - start for start, end in pieces)
+        pairs = [shape.pairs(start, end) for start, end in pieces]
+        contexts = sum(min(end, seen) for (_, end), seen in zip(pieces, pairs, strict=True))
+        needed = decode_flops(shape, rows, sum(pairs)) + forward_flops(shape, tokens - rows, 0, 0)
+        longer = [(start, end) for start, end in pieces if end - start > 1]
+        done_pairs = padded_keys + sum((end - start) * end for start, end in longer)
+        done = forward_flops(shape, tokens, rows, done_pairs, adapter=True)
+        done_contexts = padded_keys + sum(end for _, end in longer)
+        self._needed_s += least_seconds(needed, decode_bytes(shape, contexts), *limits)
+        self._done_s += least_seconds(done, decode_bytes(shape, done_contexts), *limits)
+        self._seconds += seconds
+        self._steps += 1
+        self._rows += rows
+
+    def take(self) -> dict[str, float]:
+        """Shares since the last call; empty when nothing was sampled."""
+        if not self._steps:
+            return {}
+        prompts = self._computed + self._reused
+        found = {
+            "goodput/sample": self._needed_s / self._seconds,
+            "hardware/sample": self._done_s / self._seconds,
+            "rows/sample": self._rows / self._steps,
+            "time_s/sampling": self._seconds,
+        }
+        if prompts:
+            found["sharing/sample"] = self._computed / prompts
+        self.clear()
+        return found

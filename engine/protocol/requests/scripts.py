@@ -1,0 +1,139 @@
+"""Requests of a script with its own training loop, and the engine's answers.
+
+The engine samples, trains and stores; the script makes the attempts and says when a step begins.
+"""
+
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.records.runs import RunSummary, Split
+from engine.protocol.requests.runs import Answer, Request
+
+MOST_REWARD = 1e6
+CHOICE_ID = "atelier_completion"
+"""The key under which a choice of a chat completion carries the name of its record."""
+
+
+def _in_range(reward: float) -> float:
+    """Check the range of a finite reward, so that sums stay finite; a NaN or an infinite reward
+    makes its rollout unscored."""
+    if math.isfinite(reward) and abs(reward) > MOST_REWARD:
+        raise ValueError(f"a reward lies between -{MOST_REWARD:g} and {MOST_REWARD:g}")
+    return reward
+
+
+class OpenOutside(Request):
+    """Begin a run of this name, or continue it."""
+
+    project: str = Field(min_length=1)
+    """Folder of the project in the workspace; created where there is none."""
+    model: str = Field(min_length=1)
+    """Name of the run; a second start with the same name continues it."""
+    base_model: str
+    """A starter, a Hugging Face id on the engine's machine, or a folder there."""
+    source: str = ""
+    """Library that the script uses, and its version."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Dotted keys of project.toml, for a run that begins."""
+    pid: int
+    """The script's process, on the engine's machine; the run stops when it is gone."""
+    key: str = Field(min_length=32, repr=False)
+    """API key of the script at the gateway; a second request with the same key changes nothing."""
+    again: bool = False
+    """True after the connection to the engine was lost; a run that a person has stopped then stays
+    stopped."""
+
+
+class OutsideRun(Answer):
+    """Address and name of the model for the script."""
+
+    run: RunSummary
+    step: int
+    """Number of updates done."""
+    base_url: str
+    notes: list[str] = Field(default_factory=list)
+    """Differences from the script's request, a sentence each."""
+
+
+class SentHistory(Request):
+    """Conversation: messages in the OpenAI form, and choices as the gateway returned them."""
+
+    messages_and_choices: list[dict[str, Any]]
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class SentAttempt(SentHistory):
+    """Trajectory in ART's form."""
+
+    additional_histories: list[SentHistory] = Field(default_factory=list)
+    reward: Annotated[float, AfterValidator(_in_range)] | None
+    initial_policy_version: int | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    logs: list[str] = Field(default_factory=list)
+
+
+class SentError(Request):
+    """Rollout that raised an exception."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class SentGroup(Request):
+    """Group of rollouts that are compared with each other."""
+
+    trajectories: list[SentAttempt] = Field(default_factory=list)
+    exceptions: list[SentError] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[str, float] = Field(default_factory=dict)
+    logs: list[str] = Field(default_factory=list)
+
+
+class TrainGroups(Request):
+    """Train one step on these groups."""
+
+    groups: list[SentGroup] = Field(min_length=1)
+    lr: Annotated[float, Field(gt=0, le=1)]
+    algorithm: Algorithm
+    save: bool = True
+    """Keep a checkpoint of the step."""
+    key: str = Field(min_length=8)
+    """Idempotency key: the same one trains one step however often it is sent."""
+
+
+class Trained(Answer):
+    """Result of a step that is done and stored."""
+
+    step: int
+    metrics: dict[str, float]
+    """Metrics by the names of protocol/metrics.py."""
+    skipped: bool
+    """Whether no group had a signal, so that nothing was trained."""
+    checkpoint: str = ""
+    """Folder of the checkpoint, where one was kept."""
+
+
+class LogOutside(Request):
+    """Data that the script logs besides training: rollouts of another split, and metrics."""
+
+    split: Split
+    name: str
+    """Name of the split in the script."""
+    step: int = Field(ge=0)
+    groups: list[SentGroup] = Field(default_factory=list)
+    values: dict[str, float] = Field(default_factory=dict)
+    key: str = Field(min_length=8)
+    """Idempotency key: the same one is stored once however often it is sent."""
+
+
+class CloseOutside(Request):
+    """Close the run of a script."""
+
+    key: str = Field(repr=False)
+    finished: bool = True
+    """False where the script ended early."""

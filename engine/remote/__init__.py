@@ -1,0 +1,4 @@
+"""Remote servers over SSH: survey, installation, tunnel, mirrored runs and transfers.
+
+Imported by `server` and `cli`.
+"""

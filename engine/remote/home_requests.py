@@ -1,0 +1,305 @@
+"""Questions of runs on servers to judges and providers, asked here with the keys that stay here.
+
+An errand is answered for a run that was started from here, on the server that brings it, while the
+run goes on or the person has its judge tried. Address, provider, models, limits and budget are
+those of the settings kept at home (`started`); what is left of the errand is text and a few bounded
+numbers.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from engine.judge.providers.access import Speaker
+from engine.judge.providers.client import TOKEN_MARGIN, Price, price_of
+from engine.protocol.config.project import EvaluateConfig, JudgeConfig
+from engine.protocol.identifiers import is_run_id
+from engine.protocol.problems import Refused
+from engine.protocol.records.judging import Usage, provider_of
+from engine.protocol.requests.home import (
+    MOST_TEXT_BYTES,
+    AskFields,
+    Asking,
+    ChatFields,
+    CountFields,
+    Errand,
+    PriceFields,
+)
+from engine.remote.started_runs import StartedRun, StartedRuns
+from engine.storage.project import load_config
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE
+
+BEGINNING = ("run.queued", "run.started", "run.continued", "run.extended")
+ENDING = ("run.stopped", "run.failed", "run.finished")
+
+
+class Purpose(NamedTuple):
+    """Purpose of a question (`judge` or `evaluate`), and the settings that apply to it."""
+
+    name: str
+    """`judge` or `evaluate`: whose budget pays."""
+    config: JudgeConfig | EvaluateConfig
+    max_tokens: int
+
+
+@dataclass
+class Trial:
+    """Trial of a run's judge that a person started, with these settings."""
+
+    run_id: str
+    host: str
+    project: Path
+    config: JudgeConfig
+
+
+class ErrandService:
+    """Service that answers questions of remote runs to judges and providers; one per engine.
+    `speaker` returns the judge's process with the current API keys."""
+
+    def __init__(self, runs: StartedRuns, speaker: Callable[[], Awaitable[Speaker]]) -> None:
+        self._runs, self._speaker = runs, speaker
+        self._trials: list[Trial] = []
+        self._resumed: dict[str, int] = {}
+        self._prices: dict[tuple[str, str], Price] = {}
+        self._rooms: dict[tuple[str, str], asyncio.Semaphore] = {}
+        self._counting = asyncio.Lock()
+        self._money = asyncio.Lock()
+
+    @contextlib.contextmanager
+    def trial(self, trial: Trial) -> Iterator[None]:
+        """Let the run ask the judge with these settings for as long as the block lasts, even if it
+        has ended."""
+        self._trials.append(trial)
+        try:
+            yield
+        finally:
+            self._trials.remove(trial)
+
+    def resume(self, host: str, folder: Path) -> None:
+        """Treat the run as not ended, because the person resumes or extends it. A run with no
+        record on this machine gets one with the project's current settings. Raises ConfigError."""
+        self._resumed[folder.name] = _last(folder)[0]
+        if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
+            self._runs.add(_adopted(host, folder.parents[1], folder.name))
+
+    async def answer(self, host: str, errand: Errand) -> Any:
+        """Answer of the judge's process to an errand. Raises Refused for a question that the run
+        may not ask."""
+        trials = (one for one in self._trials if (one.run_id, one.host) == (errand.run_id, host))
+        trial = next(trials, None)
+        run = self._runs.find(errand.run_id, host)
+        if run is None and trial:
+            run = await asyncio.to_thread(_adopted, host, trial.project, errand.run_id)
+            self._runs.add(run)
+        if run is None:
+            raise _refused(host, errand, "the run was not started from here on that server")
+        if not run.keys_at_home and trial is None:
+            raise _refused(host, errand, "the run was lent its keys and asks by itself")
+        if trial is None and await asyncio.to_thread(self._is_over, run):
+            raise _refused(host, errand, "the run has ended")
+        if _size(errand.fields) > MOST_TEXT_BYTES:
+            raise _refused(host, errand, f"it is larger than {MOST_TEXT_BYTES >> 20} MiB")
+        try:
+            return await self._carry_out(host, run, errand, trial)
+        except ValidationError as error:
+            raise _refused(host, errand, _first(error)) from error
+
+    async def _carry_out(
+        self, host: str, run: StartedRun, errand: Errand, trial: Trial | None
+    ) -> Any:
+        match errand.op:
+            case "price":
+                asked = PriceFields.model_validate(errand.fields)
+                self._purpose(host, run, errand, asked, trial)
+                return await (await self._speaker()).ask("price", model=asked.model)
+            case "count":
+                count = CountFields.model_validate(errand.fields)
+                self._purpose(host, run, errand, count, trial)
+                fields = count.model_dump()
+                async with self._counting:  # it computes, and is the same for everybody
+                    return await (await self._speaker()).ask("count", **fields)
+            case "ask":
+                ask = AskFields.model_validate(errand.fields)
+                purpose = self._purpose(host, run, errand, ask, trial)
+                messages = [one.model_dump() for one in ask.messages]
+                limit = min(ask.max_tokens, purpose.max_tokens)
+                sent = sum(len(one.content.encode()) + TOKEN_MARGIN for one in ask.messages)
+                more = {
+                    "messages": messages,
+                    "max_tokens": limit,
+                    "temperature": ask.temperature,
+                }
+                usage = Usage(prompt_tokens=sent, completion_tokens=limit)
+                return await self._pay(run, "ask", purpose, ask, usage, more)
+            case "chat":
+                chat = ChatFields.model_validate(errand.fields)
+                purpose = self._purpose(host, run, errand, chat, trial)
+                limit = min(chat.request.max_tokens, purpose.max_tokens)
+                request = chat.request.model_dump(exclude_unset=True) | {"max_tokens": limit}
+                sent = _size(request) + TOKEN_MARGIN * len(chat.request.messages)
+                usage = Usage(prompt_tokens=sent, completion_tokens=limit)
+                return await self._pay(run, "chat", purpose, chat, usage, {"request": request})
+        raise _refused(host, errand, f"{errand.op!a} is nothing that is done here")
+
+    def _purpose(
+        self,
+        host: str,
+        run: StartedRun,
+        errand: Errand,
+        asked: PriceFields | CountFields | Asking,
+        trial: Trial | None,
+    ) -> Purpose:
+        """Purpose of a question by its model and address. Raises Refused for a model or an address
+        that the run was not started with."""
+        config, model = run.config, asked.model
+        found = []
+        if errand.op != "chat":
+            judges = [trial.config] if trial else []
+            judges += [config.judge] if config.judge.enabled else []
+            found = [
+                Purpose("judge", judge, judge.max_tokens)
+                for judge in judges
+                if model in judge.models
+            ]
+        if errand.op in ("chat", "price") and model in run.providers:
+            most = config.evaluate.max_tokens or config.train.max_tokens
+            found.append(Purpose("evaluate", config.evaluate, most))
+        if not found:
+            why = f"it names the model {model[:100]!a}, with which the run was not started"
+            raise _refused(host, errand, why)
+        if not isinstance(asked, Asking):
+            return found[0]
+        fitting = [one for one in found if one.config.base_url == asked.base_url]
+        if not fitting:
+            why = f"it names the address {str(asked.base_url)[:200]!a}, which is not the run's"
+            raise _refused(host, errand, why)
+        return fitting[0]
+
+    async def _pay(
+        self,
+        run: StartedRun,
+        op: str,
+        purpose: Purpose,
+        asked: Asking,
+        usage: Usage,
+        more: dict[str, Any],
+    ) -> Any:
+        """Reserve the highest possible cost, ask, then record the true cost."""
+        config = purpose.config
+        price = await self._price(purpose, asked.model)
+        most = price.of(usage)
+        room = self._rooms.setdefault(
+            (run.run_id, purpose.name), asyncio.Semaphore(config.concurrency)
+        )
+        async with room:
+            await self._reserve(run, purpose, most)
+            answer = await (await self._speaker()).ask(
+                op,
+                key=asked.key,
+                model=asked.model,
+                provider=provider_of(asked.model),
+                base_url=config.base_url,
+                timeout_s=config.timeout_s,
+                attempt=asked.attempt,
+                **more,
+            )
+            await self._spend(run, purpose, _true_cost(price, answer, most) - most)
+        return answer
+
+    async def _price(self, purpose: Purpose, model: str) -> Price:
+        """Price of a model. Raises ConfigError where none is known."""
+        key = (purpose.config.model_dump_json(), model)
+        if key not in self._prices:
+            self._prices[key] = await price_of(await self._speaker(), purpose.config, model)
+        return self._prices[key]
+
+    async def _reserve(self, run: StartedRun, purpose: Purpose, most: float) -> None:
+        """Add `most` USD to the cost of the run. Raises Refused where that exceeds the budget."""
+        budget, spent = purpose.config.budget_usd, run.spent_usd.get(purpose.name, 0.0)
+        if budget is not None and spent + most > budget:
+            raise Refused.of(
+                f"{purpose.name}.budget",
+                f"The budget of run {run.run_id} is used up, as counted here: ${spent:.2f} of "
+                f"${budget:.2f}, and the next question may cost ${most:.4f}.",
+                f"Raise {purpose.name}.budget_usd for the next run, or take a cheaper model.",
+            )
+        await self._spend(run, purpose, most)
+
+    async def _spend(self, run: StartedRun, purpose: Purpose, usd: float) -> None:
+        """Add a cost in USD to the run's record; it is on the disk when this returns."""
+        run.spent_usd[purpose.name] = run.spent_usd.get(purpose.name, 0.0) + usd
+        if usd:
+            async with self._money:
+                await asyncio.to_thread(self._runs.save, run)
+
+    def _is_over(self, run: StartedRun) -> bool:
+        """Whether the run has ended, by the events mirrored so far."""
+        seq, ended = _last(run.folder)
+        return ended and seq > self._resumed.get(run.run_id, 0)
+
+
+def _adopted(host: str, project: Path, run_id: str) -> StartedRun:
+    """Record of a run that has none here, with the project's current settings. Raises
+    ConfigError."""
+    config = load_config(project)
+    return StartedRun(run_id=run_id, host=host, project=str(project), config=config)
+
+
+def _last(folder: Path) -> tuple[int, bool]:
+    """The last event that begins or ends a run, and whether it is an end."""
+    if not (folder / DATABASE).is_file():
+        return 0, False
+    reader = RunReader(folder / DATABASE)
+    try:
+        events = reader.events_of(*BEGINNING, *ENDING)
+    finally:
+        reader.close()
+    last = events[-1] if events else None
+    return (last.seq or 0, last.kind in ENDING) if last else (0, False)
+
+
+def _true_cost(price: Price, answer: dict[str, Any], most: float) -> float:
+    """Cost in USD by the provider's token counts; `most` where the provider sent none."""
+    if not answer.get("metered"):
+        return most
+    usage = Usage(
+        prompt_tokens=max(0, int(answer.get("prompt_tokens") or 0)),
+        completion_tokens=max(0, int(answer.get("completion_tokens") or 0)),
+    )
+    return price.of(usage)
+
+
+def _size(value: Any) -> int:
+    """Size of a JSON value: bytes of all texts and keys in it, and one for everything else."""
+    total, left = 0, [value]
+    while left:
+        match left.pop():
+            case str() as text:
+                total += len(text.encode(errors="replace"))
+            case dict() as fields:
+                left += [*fields.keys(), *fields.values()]
+            case list() as values:
+                left += values
+            case _:
+                total += 1
+    return total
+
+
+def _first(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in found["loc"])
+    return f"its field {place[:100]!a} is refused ({found['msg'][:100]})"
+
+
+def _refused(host: str, errand: Errand, why: str) -> Refused:
+    return Refused.of(
+        "errand.refused",
+        f"{host} asked for a judge on behalf of run {errand.run_id}, and was refused: {why}.",
+        "Nothing was sent to a provider. If this was not you, look at what runs on that server.",
+    )

@@ -1,0 +1,347 @@
+"""Our engine on a server: brought, installed beside older ones, tried; rolled back; removed.
+
+Every step is done once: what an interruption leaves is gone on with. An engine lies in a folder
+named by version, build and kind; a mark, written last, says that it is whole, and a link says which
+one counts.
+"""
+
+import asyncio
+import contextlib
+import json
+import platform
+import shutil
+import time
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from engine.environments.other_platform import Wheel, bring_wheels
+from engine.launcher.engine_root import checkout
+from engine.launcher.source_files import engine_id
+from engine.protocol.problems import LaunchError, Refused
+from engine.protocol.requests.remote import HostReport, HostTick
+from engine.remote.install.source_archive import payload
+from engine.remote.install.survey import refuse_unfit
+from engine.remote.install.uploads import bring
+from engine.remote.tunnel.shell import Shell
+from engine.runtime.digest import sha256_of
+
+Tell = Callable[[HostTick], None]
+
+LOCKS = {"engine-cpu": ("pip", "engine-cpu"), "engine-gpu": ("pip", "engine-gpu")}
+PROBE = "import torch, transformers, peft, engine.server.serve"
+LOOK_S = 2.0
+MARK = ".atelier-engine"
+"""In the folder of ours, so that nobody else's is ever removed."""
+
+OURS = """
+if [ -e "$base" ] && [ ! -e "$base/$mark" ] && [ -n "$(ls -A "$base")" ]; then exit 76; fi
+mkdir -p "$base" && chmod 700 "$base" && touch "$base/$mark"
+"""
+HELD = """
+exec 9>>"$base/lock"
+if flock -n 9; then echo "$who" > "$base/lock.who"; echo held; cat > /dev/null
+else cat "$base/lock.who" >&2; exit 75; fi
+"""
+UV = 'export UV_CACHE_DIR="$base/cache/uv" UV_PYTHON_INSTALL_DIR="$base/python" UV_NO_PROGRESS=1\n'
+SWITCH = """
+now=$(readlink "$base/current") || now=
+ln -sfn "engines/$id" "$base/current.new" && mv -fT "$base/current.new" "$base/current" || exit 1
+if [ -n "$now" ] && [ "$now" != "engines/$id" ]; then
+    ln -sfn "$now" "$base/previous.new" && mv -fT "$base/previous.new" "$base/previous"
+fi
+"""
+SWEEP = """
+for old in "$base"/engines/*; do
+    name="engines/$(basename "$old")"
+    [ "$name" = "$(readlink "$base/current")" ] && continue
+    [ "$name" = "$(readlink "$base/previous")" ] && continue
+    ls -l /proc/[0-9]*/cwd 2>/dev/null | grep -qF -- "-> $old" && continue  # a run goes on in it
+    rm -rf "$old"
+done
+rm -rf "$base/wheels" "$base/source" "$base/cache/uv"
+"""
+
+
+class Installer:
+    """One server, one report on it. Make it, then `install`."""
+
+    def __init__(
+        self, shell: Shell, report: HostReport, tell: Tell, offline: bool | None = None
+    ) -> None:
+        self._shell, self._report, self._tell = shell, report, tell
+        self._offline = offline
+        self.id = engine_id(report.engine)
+        self._home = f"{shell.base}/engines/{self.id}"
+        self._python = f"{self._home}/.venv/bin/python"
+
+    async def install(self) -> str:
+        """The engine's id; at once where it is there. Raises LaunchError, Refused,
+        EnvironmentMissing; what has arrived stays, and the next call goes on with it."""
+        refuse_unfit(self._report)
+        await self._own()
+        async with self._turn():
+            if not await self._is_ready():
+                uv = await self._bring_uv()
+                await self._bring_source()
+                await self._make_environment(uv)
+                await self._fill(uv)
+                await self._try()
+            await self._shell.run(SWITCH, what="switch engines", id=self.id)
+            await self._shell.run(SWEEP, what="clear away older engines")
+        return self.id
+
+    async def _own(self) -> None:
+        """Raises Refused where the folder is somebody else's."""
+        try:
+            await self._shell.run(OURS, what="make our folder", mark=MARK)
+        except LaunchError as error:
+            if "exit 76" not in error.problem.message:
+                raise
+            raise Refused.of(
+                "host.folder_not_ours",
+                f"{self._shell.base} on {self._shell.connection.server} holds other things.",
+                "Give the host an empty folder, or one that is not there yet.",
+            ) from None
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Only one installs there; the lock ends with the connection. Raises Refused."""
+        held, done = asyncio.Event(), asyncio.Event()
+
+        async def until_done() -> AsyncIterator[bytes]:
+            yield b"\n"
+            await done.wait()
+
+        who = f"{platform.node()} since {time.strftime('%H:%M')}"
+        holding = asyncio.create_task(
+            self._shell.connection.run(
+                self._shell.command(HELD, who=who),
+                until_done(),
+                lambda said: held.set() if b"held" in said else None,
+            ),
+            name="host lock",
+        )
+        waiting = asyncio.create_task(held.wait())
+        try:
+            await asyncio.wait({holding, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if not held.is_set():
+                raise _busy(self._shell, (await holding).err.decode(errors="replace").strip())
+            yield
+        finally:
+            done.set()
+            waiting.cancel()
+            holding.cancel()
+            await asyncio.gather(waiting, holding, return_exceptions=True)
+
+    async def _is_ready(self) -> bool:
+        told = await self._shell.run(
+            'if [ -f "$home/ready" ] && [ -x "$home/.venv/bin/python" ]; then echo yes; fi',
+            home=self._home,
+        )
+        return told.strip() == "yes"
+
+    async def _bring_uv(self) -> str:
+        """The pinned uv of that machine; its path there."""
+        self._tell(HostTick(stage="bringing", words="uv"))
+        report = self._report
+        (wheel,) = await bring_wheels("uv", report.machine, report.libc, "3.11", self._hear)
+        program = await asyncio.to_thread(_program, wheel)
+        version = wheel.file.name.split("-")[1]
+        target = f"{self._shell.base}/uv/{version}/uv"
+        await self._bring([(program, target, await asyncio.to_thread(sha256_of, program))], 0o700)
+        return target
+
+    async def _bring_source(self) -> None:
+        packed = await asyncio.to_thread(payload)
+        target = f"{self._shell.base}/source/{packed.build}.tar.gz"
+        await self._bring([(packed.file, target, packed.sha256)])
+        await self._shell.run(
+            'mkdir -p "$home" && tar -xzf "$packed" -C "$home"',
+            what="unpack our source",
+            home=self._home,
+            packed=target,
+        )
+
+    async def _make_environment(self, uv: str) -> None:
+        self._tell(HostTick(stage="installing", words="an empty environment"))
+        known = self._report.python.partition(" ")[2]
+        await self._shell.run(
+            UV + 'if ! "$home/.venv/bin/python" -c "" 2>/dev/null; then\n'
+            'rm -rf "$home/.venv"\n'
+            '"$uv" --no-config venv --quiet --python "${known:-3.11}" "$home/.venv"; fi',
+            what="make an environment with Python 3.11",
+            home=self._home,
+            uv=uv,
+            known=known,
+        )
+
+    async def _fill(self, uv: str) -> None:
+        if await self._is_offline(uv):
+            await self._fill_from_here(uv)
+        else:
+            await self._fill_from_index(uv)
+
+    async def _is_offline(self, uv: str) -> bool:
+        """Whether packages go through the tunnel. torch's build for the processor is in no index
+        that everybody has, so what is made for the processor is brought, unless told otherwise."""
+        if self._offline is not None:
+            return self._offline
+        if self._report.engine == "engine-cpu":
+            return True
+        self._tell(HostTick(stage="looking", words="whether it reaches the package index"))
+        try:
+            await self._shell.run(
+                UV + "export UV_HTTP_TIMEOUT=10 UV_HTTP_RETRIES=1\n"
+                '"$uv" pip install --quiet --python "$python" --dry-run --no-deps '
+                '--require-hashes -r "$home/packaging/locks/pip.txt"',
+                uv=uv,
+                home=self._home,
+                python=self._python,
+            )
+        except LaunchError:
+            return True
+        return False
+
+    async def _fill_from_index(self, uv: str) -> None:
+        """By the server's own way to an index; hashes are ours."""
+        files = [f"{name}.txt" for name in LOCKS[self._report.engine]]
+        if self._report.engine == "engine-cpu":
+            files.append("torch.txt")
+        lines = " ".join(f'-r "$home/packaging/locks/{file}"' for file in files)
+        await self._installing(
+            UV + f'"$uv" pip install --quiet --python "$python" --no-deps --require-hashes {lines}',
+            uv,
+        )
+
+    async def _fill_from_here(self, uv: str) -> None:
+        """Through the tunnel; the server needs no way to anywhere."""
+        report = self._report
+        python = report.python.split(" ")[0] or "3.11"
+        wheels = await bring_wheels(report.engine, report.machine, report.libc, python, self._hear)
+        folder = f"{self._shell.base}/wheels"
+        files = [(one.file, f"{folder}/{one.file.name}", one.sha256) for one in wheels]
+        await self._bring(files)
+        lines = "".join(
+            f"{one.name} @ file://{folder}/{one.file.name} --hash=sha256:{one.sha256}\n"
+            for one in wheels
+        )
+        await self._shell.run(
+            'cat > "$home/wheels.txt"', lines.encode(), what="note the wheels", home=self._home
+        )
+        await self._installing(
+            UV + '"$uv" --no-config pip install --quiet --python "$python" --no-deps --offline '
+            '--no-index --require-hashes -r "$home/wheels.txt"',
+            uv,
+        )
+
+    async def _installing(self, script: str, uv: str) -> None:
+        """With a look, now and then, at how much lies there."""
+        self._tell(HostTick(stage="installing", words="packages"))
+        looking = asyncio.create_task(self._look(), name="host look")
+        try:
+            await self._shell.run(
+                script,
+                what="install the packages",
+                uv=uv,
+                home=self._home,
+                python=self._python,
+            )
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            told = await self._shell.run(
+                'du -sk "$base/cache/uv" "$home/.venv" | awk \'{n += $1} END {print n}\'',
+                home=self._home,
+            )
+            done = min(int(told) * 1024, self._report.installed_bytes)
+            total = self._report.installed_bytes
+            self._tell(HostTick(stage="installing", words="packages", done=done, total=total))
+
+    async def _try(self) -> None:
+        """Import what matters, then say that it is whole."""
+        self._tell(HostTick(stage="trying", words="the engine"))
+        locks = LOCKS[self._report.engine]
+        stamp = {
+            name: sha256_of(checkout() / "packaging" / "locks" / f"{name}.txt") for name in locks
+        }
+        mark = {"id": self.id, "kind": self._report.engine, "at": time.time()}
+        await self._shell.run(
+            'cd "$home" && "$python" -c "$probe" && cat > .venv/atelier-installed.json &&'
+            ' echo "$mark" > ready.new && sync ready.new && mv -f ready.new ready',
+            json.dumps(stamp).encode(),
+            what="start the engine that was installed",
+            home=self._home,
+            python=self._python,
+            probe=PROBE,
+            mark=json.dumps(mark),
+        )
+
+    async def _bring(self, files: list[tuple[Path, str, str]], mode: int = 0o600) -> None:
+        total = sum(file.stat().st_size for file, _, _ in files)
+        done = 0
+
+        for file, target, sha256 in files:
+
+            def sent(count: int, name: str = file.name) -> None:
+                nonlocal done
+                done += count
+                self._tell(HostTick(stage="bringing", words=name, done=done, total=total))
+
+            await bring(self._shell, file, target, sha256, sent, mode)
+
+    def _hear(self, words: str, done: int, total: int) -> None:
+        """Wheels on their way to this machine."""
+        self._tell(HostTick(stage="looking", words=words, done=done, total=total))
+
+
+async def roll_back(shell: Shell) -> str:
+    """The engine of before counts again. Raises LaunchError, Refused where there is none."""
+    told = await shell.run('basename "$(readlink "$base/previous")"')
+    before = told.strip()
+    if not before:
+        raise Refused.of("host.no_previous", "There is no engine of before on this server.")
+    await shell.run(SWITCH, what="switch engines", id=before)
+    return before
+
+
+async def remove_all(shell: Shell) -> None:
+    """Everything of ours goes; the folder must be ours. Raises LaunchError, Refused."""
+    told = await shell.run(
+        'if [ ! -e "$base" ]; then echo gone; elif [ -e "$base/$mark" ]; then echo ours; fi',
+        mark=MARK,
+    )
+    if told.strip() == "gone":
+        return
+    if told.strip() != "ours":
+        raise Refused.of(
+            "host.folder_not_ours",
+            f"{shell.base} on {shell.connection.server} is no folder of ours: nothing was removed.",
+        )
+    await shell.run('rm -rf "$base"', what="remove our folder")
+
+
+def _program(wheel: Wheel) -> Path:
+    """The uv inside its wheel, kept beside the wheels."""
+    program = wheel.file.parents[1] / wheel.file.stem
+    if not program.exists():
+        scratch = program.with_suffix(".new")
+        with zipfile.ZipFile(wheel.file) as packed:
+            name = next(one for one in packed.namelist() if one.endswith("/scripts/uv"))
+            with packed.open(name) as source, scratch.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        scratch.replace(program)
+    return program
+
+
+def _busy(shell: Shell, who: str) -> Refused:
+    who = who or "another machine of yours"
+    return Refused.of(
+        "host.busy",
+        f"Somebody else installs on {shell.connection.server}: {who}.",
+        "Wait until that is done, then try again.",
+    )

@@ -1,0 +1,42 @@
+"""The model that a run on a server begins with: found there, pulled there, or brought from here."""
+
+from engine.client import EngineClient
+from engine.models.registry import find_model, folder_for
+from engine.protocol.problems import LaunchError, ModelError, Refused
+from engine.protocol.requests.sync import SyncFolder
+from engine.remote.sync.manifest import manifest
+from engine.remote.sync.upload import Progress, push
+from engine.remote.tunnel.shell import Shell
+from engine.remote.tunnel.tunnel import ENVIRONMENT
+
+PULL = ENVIRONMENT + '.venv/bin/python -m engine models pull "$name" < /dev/null'
+
+
+async def ensure_model(client: EngineClient, shell: Shell, name: str, progress: Progress) -> None:
+    """A model by its name, not by a folder; that is looked for there when the run begins. From
+    here where we have it, else by the server's own way. Raises Refused where there is none."""
+    if name.startswith((".", "/", "~")):
+        return
+    known = await client.models()
+    if any(model.name == name.lower() or model.name == name for model in known if model.path):
+        return
+    try:
+        folder = find_model(name)
+    except ModelError as missing:
+        await _pull(shell, name, missing)
+        return
+    asked = SyncFolder(folder=folder_for(name).name, place="models", manifest=manifest(folder))
+    await push(client, folder, asked, progress)
+
+
+async def _pull(shell: Shell, name: str, missing: ModelError) -> None:
+    try:
+        await shell.run(PULL, what=f"pull {name}", name=name)
+    except LaunchError as error:
+        raise Refused.of(
+            "model.not_there",
+            f"{name} is neither on {shell.connection.server} nor here, and the server cannot get "
+            "it by itself.",
+            missing.problem.hint,
+            detail=error.problem.detail,
+        ) from error

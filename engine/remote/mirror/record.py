@@ -1,0 +1,39 @@
+"""Which runs here are replicas, and of what: a small file in the run folder."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from engine.runtime.files import write_atomically
+from engine.trust.files import read_regular
+
+FILE = "replica.json"
+MOST_BYTES = 2**16
+
+
+class Replicated(BaseModel):
+    """A run that lives on a server; its folder here is filled from there."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    host: str
+    """The server by the name it has here."""
+    folder: str
+    """The project's name in the workspace there."""
+
+
+def read_record(run: Path) -> Replicated | None:
+    """None for a run that lives here."""
+    try:
+        return Replicated.model_validate_json(read_regular(run / FILE, MOST_BYTES))
+    except (OSError, ValueError):
+        return None
+
+
+def forget_record(run: Path) -> None:
+    """It lives here from now on."""
+    (run / FILE).unlink(missing_ok=True)
+
+
+def write_record(run: Path, record: Replicated) -> None:
+    write_atomically(run / FILE, record.model_dump_json(indent=1) + "\n")

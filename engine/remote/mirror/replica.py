@@ -1,0 +1,214 @@
+"""The run.db at home, filled with pages of a run that lives elsewhere.
+
+A page is stored whole or not at all, in one transaction with synchronous=FULL: its events, its
+rows, and the search entries of its attempts. So the last event that is stored says what is there,
+and whoever was cut off asks again from it. Pages come from another machine: only tables and columns
+that are known here are read, and a page that is damaged or of another form is refused.
+"""
+
+import contextlib
+import threading
+import zlib
+from pathlib import Path
+
+import apsw
+from pydantic import TypeAdapter
+
+from engine.protocol.problems import StoreError
+from engine.remote.mirror.page_checks import MOST_BODY_BYTES, check_rows, unpacked_size
+from engine.remote.mirror.pages import MOST_UNPACKED, columns, form
+from engine.storage.run_db.schema import VERSION, open_writer
+from engine.storage.run_db.writer import Searched, searchable
+from engine.storage.run_folder.run import DATABASE
+
+CACHE_KB = 65_536
+CHECKPOINT_PAGES = 16_384
+"""64 MB of WAL: what several pages change in the same places is written there once."""
+HEAD_BYTES = 2**13
+MESSAGES_END = b'],"branches":['
+UNREADABLE = (zlib.error, ValueError, LookupError, TypeError)
+"""What reading a body raises that is none."""
+
+# What may be replaced is found by its id: a row that was stored again has another number.
+STORE = """
+INSERT INTO events SELECT * FROM page.events WHERE seq > :seq ORDER BY seq;
+
+CREATE TEMP TABLE again AS SELECT t.number FROM page.trajectories p
+    JOIN main.trajectories t USING (id) WHERE p.body NOT NULL;
+DELETE FROM transcripts WHERE rowid IN (SELECT number FROM again);
+DELETE FROM trajectories WHERE number IN (SELECT number FROM again);
+DROP TABLE again;
+INSERT INTO trajectories SELECT * FROM page.trajectories WHERE body NOT NULL ORDER BY number;
+INSERT INTO transcripts(rowid, text) SELECT number, words_of(body) FROM page.trajectories
+    WHERE body NOT NULL ORDER BY number;
+UPDATE trajectories SET ({light}) = ({of_page}) FROM page.trajectories p
+    WHERE p.body IS NULL AND p.id = trajectories.id AND p.number = trajectories.number;
+
+INSERT OR REPLACE INTO groups SELECT * FROM page.groups;
+INSERT OR REPLACE INTO verdicts SELECT * FROM page.verdicts;
+INSERT OR REPLACE INTO calls(rowid, {calls}) SELECT rowid, {calls} FROM page.calls ORDER BY rowid;
+INSERT OR REPLACE INTO labels(rowid, {labels}) SELECT rowid, {labels} FROM page.labels;
+DELETE FROM checkpoints WHERE step IN (
+    SELECT coalesce(body ->> '$.checkpoint.step', body ->> '$.step') FROM page.events
+    WHERE kind IN ('checkpoint.saved', 'checkpoint.dropped'));
+INSERT INTO checkpoints SELECT * FROM page.checkpoints;
+"""
+
+
+_SEARCHED = TypeAdapter(Searched)
+
+
+class Replica:
+    """Owns the connection. Its methods may be called from any thread, one at a time."""
+
+    def __init__(self, folder: Path, run_id: str) -> None:
+        """Opens the database of a run folder, or makes it. Raises StoreError."""
+        self._run_id = run_id
+        self._where = str(folder)
+        self._one_at_a_time = threading.Lock()
+        self._db = open_writer(folder / DATABASE)
+        self._db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        self._db.execute("PRAGMA trusted_schema = OFF")
+        self._db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        self._db.create_scalar_function("words_of", words_of, 1)  # type: ignore[arg-type]
+        self._form = {("table", name, sql) for name, sql in form(self._db).items()}
+        self._store = _store_sql(self._db)
+        self._seq = self._stored()
+
+    @property
+    def seq(self) -> int:
+        """The last event that is stored."""
+        return self._seq
+
+    def apply(self, page: bytes) -> int:
+        """Store what a page holds and is not here yet; returns the last event stored.
+
+        Raises StoreError for a page that is damaged, of another run or version, or that does not
+        follow on what is here, and where the disk is full; the database is then as it was.
+        """
+        unpacked = self._unpack(page)
+        with self._one_at_a_time:
+            try:
+                self._check(unpacked)
+                self._seq = self._store_beside(unpacked)
+            except (apsw.Error, *UNREADABLE) as error:
+                raise self._not_stored(error) from error
+        return self._seq
+
+    def close(self) -> None:
+        """After the page that is being stored."""
+        with self._one_at_a_time:
+            self._db.close()
+
+    def _unpack(self, page: bytes) -> bytes:
+        try:
+            packed = zlib.decompressobj()
+            unpacked = packed.decompress(page, MOST_UNPACKED)
+        except zlib.error as error:
+            raise self._damaged(str(error)) from error
+        if not packed.eof or packed.unused_data or not unpacked:
+            raise self._damaged("it does not end where it should")
+        return unpacked
+
+    def _check(self, unpacked: bytes) -> None:
+        """Whole, plain tables as we make them, and nothing else; of this run. Looked at apart, so
+        that nothing of it is known beside our own tables before."""
+        with contextlib.closing(apsw.Connection(":memory:")) as db:
+            db.execute("PRAGMA trusted_schema = OFF")
+            db.deserialize("main", unpacked)
+            found = db.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+            if set(found) != self._form:
+                raise self._damaged("its tables are not those of a page")
+            if (verdict := db.execute("PRAGMA quick_check(1)").get) != "ok":
+                raise self._damaged(str(verdict))
+            if db.execute("SELECT run_id, version FROM about").get != (self._run_id, VERSION):
+                raise self._damaged("it is of another run, or of another version of Atelier")
+            check_rows(db)
+
+    def _store_beside(self, unpacked: bytes) -> int:
+        self._db.execute("ATTACH ':memory:' AS page")
+        try:
+            self._db.deserialize("page", unpacked)
+            return self._store_page()
+        finally:
+            self._db.execute("DETACH page")
+
+    def _store_page(self) -> int:
+        with self._db:
+            seq = self._stored()
+            count, first, last = self._db.execute(
+                "SELECT count(*), coalesce(min(seq), 0), coalesce(max(seq), 0) FROM page.events"
+            ).get
+            if last <= seq:
+                return seq  # its rows are older than ours
+            if first > seq + 1 or last - first + 1 != count:
+                raise StoreError.of(
+                    "replica.gap",
+                    f"Changes {first} to {last} do not follow on {seq}, the last one stored here.",
+                    f"They are asked for again from {seq + 1}.",
+                    where=self._where,
+                )
+            self._db.execute(self._store, {"seq": seq})
+        return int(last)
+
+    def _stored(self) -> int:
+        return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM main.events").get)
+
+    def _damaged(self, why: str) -> StoreError:
+        return StoreError.of(
+            "replica.damaged",
+            f"Changes of the run arrived damaged: {why}.",
+            "They are asked for again; nothing of them was stored. Should it happen again, bring "
+            "both engines to the same version.",
+            where=self._where,
+        )
+
+    def _not_stored(self, error: Exception) -> StoreError:
+        if isinstance(error, apsw.FullError | apsw.IOError):
+            return StoreError.of(
+                "store.disk_full",
+                "Changes of the run could not be stored: the disk is full or does not answer.",
+                "Free some space: the copy goes on from what it has.",
+                where=self._where,
+                detail=str(error),
+            )
+        return self._damaged(str(error))
+
+
+def _store_sql(db: apsw.Connection) -> str:
+    names = {t: [name for name, _ in columns(db, t)] for t in ("trajectories", "calls", "labels")}
+    light = [name for name in names["trajectories"] if name not in ("number", "id", "body")]
+    return STORE.format(
+        light=", ".join(light),
+        of_page=", ".join(f"p.{name}" for name in light),
+        calls=", ".join(names["calls"]),
+        labels=", ".join(names["labels"]),
+    )
+
+
+def words_of(body: bytes) -> str:
+    """What is searched in an attempt, out of its stored body.
+
+    Its messages end where its branches begin, and of these, the larger part, nothing is unpacked.
+    What looks like that end inside of a message leaves brackets open, and is no JSON: then, as
+    where there is no such end, the whole body is read.
+    """
+    packed = zlib.decompressobj()
+    head, searched, rest = bytearray(), 0, body
+    while not packed.eof:
+        block = packed.decompress(rest, HEAD_BYTES)
+        rest = packed.unconsumed_tail
+        if not block and not rest:
+            break
+        head += block
+        end = head.find(MESSAGES_END, searched)
+        if end >= 0:
+            with contextlib.suppress(ValueError):
+                return searchable(_SEARCHED.validate_json(bytes(head[:end]) + b"]}"))
+            break
+        if len(head) > MOST_BODY_BYTES:
+            raise ValueError("a body is larger than there can be")
+        searched = max(0, len(head) - len(MESSAGES_END))
+    unpacked_size(body)
+    return searchable(_SEARCHED.validate_json(zlib.decompress(body)))

@@ -1,0 +1,209 @@
+"""All servers of this engine: written down, connected, asked; and judges asked on their behalf."""
+
+import asyncio
+import contextlib
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from engine.judge.providers.access import BoundWorker, start_worker
+from engine.protocol.events.base import BaseEvent
+from engine.protocol.problems import Refused
+from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.requests.home import Errand
+from engine.protocol.requests.remote import ActOnHost, HostList, HostSpec
+from engine.protocol.requests.runs import StartEvaluation, StartRun
+from engine.remote.home_requests import ErrandService
+from engine.remote.mirror.record import read_record
+from engine.remote.server import Host
+from engine.remote.server_list import home_id, read_book, write_book
+from engine.remote.ssh.aliases import config_hosts
+from engine.remote.ssh.connect import connect as by_ssh
+from engine.remote.started_runs import StartedRuns
+from engine.remote.tunnel.home import Home
+from engine.remote.tunnel.tunnel import Connect
+from engine.runtime.child import ChildDied
+
+
+class HostDesk:
+    """One per engine. `projects` are the folders whose runs may lie elsewhere, `runs` all that are
+    known here."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        projects: Callable[[], list[Path]],
+        runs: Callable[[], list[RunSummary]],
+        announce: Callable[[str, BaseEvent | None], None],
+        keys: Mapping[str, str],
+        connect: Connect = by_ssh,
+    ) -> None:
+        self._workspace, self._projects, self._runs = workspace, projects, runs
+        self._announce = announce
+        self._keys, self._connect = keys, connect
+        self._hosts: dict[str, Host] = {}
+        self._revision = 1
+        self._changed = asyncio.Event()
+        self._judge: BoundWorker | None = None
+        self._starting = asyncio.Lock()
+        self._loaded = self._leaving = False
+        self._started = StartedRuns()
+        self.errands = ErrandService(self._started, self._speaker)
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody elsewhere counts on us: runs go on there that we watch, or judge for."""
+        return any(host.living for host in self._hosts.values())
+
+    @property
+    def pids(self) -> list[int]:
+        """Children that are no run's."""
+        return [self._judge.pid] if self._judge else []
+
+    async def open(self) -> None:
+        """Read the book; servers on which runs of ours went on are looked for again."""
+        with contextlib.suppress(Refused):  # a damaged list: who asks for it is told
+            self._load()
+        for name in await asyncio.to_thread(self._waited_for):
+            if name in self._hosts:
+                self._hosts[name].tunnel.connect()
+
+    async def close(self) -> None:
+        self._leaving = True
+        self._tell()  # whoever waits for news goes
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+        if self._judge:
+            await self._judge.close()
+
+    # The list
+
+    async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
+        """As soon as it is newer than `after`, or after `wait_s`."""
+        self._load()
+        if self._revision <= after and not self._leaving:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait_s)
+        views = [self._hosts[name].view() for name in sorted(self._hosts)]
+        return HostList(revision=self._revision, hosts=views)
+
+    async def known(self) -> list[str]:
+        """Aliases of the user's SSH configuration that are not in the list."""
+        addresses = {host.spec.address for host in self._hosts.values()}
+        found = await asyncio.to_thread(config_hosts)
+        return [one for one in found if one not in addresses]
+
+    async def add(self, spec: HostSpec) -> None:
+        """One of that name is replaced: it is connected anew when somebody wants it."""
+        self._load()
+        book = read_book()
+        others = [one for one in book.hosts if one.name != spec.name]
+        write_book(book.model_copy(update={"hosts": [*others, spec]}))
+        if before := self._hosts.get(spec.name):
+            await before.close()
+        self._hosts[spec.name] = self._make(spec)
+        self._tell()
+
+    async def act(self, name: str, asked: ActOnHost) -> None:
+        """Raises Refused for a server that nobody wrote down."""
+        host = self.host(name)
+        match asked.action:
+            case "connect":
+                host.tunnel.connect()
+            case "disconnect":
+                await host.close()
+            case "forget":
+                await self._forget(host)
+            case job:
+                host.tunnel.do(job)
+        self._tell()
+
+    def host(self, name: str) -> Host:
+        self._load()
+        if name not in self._hosts:
+            raise Refused.of(
+                "host.unknown",
+                f"There is no server called {name}.",
+                "Add it in Settings, or with `python -m engine hosts add`.",
+            )
+        return self._hosts[name]
+
+    # Runs that are elsewhere
+
+    async def start(self, request: StartRun | StartEvaluation) -> Path:
+        """The folder of a run that begins on `request.host`. Raises Refused, LaunchError,
+        ConfigError."""
+        project = Path(request.project).expanduser().resolve()
+        return await self.host(request.host).start(project, request)
+
+    def owner(self, folder: Path) -> Host | None:
+        """Whoever has the run whose replica this folder is; None for a run of this machine. Raises
+        Refused where nobody knows that server any more."""
+        record = read_record(folder)
+        return self.host(record.host) if record else None
+
+    async def _forget(self, host: Host) -> None:
+        waited = await asyncio.to_thread(self._waited_for)
+        if host.spec.name in waited:
+            raise Refused.of(
+                "host.needed",
+                f"Runs go on on {host.spec.name}.",
+                "Stop them, or wait; then forget it.",
+            )
+        await host.close()
+        del self._hosts[host.spec.name]
+        book = read_book()
+        kept = [one for one in book.hosts if one.name != host.spec.name]
+        write_book(book.model_copy(update={"hosts": kept}))
+
+    def _waited_for(self) -> set[str]:
+        """Servers with runs that were going on when they were last heard of."""
+        return {run.host for run in self._runs() if run.host and run.state in LIVING}
+
+    def _load(self) -> None:
+        if not self._loaded:
+            book = read_book()
+            self._loaded = True
+            self._home = Home(
+                id=home_id(book, self._workspace),
+                name=platform.node(),
+                projects=self._projects,
+                announce=self._announce,
+                keys=self._keys,
+                run_errand=self._run_errand,
+                changed=self._tell,
+                started=self._started,
+            )
+            self._hosts = {spec.name: self._make(spec) for spec in book.hosts}
+
+    def _make(self, spec: HostSpec) -> Host:
+        return Host(spec, self._home, self._connect)
+
+    def _tell(self) -> None:
+        self._revision += 1
+        self._changed.set()
+
+    # Judges that are asked here for runs elsewhere
+
+    async def _run_errand(self, host: str, errand: Errand) -> Any:
+        """Answer an errand by a judge's process here, with the keys of this machine. Raises Refused
+        for a question that the run may not ask."""
+        try:
+            return await self.errands.answer(host, errand)
+        except ChildDied:  # another one is asked once more
+            return await self.errands.answer(host, errand)
+
+    async def _speaker(self) -> BoundWorker:
+        """The living process, with the keys as they are now."""
+        async with self._starting:
+            if self._judge is None or not self._judge.alive:
+                if self._judge:
+                    await self._judge.close()
+                log = Path(platformdirs.user_log_dir("atelier")) / "errands.log"
+                log.parent.mkdir(parents=True, exist_ok=True)
+                self._judge = await start_worker("errands", log)
+            await self._judge.ask("keys", keys=dict(self._keys))
+            return self._judge

@@ -1,0 +1,266 @@
+"""One server: its tunnel, the runs that are mirrored from it, what goes up before a run begins, and
+the errands that come home from it.
+"""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.client import EngineClient
+from engine.launcher.source_files import build
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.protocol.records.runs import LIVING
+from engine.protocol.requests.home import Errand, ErrandDone, Lease
+from engine.protocol.requests.remote import HostSpec, HostTick, HostView, Question
+from engine.protocol.requests.runs import StartEvaluation, StartRun
+from engine.protocol.requests.sync import SyncFolder
+from engine.remote.install.models import ensure_model
+from engine.remote.mirror.run_mirrors import Mirrors
+from engine.remote.started_runs import StartedRun, provider_models, providers_of, settings_of
+from engine.remote.sync.manifest import project_manifest
+from engine.remote.sync.upload import Progress, push
+from engine.remote.tunnel.home import Home
+from engine.remote.tunnel.tunnel import Connect, Tunnel
+from engine.storage.project import load_config
+from engine.trust.addresses import check_addresses, confirmed_addresses
+
+ERRAND_WAIT_S = 15.0
+MOST_ERRANDS = 256
+"""Errands of one server that are answered at the same time."""
+IDLE_S = 1.0
+"""Pause in seconds before a server that answered at once with no errands is asked again."""
+MOST_NOTICES = 20
+
+
+@dataclass
+class Asked:
+    """A question that waits for a person."""
+
+    question: Question
+    answer: "asyncio.Future[str | None]"
+
+
+class Host:
+    """Connection to one remote server and its runs: create it, `connect` it, `close` it. Everything
+    received of its runs stays on this machine."""
+
+    def __init__(self, spec: HostSpec, home: Home, connect: Connect) -> None:
+        self.spec, self.home = spec, home
+        lease = Lease(home=home.id, name=home.name)
+        self.tunnel = Tunnel(spec, lease, self, connect, home.changed, self._serve)
+        self._questions: dict[str, Asked] = {}
+        self.mirrors = Mirrors(spec.name, home, self.notice)
+        self._syncing = asyncio.Lock()
+        self._notices: dict[str, Problem] = {}
+        self._noticed: Problem | None = None
+        self.moving = asyncio.Lock()
+        """Lock for moving files of runs between machines, one move at a time."""
+
+    # What a person sees and says
+
+    def view(self) -> HostView:
+        tunnel = self.tunnel
+        asked = [one.question for one in self._questions.values()]
+        return HostView(
+            spec=self.spec,
+            state="asking" if asked else tunnel.state,
+            problem=tunnel.problem or self._noticed,
+            notices=list(self._notices.values()),
+            job=tunnel.job,
+            questions=asked,
+            tick=tunnel.tick,
+            report=tunnel.report,
+            info=tunnel.info if tunnel.state == "connected" else None,
+            latency_s=tunnel.latency_s if tunnel.state == "connected" else None,
+            failures=tunnel.failures,
+            retry_at=tunnel.retry_at,
+            outdated=bool(tunnel.reached and tunnel.reached.build != build()),
+            behind=self.mirrors.behind,
+            runs=self.mirrors.runs,
+        )
+
+    def notice(self, problem: Problem) -> None:
+        """Show a refused action of this server: as its problem until it is disconnected, and among
+        its notices from then on."""
+        self._noticed = problem
+        self._notices.pop(problem.message, None)
+        self._notices[problem.message] = problem
+        while len(self._notices) > MOST_NOTICES:
+            del self._notices[next(iter(self._notices))]
+        self.home.changed()
+
+    async def ask(self, question: Question) -> str | None:
+        """Put a question of the connection to the person; `answer` delivers the reply."""
+        asked = Asked(question, asyncio.get_running_loop().create_future())
+        self._questions[question.id] = asked
+        self.home.changed()
+        try:
+            return await asked.answer
+        finally:
+            del self._questions[question.id]
+            self.home.changed()
+
+    @property
+    def living(self) -> bool:
+        """Whether runs are going on there that this machine mirrors or answers judge questions
+        for."""
+        there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
+        return there and any(run.state in LIVING for run in self.mirrors.runs)
+
+    @property
+    def connected(self) -> bool:
+        return self.tunnel.state == "connected"
+
+    def answer(self, question: str, value: str | None) -> None:
+        """Deliver the person's reply to a question. Raises Refused where nobody waits for it any
+        more."""
+        asked = self._questions.get(question)
+        if asked is None or asked.answer.done():
+            raise Refused.of("host.no_question", "Nobody waits for this answer any more.")
+        asked.answer.set_result(value)
+
+    async def close(self) -> None:
+        self._noticed = None
+        await self.tunnel.disconnect()
+        await self.mirrors.stop_all()
+
+    # While it is connected
+
+    async def _serve(self, client: EngineClient) -> None:
+        """Mirror runs and answer errands until the connection is lost (LaunchError)."""
+        tasks = [
+            asyncio.create_task(self.mirrors.keep_up(client), name=f"runs of {self.spec.name}"),
+            asyncio.create_task(self._run_errands(client), name=f"errands of {self.spec.name}"),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.mirrors.stop_all()
+
+    async def _run_errands(self, client: EngineClient) -> None:
+        """Answer errands, each in a task of its own; answers that nobody waits for any more are
+        dropped."""
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                asked = time.monotonic()
+                found = await client.errands(ERRAND_WAIT_S)
+                for errand in found:
+                    if len(running) >= MOST_ERRANDS:
+                        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    task = asyncio.create_task(self._run_errand(client, errand))
+                    running.add(task)
+                    task.add_done_callback(running.discard)
+                if not found and time.monotonic() - asked < IDLE_S:
+                    await asyncio.sleep(IDLE_S)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run_errand(self, client: EngineClient, errand: Errand) -> None:
+        if self.home.started.find(errand.run_id, self.spec.name) is None:
+            async with self._syncing:  # it may be the run that is just being started
+                pass
+        try:
+            answer = ErrandDone(answer=await self.home.run_errand(self.spec.name, errand))
+        except AtelierError as error:
+            if error.problem.code == "errand.refused":
+                self.notice(error.problem)
+            answer = ErrandDone(problem=error.problem)
+        with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
+            await client.errand_done(errand.id, answer)
+
+    # Runs that begin there
+
+    async def start(self, project: Path, request: StartRun | StartEvaluation) -> Path:
+        """Upload the project as it is now, and start the run there. Returns the folder of its
+        replica, in which the first events have arrived. Raises Refused, LaunchError,
+        ConfigError."""
+        client = self.tunnel.client
+        key = request.key or uuid.uuid4().hex
+        async with self._syncing:
+            there = await self._prepare(client, project, request)
+            if isinstance(request, StartEvaluation):
+                request = _inside(request, project)
+            ours = {"project": there, "host": "", "key": key, "lend_keys": False}
+            config = await asyncio.to_thread(settings_of, project, request)
+            models = provider_models(request)
+            check_addresses(config, models)
+            asked = request.model_copy(update=ours | self._keys_for(request, config, models))
+            if isinstance(asked, StartRun):
+                run = await client.start_run(asked)
+            else:
+                run = await client.start_evaluation(asked)
+            folder = self.mirrors.new_folder(project, run.id)
+            kept = StartedRun(
+                run_id=run.id,
+                host=self.spec.name,
+                project=str(project),
+                config=config,
+                providers=models,
+                keys_at_home=not request.lend_keys,
+            )
+            self.home.started.add(kept)
+        await self.mirrors.follow(client, run.id, folder)
+        await self.mirrors.until_here(run.id, 1)
+        return folder
+
+    def _keys_for(
+        self, request: StartRun | StartEvaluation, config: ProjectConfig, models: list[str]
+    ) -> dict[str, object]:
+        """API keys that are lent to the run: only those it needs, and only where the person lends
+        keys."""
+        if not request.lend_keys:
+            return {"keys_at_home": True}
+        needed = providers_of(config, models)
+        return {
+            "lent": {name: key for name, key in self.home.keys.items() if name in needed},
+            "lent_addresses": [one for one in confirmed_addresses() if one.provider in needed],
+        }
+
+    async def _prepare(
+        self, client: EngineClient, project: Path, request: StartRun | StartEvaluation
+    ) -> str:
+        """Bring model and project to the server where they differ; returns the project's folder
+        there."""
+        config = await asyncio.to_thread(load_config, project, request.overrides)
+        wanted = await asyncio.to_thread(project_manifest, project)
+        asked = SyncFolder(folder=self.home.folder_name(project), manifest=wanted)
+        try:
+            shell, name = self.tunnel.shell, config.model.name
+            await ensure_model(client, shell, name, self._progress(name))
+            return (await push(client, project, asked, self._progress(project.name))).path
+        finally:
+            self.tunnel.tick = None
+            self.home.changed()
+
+    def _progress(self, words: str) -> Progress:
+        def progress(done: int, total: int) -> None:
+            self.tunnel.tick = HostTick(stage="syncing", words=words, done=done, total=total)
+            self.home.changed()
+
+        return progress
+
+
+def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:
+    """The request with the scenario file named relative to the project, as the server can find it.
+    Raises Refused for a file outside of the project."""
+    if request.scenarios in ("train", "validation"):
+        return request
+    file = (project / Path(request.scenarios).expanduser()).resolve()
+    if not file.is_relative_to(project):
+        raise Refused.of(
+            "host.not_in_project",
+            f"{file.name} lies outside of the project, and only the project goes to the server.",
+            "Copy the file into the project.",
+            where=str(file),
+        )
+    return request.model_copy(update={"scenarios": file.relative_to(project).as_posix()})

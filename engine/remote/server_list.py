@@ -1,0 +1,54 @@
+"""The servers that a person wrote down, and who we are to them: one small file of the user's."""
+
+import hashlib
+import uuid
+from pathlib import Path
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from engine.protocol.problems import Refused
+from engine.protocol.requests.remote import HostSpec
+from engine.runtime.files import write_atomically
+
+
+class Book(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    schema_version: int = 1
+    machine: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    """A number of this machine's; servers know us by it."""
+    hosts: list[HostSpec] = Field(default_factory=list)
+
+
+def book_file() -> Path:
+    return Path(platformdirs.user_data_dir("atelier")) / "hosts.json"
+
+
+def read_book() -> Book:
+    """An empty one where nobody has written anything. Raises Refused where it cannot be read."""
+    file = book_file()
+    try:
+        return Book.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return write_book(Book())
+    except (OSError, ValidationError) as error:
+        raise Refused.of(
+            "host.book_unreadable",
+            "The list of servers cannot be read.",
+            "Mend the file, or move it away and add the servers again.",
+            where=str(file),
+            detail=str(error),
+        ) from error
+
+
+def write_book(book: Book) -> Book:
+    file = book_file()
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomically(file, book.model_dump_json(indent=1) + "\n")
+    return book
+
+
+def home_id(book: Book, workspace: Path) -> str:
+    """Of one workspace on this machine: what a server's engine works for."""
+    return hashlib.sha256(f"{book.machine} {workspace.resolve()}".encode()).hexdigest()[:32]

@@ -1,0 +1,4 @@
+"""SSH transport by the AsyncSSH library.
+
+Imported by `remote.ssh.connect`.
+"""

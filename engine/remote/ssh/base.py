@@ -1,0 +1,73 @@
+"""What a connection to a server can do, whichever way it was made; and the person it may ask."""
+
+from collections.abc import AsyncIterable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests.remote import Question
+
+REACH_S = 10.0
+"""Name, TCP, and on the way through a jump host its part of it."""
+GREET_S = 20.0
+"""From there to a server whose key is known: version and key exchange."""
+AUTHENTICATE_S = 60.0
+"""From there to a connection, without the time that a person takes to answer."""
+KEEPALIVE_S = 5
+UNANSWERED = 3
+"""Keep-alives that may go without an answer; the next one, after 20 s of silence, is the end."""
+TRIES = 3
+"""For a passphrase, a password, a code."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    """As a shell says it: 128 + n where signal n ended it."""
+    out: bytes
+    """Empty where somebody heard it as it came."""
+    err: bytes
+
+
+class Asker(Protocol):
+    """A person, somewhere. Cancelled where the answer is no longer wanted."""
+
+    async def ask(self, question: Question) -> str | None:
+        """None: gave up."""
+
+
+class Connection(Protocol):
+    """An authenticated connection. Every method raises LaunchError `ssh.lost` where it is gone."""
+
+    @property
+    def server(self) -> str:
+        """`user@name:port`, as it was reached."""
+
+    async def run(
+        self,
+        command: str,
+        input: bytes | AsyncIterable[bytes] | None = None,
+        heard: Callable[[bytes], None] | None = None,
+    ) -> Done:
+        """`command` by /bin/sh there, whatever the login shell; no terminal. `heard` gets stdout
+        as it comes. Cancelled, it ends the command's process group as far as SSH reaches it."""
+
+    async def upload(
+        self, data: AsyncIterable[bytes], path: str, begin: int = 0, mode: int = 0o600
+    ) -> None:
+        """`data` into a file there from byte `begin` on; what stood behind it goes. `path` is
+        taken to the letter, from the home where it is relative; no other file is touched. Cut off,
+        what has arrived stays. Raises LaunchError `ssh.upload_failed` with what the server says."""
+
+    async def forward(self, port: int, socket: Path) -> None:
+        """A unix socket here (0600, its folder 0700) that leads to 127.0.0.1:`port` there, and
+        nowhere else, until this connection is closed. Nothing has to listen there yet."""
+
+    async def wait_closed(self) -> Problem | None:
+        """Returns when the connection is gone: why, or None where `close` was called."""
+
+    async def close(self) -> None:
+        """Ends it, and what belongs to it here. May be called again."""

@@ -1,0 +1,4 @@
+"""SSH transport by the installed OpenSSH client.
+
+Imported by `remote.ssh.connect`.
+"""

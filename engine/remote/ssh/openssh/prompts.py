@@ -1,0 +1,147 @@
+"""What `ssh` asks through askpass, as questions to the person.
+
+Prompts are text made for terminals. They are told apart by OpenSSH's own wording (readconf.c,
+sshconnect.c, sshconnect2.c); whatever is not known is asked as it stands.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from engine.protocol.problems import LaunchError
+from engine.remote.ssh.base import TRIES, Asker
+from engine.remote.ssh.openssh import askpass
+from engine.remote.ssh.problems import Place, gave_up, host_key_refused, passphrase_wrong
+from engine.remote.ssh.questions import Clock, Person, kind_of_secret
+
+UNKNOWN_KEY = re.compile(
+    r"^(?P<kind>[\w-]+) key fingerprint is (?:SHA256:)?(?P<print>\S+?)\.?$", re.M
+)
+OTHER_KINDS = "keys of different type are already known"
+PASSPHRASE = re.compile(r"^Enter (?:passphrase|PIN) for (?:key )?(?P<key>.*?):? *$", re.S)
+PREFIX = re.compile(r"^\([^()\s]*@[^()\s]*\) ")
+"""Of what a server asks; the question names it already."""
+
+
+class Prompts:
+    """Listens while the connection is made; `failure` is what ends it, as a problem."""
+
+    def __init__(
+        self,
+        folder: Path,
+        asker: Asker,
+        clock: Clock,
+        place_of: Callable[[int], Awaitable[Place]],
+        changed: Callable[[Place, str], LaunchError],
+    ) -> None:
+        self._folder = folder
+        self._asker = asker
+        self._clock = clock
+        self._place_of = place_of
+        self._changed = changed
+        self._server: asyncio.Server | None = None
+        self._talks: set[asyncio.Task[None]] = set()
+        self._passphrases: Counter[str] = Counter()
+        self.failure: asyncio.Future[LaunchError] = asyncio.get_running_loop().create_future()
+        self.typed: set[str] = set()
+        """Servers that something was typed for."""
+        self.confirmed = 0
+        """Host keys."""
+
+    async def start(self) -> dict[str, str]:
+        """The variables that make `ssh` ask here."""
+        socket, script = self._folder / "ask", self._folder / "askpass"
+        self._server = await asyncio.start_unix_server(self._talk, socket)
+        command = shlex.join([sys.executable, "-I", "-S", askpass.__file__])
+        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        script.chmod(0o700)
+        return {
+            askpass.SOCKET: str(socket),
+            "SSH_ASKPASS": str(script),
+            "SSH_ASKPASS_REQUIRE": "force",
+        }
+
+    async def close(self) -> None:
+        if self._server:
+            self._server.close()
+        for talk in list(self._talks):
+            talk.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Ends with the answer, or when `ssh` does not want it any more."""
+        talk = asyncio.current_task()
+        assert talk
+        self._talks.add(talk)
+        asking = asyncio.create_task(self._answer(json.loads(await reader.readline())))
+        gone = asyncio.create_task(reader.read())
+        try:
+            await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                writer.write(json.dumps(asking.result()).encode() + b"\n")
+                await writer.drain()
+        except (LaunchError, ConnectionError) as error:
+            if isinstance(error, LaunchError) and not self.failure.done():
+                self.failure.set_result(error)
+        finally:
+            self._talks.discard(talk)
+            for one in (asking, gone):
+                one.cancel()
+            await asyncio.gather(asking, gone, return_exceptions=True)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _answer(self, asked: dict[str, str | int]) -> str | None:
+        prompt, hint = str(asked["prompt"]), asked["hint"]
+        place = await self._place_of(int(asked["process"]))
+        person = Person(self._asker, place, self._clock)
+        if found := UNKNOWN_KEY.search(prompt):
+            return await self._host_key(person, prompt, f"{found['kind']} SHA256:{found['print']}")
+        if hint == "none":  # a touch of a hardware key; ssh ends the question by itself
+            await person.ask("code", prompt, echo=True)
+            await asyncio.Event().wait()
+        if found := PASSPHRASE.match(prompt):
+            return await self._passphrase(person, found["key"])
+        theirs = PREFIX.sub("", prompt)
+        kind = kind_of_secret(theirs, echo=False)
+        own = theirs == prompt and kind == "password"
+        self.typed.add(place.server)
+        typed = await person.ask(kind, f"The password for {place.server}" if own else theirs)
+        if typed is None:
+            raise gave_up(place, kind, f"the {kind} it asks for")
+        return typed
+
+    async def _host_key(self, person: Person, prompt: str, shown: str) -> str:
+        place = person.place
+        if OTHER_KINDS in prompt:
+            raise self._changed(place, shown)
+        answer = await person.ask(
+            "host_key",
+            f"The key of {place.server} is not on record yet. Is it the right one?",
+            shown,
+        )
+        if (answer or "").strip().lower() != "yes":
+            raise host_key_refused(place, shown)
+        self.confirmed += 1
+        return "yes"
+
+    async def _passphrase(self, person: Person, key: str) -> str:
+        name = key.strip("'\"")
+        if self._passphrases[name] == TRIES:
+            raise passphrase_wrong(person.place, name, TRIES)
+        self._passphrases[name] += 1
+        typed = await person.ask("passphrase", f"The passphrase of {name}")
+        if typed is None:
+            raise gave_up(person.place, "passphrase", f"the passphrase of {name}")
+        return typed
+
+    def passphrase_failed(self) -> str:
+        """A key whose passphrase was asked for as often as it is."""
+        return next((key for key, times in self._passphrases.items() if times >= TRIES), "")

@@ -1,0 +1,170 @@
+"""What the person's SSH configuration says of one server, read by AsyncSSH.
+
+Its reader knows Host, Match, Include, tokens and the rest; taught here are the few settings that
+it leaves to whoever decides about host keys, and which of ProxyJump and ProxyCommand came first.
+"""
+
+import getpass
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asyncssh import Error
+from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
+
+from engine.remote.ssh.address import Address, server_name
+from engine.remote.ssh.problems import Place, config_broken, needs_system
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+KNOWN_BY_ALL = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
+KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
+"""In ~/.ssh, in the order of OpenSSH."""
+SECURITY = ("RevokedHostKeys", "KnownHostsCommand")
+"""They make a server less trusted, or more, in ways that only `ssh` itself knows."""
+
+
+class _Reader(SSHClientConfig):
+    """Also reads what AsyncSSH passes over."""
+
+    _handlers = {  # noqa: RUF012 - the table of the class above
+        **SSHClientConfig._handlers,
+        "hashknownhosts": ("HashKnownHosts", SSHConfig._set_bool),
+        "stricthostkeychecking": ("StrictHostKeyChecking", SSHConfig._set_bool_or_str),
+        "revokedhostkeys": ("RevokedHostKeys", SSHConfig._set_string),
+        "knownhostscommand": ("KnownHostsCommand", SSHConfig._set_string_list),
+    }
+    _percent_expand = SSHClientConfig._percent_expand | {"UserKnownHostsFile", "ProxyJump"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one server."""
+
+    address: Address
+    """As it was asked for; `Host` lines match this."""
+    host: str
+    user: str
+    port: int
+    configs: tuple[Path, ...]
+    """The files that said so."""
+    jumps: tuple[str, ...]
+    proxy: str | None
+    """A command for a shell."""
+    host_key_alias: str | None
+    user_files: tuple[Path, ...]
+    """Known hosts; new keys go into the first one. Empty: none are kept."""
+    global_files: tuple[Path, ...]
+    hashed: bool
+    never_ask: bool
+    """About an unknown host key."""
+    algorithms: str | None
+    """Of host keys, where the configuration lists them itself."""
+    keys: tuple[Path, ...]
+    """Private or public halves, in the order in which they are tried."""
+    certificates: tuple[Path, ...]
+    agent: Path | None
+    only_these: bool
+    """The agent's other keys are not tried."""
+
+    @property
+    def server(self) -> str:
+        return server_name(self.user, self.host, self.port)
+
+    def known_as(self, host: str) -> str:
+        """What a host is called in known_hosts, in lower case as OpenSSH does it."""
+        if self.host_key_alias:
+            return self.host_key_alias.lower()
+        return host.lower() if self.port == 22 else f"[{host.lower()}]:{self.port}"
+
+
+def config_files(config: Path | None) -> tuple[Path, ...]:
+    """The given one alone, as `ssh -F` takes it, or the user's and the machine's."""
+    if config is not None:
+        return (config,)
+    return tuple(one for one in (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG) if one.exists())
+
+
+def read_settings(
+    address: Address, config: Path | None = None, known_hosts: Path | None = None
+) -> Settings:
+    """Blocks for as long as `Match exec` takes. `known_hosts` stands for the user's own where the
+    configuration names none. Raises LaunchError `ssh.config_broken`, `ssh.needs_system`."""
+    files = config_files(config)
+    try:
+        read = _read(address, files, final=False)
+        if read.has_match_final():
+            read = _read(address, files, final=True)
+        found = read.get_options(False)
+        settings = _settings(address, files, found, known_hosts)
+    except ConfigParseError as error:
+        found_at = re.fullmatch(r"(.*) line (\d+): (.*)", str(error), re.DOTALL)
+        where = f"{found_at[1]}:{found_at[2]}" if found_at else ""
+        raise config_broken(where, found_at[3] if found_at else str(error)) from error
+    except OSError as error:
+        raise config_broken(str(error.filename), error.strerror or str(error)) from error
+    except (Error, ValueError, RuntimeError, LookupError) as error:  # no text, value or home
+        raise config_broken(", ".join(map(str, files)), str(error)) from error
+    for name in SECURITY:
+        if found.get(name) not in (None, [], ["none"]):
+            raise needs_system(Place(settings.server), name)
+    return settings
+
+
+def _read(address: Address, files: Sequence[Path], final: bool) -> SSHConfig:
+    """An explicit user or port comes before the file's."""
+    user, port = address.user or (), address.port or ()
+    return _Reader.load(
+        None, list(files), False, False, final, getpass.getuser(), user, address.host, port
+    )
+
+
+def _settings(
+    address: Address, files: tuple[Path, ...], found: dict[str, Any], known_hosts: Path | None
+) -> Settings:
+    ways = [name for name in found if name in ("ProxyJump", "ProxyCommand")]
+    first = ways[0] if ways and found[ways[0]] else ""
+    home = Path("~/.ssh").expanduser()
+    own = [known_hosts] if known_hosts else [home / "known_hosts", home / "known_hosts2"]
+    keys = _paths(found.get("IdentityFile"))
+    return Settings(
+        address=address,
+        host=found.get("Hostname") or address.host,
+        user=found.get("User") or getpass.getuser(),
+        port=int(found.get("Port") or 22),
+        configs=files,
+        jumps=tuple(found["ProxyJump"].split(",")) if first == "ProxyJump" else (),
+        proxy=found["ProxyCommand"] if first == "ProxyCommand" else None,
+        host_key_alias=found.get("HostKeyAlias"),
+        user_files=tuple(
+            own if (own_set := _paths(found.get("UserKnownHostsFile"))) is None else own_set
+        ),
+        global_files=KNOWN_BY_ALL
+        if (all_set := _paths(found.get("GlobalKnownHostsFile"))) is None
+        else all_set,
+        hashed=bool(found.get("HashKnownHosts")),
+        never_ask=found.get("StrictHostKeyChecking") is True,
+        algorithms=found.get("HostKeyAlgorithms"),
+        keys=tuple(home / name for name in KEYS) if keys is None else keys,
+        certificates=_paths(found.get("CertificateFile")) or (),
+        agent=_agent(found),
+        only_these=bool(found.get("IdentitiesOnly")),
+    )
+
+
+def _paths(names: list[str] | None) -> tuple[Path, ...] | None:
+    """None where the configuration says nothing; `/dev/null` is no file to keep anything in."""
+    if names is None:
+        return None
+    return tuple(Path(name).expanduser() for name in names if name != os.devnull)
+
+
+def _agent(found: dict[str, Any]) -> Path | None:
+    said = found.get("IdentityAgent", "SSH_AUTH_SOCK")
+    if said and said.startswith("$"):
+        said = os.environ.get(said[1:].strip("{}"), "")
+    elif said == "SSH_AUTH_SOCK":
+        said = os.environ.get("SSH_AUTH_SOCK", "")
+    return Path(said).expanduser() if said else None

@@ -1,0 +1,152 @@
+"""Download of the files of a run from another engine: resumed, checked, complete or not at all.
+
+The other engine says which files there are. Their names are relative paths (`protocol/identifiers`)
+below what was asked for, the files that make a run this machine's are never among them, modes are
+ours, and what arrives is bounded by what was announced, by the caller and by the room on this disk.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.client import EngineClient
+from engine.protocol.problems import Refused, StoreError
+from engine.protocol.requests.sync import FileEntry
+from engine.remote.sync.manifest import entry_of
+from engine.runtime.safe_paths import FILE_MODE, inside, make_parents, open_to_write, outside
+
+PARTS = ".arriving"
+"""Subfolder of the run for incomplete files."""
+OURS = ("lock", "ballast", "replica.json", PARTS)
+"""Names at the top of a run folder that are never downloaded, like the database."""
+DATABASE = "run.db"
+SPEC = "run.json"
+"""File that is downloaded only by its own name, when the run begins."""
+MOST_RUN_BYTES = 2**41
+"""Size limit of all files of a run."""
+ROOM_BYTES = 2**28
+"""Bytes that must stay free on this disk."""
+Progress = Callable[[int, int], None]
+
+
+async def fetch(
+    client: EngineClient,
+    run_id: str,
+    folder: Path,
+    below: str,
+    progress: Progress,
+    most_bytes: int = MOST_RUN_BYTES,
+) -> list[Path]:
+    """Download the file `below`, or all files in that folder of the run; `run.json` only where it
+    is asked for.
+
+    Raises LaunchError where the way is cut (call it again: it goes on), Refused where the other
+    engine names files that were not asked for or do not fit in, StoreError where one keeps
+    arriving damaged or there is no room.
+    """
+    listed = (await client.run_files(run_id, below)).files
+    wanted = [file for file in listed if below or file.path != SPEC]
+    _check(wanted, below, most_bytes)
+    targets = [inside(folder, file.path) for file in wanted]
+    total, done = sum(file.bytes for file in wanted), 0
+    _check_room(folder, total)
+
+    def came(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
+
+    try:
+        for file, target in zip(wanted, targets, strict=True):
+            if await asyncio.to_thread(_is_here, target, file):
+                came(file.bytes)
+            else:
+                await _fetch_one(client, run_id, folder, file, came)
+    except OSError as error:
+        raise StoreError.of(
+            "sync.not_written",
+            f"A file of the run could not be written here: {error.strerror}.",
+            "Check room and rights of the folder; what has come is kept.",
+            where=str(error.filename or folder),
+        ) from error
+    return targets
+
+
+def _check(wanted: list[FileEntry], below: str, most_bytes: int) -> None:
+    """Check the listed files. Raises Refused."""
+    seen: set[str] = set()
+    for file in wanted:
+        if below and file.path != below and not file.path.startswith(f"{below}/"):
+            raise outside(file.path, f"only {below} was asked for")
+        first = file.path.partition("/")[0].casefold()
+        ours = first in OURS or first.startswith(DATABASE) or (first == SPEC and below != SPEC)
+        if ours:
+            raise outside(file.path, "this file of a run is only ever written by this machine")
+        folded = file.path.casefold()
+        if folded in seen:
+            raise outside(file.path, "it is named twice")
+        seen.add(folded)
+    total = sum(file.bytes for file in wanted)
+    if total > most_bytes:
+        raise Refused.of(
+            "sync.too_much",
+            f"The server announces {total / 1e9:.1f} GB where at most {most_bytes / 1e9:.1f} GB "
+            "are expected.",
+            "Nothing was fetched. Look at the run there.",
+        )
+
+
+def _check_room(folder: Path, total: int) -> None:
+    """Check the free space of the disk. Raises StoreError."""
+    free = shutil.disk_usage(folder).free
+    if total + ROOM_BYTES > free:
+        raise StoreError.of(
+            "sync.no_room",
+            f"{total / 1e9:.1f} GB are to come, and this disk has {free / 1e9:.1f} GB left.",
+            "Make room; what has come is kept.",
+            where=str(folder),
+        )
+
+
+def _is_here(target: Path, file: FileEntry) -> bool:
+    if not target.is_file() or target.stat().st_size != file.bytes:
+        return False
+    return entry_of(target, file.path).sha256 == file.sha256
+
+
+async def _fetch_one(
+    client: EngineClient, run_id: str, folder: Path, file: FileEntry, came: Callable[[int], None]
+) -> None:
+    part = inside(folder, f"{PARTS}/{file.sha256}")
+    make_parents(folder, part)
+    for _ in range(2):
+        if await _arrives(client, run_id, part, file, came):
+            target = inside(folder, file.path)
+            make_parents(folder, target)
+            part.chmod(FILE_MODE)
+            part.replace(target)
+            return
+        part.unlink()
+    raise StoreError.of(
+        "sync.damaged",
+        f"{file.path} keeps arriving damaged.",
+        "It may be changing on the server: try again when the run rests.",
+    )
+
+
+async def _arrives(
+    client: EngineClient, run_id: str, part: Path, file: FileEntry, came: Callable[[int], None]
+) -> bool:
+    """Continue a download where it stopped; returns whether the file is as announced."""
+    with os.fdopen(open_to_write(part, append=True), "ab") as target:
+        begin = target.tell()
+        if begin > file.bytes:
+            return False
+        came(begin)
+        if begin < file.bytes:
+            await client.fetch_file(run_id, file.path, target, begin, file.bytes, came)
+        target.flush()
+        os.fsync(target.fileno())
+    return (await asyncio.to_thread(entry_of, part, file.path)).sha256 == file.sha256

@@ -1,0 +1,191 @@
+"""Contents that arrive here from a home machine, and folders made of them.
+
+A content lies under its hash as soon as it is whole; a folder changes file by file, each by rename,
+with contents that are all here. Whoever is cut off sends the rest.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pathspec
+
+from engine.protocol.identifiers import SHA256, check_path
+from engine.protocol.problems import Refused, StoreError
+from engine.protocol.requests.sync import Missing, Synced, SyncFolder
+from engine.remote.sync.manifest import ALWAYS, Digest, digest_of, listed
+from engine.runtime.safe_paths import open_to_write, outside
+from engine.trust.projects import trust_new_project, trust_run
+
+KEPT = (*ALWAYS, "/.atelier/")
+
+
+LAST = ("config.json", "READY")
+"""Whose presence says that a model is whole."""
+
+
+class Incoming:
+    """Of one workspace; `places` are the folders in which folders may lie."""
+
+    def __init__(self, workspace: Path, places: dict[str, Path]) -> None:
+        self._workspace, self._places = workspace, places
+        self._contents = workspace / ".atelier" / "incoming"
+
+    def missing(self, asked: SyncFolder) -> Missing:
+        """What neither the folder nor what has arrived holds."""
+        root, wanted = self._root(asked), asked.manifest
+        here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
+        lacking = {
+            file.sha256: file.bytes
+            for file in wanted.files
+            if file.sha256 not in here and not self._content(file.sha256).exists()
+        }
+        return Missing(sha256=list(lacking), bytes=sum(lacking.values()))
+
+    def begun(self, sha256: str) -> int:
+        """Bytes of it that are here."""
+        for file in (self._content(sha256), self._part(sha256)):
+            if file.exists():
+                return file.stat().st_size
+        return 0
+
+    async def take(self, sha256: str, offset: int, blocks: AsyncIterator[bytes]) -> int:
+        """Append what comes; the bytes that are here then. Raises Refused where it does not go on
+        from what is here, StoreError on a full disk."""
+        self._contents.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = self._part(sha256)
+        if self.begun(sha256) != offset:
+            raise Refused.of(
+                "sync.other_place", f"{self.begun(sha256)} bytes of it are here, not {offset}."
+            )
+        try:
+            with os.fdopen(open_to_write(part, append=True), "ab") as target:
+                async for block in blocks:
+                    await asyncio.to_thread(target.write, block)
+        except OSError as error:
+            raise _not_written(error) from error
+        return part.stat().st_size
+
+    def finish(self, sha256: str, size: int) -> None:
+        """All of it has come. Raises Refused where it is not what it should be; then it is gone."""
+        part = self._part(sha256)
+        if self._content(sha256).exists():
+            return
+        with part.open("rb") as source:
+            digest = hashlib.file_digest(source, "sha256").hexdigest()
+            whole = digest == sha256 and part.stat().st_size == size
+            if whole:
+                os.fsync(source.fileno())
+        if not whole:
+            part.unlink()
+            raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent once more.")
+        part.replace(self._content(sha256))
+
+    def commit(self, asked: SyncFolder) -> Synced:
+        """The folder holds these files and no others, but for what is never sent. Raises Refused
+        where contents are missing: then nothing has changed."""
+        root, wanted = self._root(asked), asked.manifest
+        _refuse_bad_names(asked)
+        root.mkdir(parents=True, exist_ok=True)
+        before = _present(root)
+        by_hash = {file.sha256: root / name for name, file in before.items()}
+        changed = [
+            file
+            for file in wanted.files
+            if before.get(file.path) != (file.bytes, file.sha256, file.executable)
+        ]
+        changed.sort(key=lambda file: file.path in LAST)
+        scratch = self._workspace / ".atelier" / f"laying-{os.getpid()}"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        try:
+            for number, file in enumerate(changed):
+                self._lay(scratch / str(number), file.sha256, by_hash, file.executable)
+            for number, file in enumerate(changed):
+                target = root / file.path
+                if target.is_dir() and not target.is_symlink():
+                    shutil.rmtree(target)
+                _make_way(root, target)
+                (scratch / str(number)).replace(target)
+        except OSError as error:
+            raise _not_written(error) from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        gone = set(before) - {file.path for file in wanted.files}
+        for path in gone:
+            if (root / path).is_file():  # else a folder has taken its place, or a file its folder's
+                (root / path).unlink()
+        for file in wanted.files:
+            self._content(file.sha256).unlink(missing_ok=True)
+        if asked.place == "workspace":  # the paired home machine sent it: the person's own
+            trust_new_project(self._places[asked.place] / asked.folder)
+        if asked.run:
+            trust_run(root)
+        return Synced(path=str(root), changed=len(changed), removed=len(gone))
+
+    def _root(self, asked: SyncFolder) -> Path:
+        root = self._places[asked.place] / asked.folder
+        return root / "runs" / asked.run if asked.run else root
+
+    def _lay(self, target: Path, sha256: str, by_hash: dict[str, Path], executable: bool) -> None:
+        content = self._content(sha256)
+        source = content if content.exists() else by_hash.get(sha256)
+        if source is None:
+            raise Refused.of("sync.incomplete", "Not every file has arrived.", "Send the rest.")
+        shutil.copyfile(source, target)
+        target.chmod(0o755 if executable else 0o644)
+        with target.open("rb") as laid:
+            os.fsync(laid.fileno())
+
+    def _content(self, sha256: str) -> Path:
+        if not re.fullmatch(SHA256[1:-1], sha256):
+            raise Refused.of("sync.bad_hash", "That is no SHA-256.")
+        return self._contents / sha256
+
+    def _part(self, sha256: str) -> Path:
+        return self._content(sha256).with_suffix(".part")
+
+
+def _present(root: Path) -> dict[str, Digest]:
+    """Files of a folder here, whatever their names are."""
+    return {name: digest_of(file) for name, file in listed(root, KEPT)}
+
+
+def _refuse_bad_names(asked: SyncFolder) -> None:
+    """Raises Refused for a name that leaves the folder, that is there twice, or that the folder
+    keeps for itself."""
+    kept = pathspec.GitIgnoreSpec.from_lines([] if asked.run else KEPT)
+    seen: set[str] = set()
+    for file in asked.manifest.files:
+        try:
+            check_path(file.path)
+        except ValueError as error:
+            raise outside(file.path, str(error)) from None
+        if kept.match_file(file.path):
+            raise outside(file.path, "the server keeps this for itself")
+        if file.path in seen:
+            raise outside(file.path, "it is named twice")
+        seen.add(file.path)
+
+
+def _make_way(root: Path, target: Path) -> None:
+    """Folders for it, where a file of before may stand."""
+    for parent in reversed(target.relative_to(root).parents):
+        place = root / parent
+        if place.is_symlink() or place.is_file():
+            place.unlink()
+        place.mkdir(exist_ok=True)
+
+
+def _not_written(error: OSError) -> StoreError:
+    if error.errno in (28, 122):  # ENOSPC, EDQUOT
+        return StoreError.of(
+            "sync.disk_full",
+            "The server's disk is full.",
+            "Make room there; what has arrived is kept.",
+        )
+    return StoreError.of("sync.not_written", f"The server could not keep a file: {error.strerror}.")

@@ -1,0 +1,53 @@
+"""A folder of this disk is made the same on another engine's."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.client import EngineClient
+from engine.protocol.problems import LaunchError, Refused
+from engine.protocol.requests.sync import Synced, SyncFolder
+
+Progress = Callable[[int, int], None]
+"""Bytes sent, bytes in all."""
+DAMAGED = {"sync.damaged", "sync.other_place", "sync.incomplete"}
+TRIES = 3
+
+
+async def push(
+    client: EngineClient, source: Path, request: SyncFolder, progress: Progress
+) -> Synced:
+    """Send what is missing there, then switch the folder over. Raises LaunchError where the way is
+    cut (call it again: it goes on), Refused where a file keeps changing meanwhile."""
+    for attempt in range(TRIES):
+        try:
+            return await _push(client, source, request, progress)
+        except Refused as error:
+            if error.problem.code not in DAMAGED or attempt == TRIES - 1:
+                raise
+            await asyncio.sleep(0.2)
+    raise AssertionError("the last try returns or raises")
+
+
+async def _push(
+    client: EngineClient, source: Path, request: SyncFolder, progress: Progress
+) -> Synced:
+    lacking = await client.missing(request)
+    files = {file.sha256: file for file in request.manifest.files}
+    done = 0
+
+    def sent(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, lacking.bytes)
+
+    for sha256 in lacking.sha256:
+        if sha256 not in files:
+            raise LaunchError.of(
+                "engine.bad_answer",
+                "The server asks for a file that is not part of what it is sent.",
+                "Nothing but the folder is sent. Look at what runs on that server.",
+            )
+        file = files[sha256]
+        await client.send_content(source / file.path, sha256, file.bytes, sent)
+    return await client.commit(request)

@@ -1,0 +1,79 @@
+"""What is said on a server when a home machine comes: one line, with where its engine listens.
+
+The line holds the token, so it is for nobody else's eyes. An engine of another build that works on
+no run makes way for ours.
+"""
+
+import asyncio
+from pathlib import Path
+
+from engine.client import EngineClient
+from engine.launcher import local
+from engine.launcher.local import Endpoint
+from engine.launcher.source_files import build
+from engine.protocol.problems import Problem, Refused
+from engine.protocol.requests.remote import Reached
+
+LEAVING_S = 15.0
+
+
+def read_line(text: str) -> Reached | Problem:
+    """What the line says. Raises ValueError where it is none."""
+    line = text.strip().splitlines()[-1] if text.strip() else ""
+    return (
+        Problem.model_validate_json(line)
+        if '"message"' in line
+        else Reached.model_validate_json(line)
+    )
+
+
+async def attach(workspace: Path) -> Reached:
+    """Find or start the engine of a workspace here. Raises LaunchError."""
+    endpoint = await local.find_or_start(workspace)
+    reached, living = await _ask(endpoint)
+    if reached.build != build() and not living:
+        async with EngineClient(endpoint.port, endpoint.token) as client:
+            await client.shut_down()
+        await _until_gone(workspace, endpoint.pid)
+        reached, _ = await _ask(await local.find_or_start(workspace))
+    return reached
+
+
+async def detach(workspace: Path) -> None:
+    """End the engine of a workspace here, if there is one. Raises Refused while runs go on."""
+    endpoint = await local.find(workspace)
+    if endpoint is None:
+        return
+    _, living = await _ask(endpoint)
+    if living:
+        raise Refused.of(
+            "run.lives",
+            "A run goes on there.",
+            "Stop it first; its checkpoints would go with everything else.",
+        )
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        await client.shut_down()
+    await _until_gone(workspace, endpoint.pid)
+
+
+async def _ask(endpoint: Endpoint) -> tuple[Reached, int]:
+    async with EngineClient(endpoint.port, endpoint.token) as client:
+        info = await client.info()
+    reached = Reached(
+        port=endpoint.port,
+        token=endpoint.token,
+        pid=endpoint.pid,
+        api=info.api,
+        version=info.version,
+        build=info.build,
+        workspace=info.workspace,
+    )
+    return reached, info.living_runs
+
+
+async def _until_gone(workspace: Path, pid: int) -> None:
+    for _ in range(int(LEAVING_S * 10)):
+        found = await local.find(workspace)
+        if found is None or found.pid != pid:
+            return
+        await asyncio.sleep(0.1)

@@ -1,0 +1,38 @@
+"""This side of every tunnel: who we are to servers, and what they need of us."""
+
+import hashlib
+import string
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.protocol.events.base import BaseEvent
+from engine.protocol.requests.home import Errand
+from engine.remote.started_runs import StartedRuns
+
+FIT = set(string.ascii_letters + string.digits + "-_")
+"""For a folder's name on any machine."""
+
+
+@dataclass
+class Home:
+    """What every host needs to know of this side."""
+
+    id: str
+    name: str
+    projects: Callable[[], list[Path]]
+    announce: Callable[[str, BaseEvent | None], None]
+    keys: Mapping[str, str]
+    """Of judges, by provider."""
+    run_errand: Callable[[str, Errand], Awaitable[Any]]
+    """(host, errand): its answer, by a judge's process of ours."""
+    changed: Callable[[], None]
+    started: StartedRuns
+    """Settings of the runs that were started from here."""
+
+    def folder_name(self, project: Path) -> str:
+        """Of a project in the workspace there: the same for as long as it lies here."""
+        mark = hashlib.sha256(f"{self.id} {project}".encode()).hexdigest()[:8]
+        kept = "".join(c if c in FIT else "-" for c in project.name)
+        return f"{kept.strip('-_') or 'project'}-{mark}"

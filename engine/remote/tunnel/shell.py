@@ -1,0 +1,90 @@
+"""What is said to a server's own shell, before an engine of ours answers there."""
+
+import hashlib
+import shlex
+from collections.abc import AsyncIterable, Callable
+from pathlib import Path
+
+from engine.launcher.local import runtime_dir
+from engine.protocol.problems import LaunchError, Problem
+from engine.remote.ssh.base import Connection
+
+BEGIN = "atelier-begins"
+"""Before it, a login shell may say what it likes."""
+FULL = ("No space left on device", "Disk quota exceeded")
+
+
+class Shell:
+    """POSIX sh on the far side, with the folder of ours as $base."""
+
+    def __init__(self, connection: Connection, base: str) -> None:
+        self.connection = connection
+        self.base = base
+        self._forwards: dict[int, Path] = {}
+
+    async def forward(self, port: int) -> Path:
+        """A private socket here that leads to that port there, for as long as this connection
+        stands. Raises LaunchError."""
+        if port not in self._forwards:
+            name = hashlib.sha256(f"{self.connection.server} {port}".encode()).hexdigest()[:12]
+            socket = runtime_dir() / f"host-{name}.sock"
+            await self.connection.forward(port, socket)
+            self._forwards[port] = socket
+        return self._forwards[port]
+
+    async def find_base(self, folder: str) -> str:
+        """The folder of ours as an absolute path; nothing is made."""
+        asked = folder or "~/.atelier-engine"
+        told = await self.run(
+            'case "$wanted" in /*) echo "$wanted";; "~"/*) echo "$HOME/${wanted#"~/"}";; '
+            '*) echo "$HOME/$wanted";; esac',
+            wanted=asked,
+        )
+        self.base = told.strip().rstrip("/")
+        return self.base
+
+    async def run(
+        self,
+        script: str,
+        input: bytes | AsyncIterable[bytes] | None = None,
+        heard: Callable[[bytes], None] | None = None,
+        what: str = "",
+        **variables: str,
+    ) -> str:
+        """What it printed. Raises LaunchError with the end of what it complained of; `what` says
+        what was being done."""
+        done = await self.connection.run(self.command(script, **variables), input, heard)
+        if done.code:
+            raise LaunchError(self.problem(done.code, done.err.decode(errors="replace"), what))
+        text = done.out.decode(errors="replace")
+        return text.partition(f"{BEGIN}\n")[2]
+
+    def command(self, script: str, **variables: str) -> str:
+        known = {"base": self.base, **variables}
+        said = "".join(f"{name}={shlex.quote(value)}\n" for name, value in known.items())
+        return f"echo {BEGIN}\n{said}{script}\n"
+
+    def problem(self, code: int | None, said: str, what: str) -> Problem:
+        lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
+        last = lines[-1] if lines else f"exit {code}"
+        server = self.connection.server
+        if any(word in said for word in FULL):
+            return Problem(
+                code="host.disk_full",
+                message=f"The disk of {server} is full: {self.base} has no room left.",
+                hint="Make room there, or give the host another folder; what has arrived is kept.",
+                detail=said[-4000:],
+            )
+        if "Permission denied" in last or "Read-only file system" in last:
+            return Problem(
+                code="host.not_writable",
+                message=f"{server} does not let us write: {last}.",
+                hint="Give the host a folder that belongs to you.",
+                detail=said[-4000:],
+            )
+        return Problem(
+            code="host.command_failed",
+            message=f"{server} could not {what or 'do what it was told'}: {last}.",
+            hint="Try again; what is done is not done again.",
+            detail=said[-4000:],
+        )

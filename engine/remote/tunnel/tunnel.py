@@ -1,0 +1,367 @@
+"""The way to one server's engine, for as long as somebody wants it: connected, lost, and again.
+
+Every step is bounded, every failure is either tried again by itself (0.5 to 10 s apart, for ever,
+at once when somebody asks) or stops with what a person has to do. The far engine hears nothing of
+it: its runs go on.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+
+from engine.client import EngineClient
+from engine.launcher.local import proves
+from engine.protocol import API_VERSION
+from engine.protocol.problems import AtelierError, LaunchError, Problem, Refused
+from engine.protocol.requests.home import Lease
+from engine.protocol.requests.remote import HostReport, HostSpec, HostState, HostTick, Reached
+from engine.protocol.requests.runs import EngineInfo
+from engine.remote.install.install import Installer, remove_all, roll_back
+from engine.remote.install.survey import survey
+from engine.remote.ssh.base import Asker, Connection
+from engine.remote.ssh.problems import may_pass
+from engine.remote.tunnel.attach import read_line
+from engine.remote.tunnel.shell import Shell
+
+Connect = Callable[[HostSpec, Asker], Awaitable[Connection]]
+Serve = Callable[[EngineClient], Coroutine[None, None, None]]
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 10.0
+PING_S, SILENCE_S = 5.0, 15.0
+ATTACHING_S = 120.0
+ON_THE_WAY = ("install", "roll_back", "remove")
+"""Jobs that are done by the server's shell, not by its engine."""
+PASSING = {"engine.unreachable", "host.engine_silent", "host.command_failed", "engine.not_started"}
+ENVIRONMENT = """
+root="$base/on/$(uname -n)"
+mkdir -p "$root/runtime" "$base/workspace" && chmod 700 "$base" "$root/runtime" || exit 1
+export XDG_RUNTIME_DIR="$root/runtime" XDG_STATE_HOME="$base/state"
+export XDG_CACHE_HOME="$base/cache" XDG_DATA_HOME="$base/data" XDG_CONFIG_HOME="$base/config"
+cd "$base/current" || exit 1
+"""
+DETACH = (
+    ENVIRONMENT
+    + '.venv/bin/python -m engine attach --stop --workspace "$base/workspace" < /dev/null'
+)
+ATTACH = ENVIRONMENT + '.venv/bin/python -m engine attach --workspace "$base/workspace" < /dev/null'
+
+
+class Tunnel:
+    """`changed` is told of every change of what is to be seen; `serve` is run while connected, and
+    ends with the connection."""
+
+    def __init__(
+        self,
+        spec: HostSpec,
+        lease: Lease,
+        asker: Asker,
+        connect: Connect,
+        changed: Callable[[], None],
+        serve: Serve,
+    ) -> None:
+        self.spec = spec
+        self._lease, self._asker, self._connect = lease, asker, connect
+        self._changed, self._serve = changed, serve
+        self.state: HostState = "away"
+        self.problem: Problem | None = None
+        self.tick: HostTick | None = None
+        self.report: HostReport | None = None
+        self.reached: Reached | None = None
+        self.info: EngineInfo | None = None
+        self.latency_s: float | None = None
+        self.failures = 0
+        self.retry_at = 0.0
+        self._client: EngineClient | None = None
+        self._shell: Shell | None = None
+        self._job: str = ""
+        self._hurry = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def client(self) -> EngineClient:
+        """Raises Refused while nobody answers there."""
+        if self._client is None:
+            raise self._away()
+        return self._client
+
+    def _away(self) -> Refused:
+        return Refused.of(
+            "host.away",
+            f"{self.spec.name} is not connected.",
+            "Connect it; what goes on there goes on without us.",
+            detail=self.problem.message if self.problem else "",
+        )
+
+    @property
+    def job(self) -> str:
+        """What was asked for and is not done yet."""
+        return self._job
+
+    @property
+    def shell(self) -> Shell:
+        """Raises Refused while it is not connected."""
+        if self._shell is None:
+            raise self._away()
+        return self._shell
+
+    @property
+    def _installed(self) -> bool:
+        return self.report is not None and any(one.current for one in self.report.engines)
+
+    def connect(self) -> None:
+        """From now on; at once where it is waiting to try again."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._keep(), name=f"host {self.spec.name}")
+        self._hurry.set()
+
+    def do(self, job: str) -> None:
+        """`install`, `roll_back`, `take_over`, `stop_engine` or `remove`: with the next word that
+        the server hears from us."""
+        self._job = job
+        self.connect()
+
+    async def disconnect(self) -> None:
+        """Let go; what goes on there goes on."""
+        task, self._task = self._task, None
+        if task:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._say("away", None)
+
+    # How it is kept
+
+    async def _keep(self) -> None:
+        while True:
+            self._hurry.clear()
+            try:
+                await self._once()
+                return
+            except AtelierError as error:
+                await self._wait_after(error.problem)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the person hears of it
+                await self._wait_after(_defect(error))
+
+    async def _wait_after(self, problem: Problem) -> None:
+        """Until it is time to try again, or somebody asks for it."""
+        self.tick = None
+        failed_job = self._job and problem.code == "host.command_failed"
+        if may_pass(problem) or (problem.code in PASSING and not failed_job):
+            self.failures += 1
+            wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self.failures - 1, 10))
+            wait_s *= random.uniform(0.8, 1.0)
+            self.retry_at = time.time() + wait_s
+            self._say("reconnecting", problem)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), wait_s)
+        else:
+            self.failures, self.retry_at = 0, 0.0
+            self._job = ""
+            self._say("stopped", problem)
+            await self._hurry.wait()
+
+    async def _once(self) -> None:
+        """From a name to an engine that answers, until that is lost (then it raises), or until
+        everything of ours there is removed."""
+        self._say("connecting", self.problem)
+        connection = await self._connect(self.spec, self._asker)
+        try:
+            shell = Shell(connection, self.report.folder if self.report else "")
+            if self.reached and not self._job:
+                await self._use_again(self.reached, shell)
+            await shell.find_base(self.spec.folder)
+            self.report = await survey(shell, self.spec.engine)
+            while await self._work(shell):
+                pass
+        finally:
+            await connection.close()
+
+    async def _work(self, shell: Shell) -> bool:
+        """What is asked for, then the engine; True where something was asked for meanwhile."""
+        if self._job in ON_THE_WAY and await self._do(self._job, shell):
+            self._say("away", None)
+            return False
+        if not self._installed:
+            raise Refused.of(
+                "host.not_installed",
+                f"There is no engine on {self.spec.name} yet.",
+                "Look at what the server has, then install it.",
+            )
+        await self._use(await self._attach(shell), shell)
+        return True
+
+    async def _use_again(self, reached: Reached, shell: Shell) -> None:
+        """After a break: the engine of before, where it still answers."""
+        try:
+            await self._use(reached, shell)
+        except LaunchError as error:
+            if error.problem.code != "host.engine_silent":
+                raise
+            self.reached = None
+
+    async def _use(self, reached: Reached, shell: Shell) -> None:
+        """Until somebody asks for something that is done on the way; raises where it is lost."""
+        socket = await shell.forward(reached.port)
+        async with EngineClient(reached.port, reached.token, socket=socket) as client:
+            await self._greet(client, reached, socket)
+            self._client, self._shell, self.reached = client, shell, reached
+            self.failures, self.tick = 0, None
+            self._say("connected", None)
+            try:
+                await self._until_lost(shell.connection, client)
+            finally:
+                self._client = self._shell = None
+
+    async def _do(self, job: str, shell: Shell) -> bool:
+        """True where nothing of ours is there any more."""
+        self._say("installing", None)
+        assert self.report is not None
+        self.reached = None
+        if job == "install":
+            offline = self.spec.offline
+            await Installer(shell, self.report, self._show, offline).install()
+        elif job == "roll_back":
+            await roll_back(shell)
+        else:
+            self._show(HostTick(stage="removing", words="everything of ours"))
+            await self._stop_engine(shell)
+            await remove_all(shell)
+        self.tick = None
+        self.report = await survey(shell, self.spec.engine)
+        if self._job == job:
+            self._job = ""
+        return job == "remove"
+
+    async def _attach(self, shell: Shell) -> Reached:
+        """Where its engine listens; one is started where there is none. Raises LaunchError with
+        what it says itself."""
+        self._say("starting", None)
+        try:
+            async with asyncio.timeout(ATTACHING_S):
+                done = await shell.connection.run(shell.command(ATTACH))
+        except TimeoutError:
+            raise LaunchError.of(
+                "host.engine_silent",
+                f"The engine on {self.spec.name} does not start within {ATTACHING_S:.0f} s.",
+                "It is tried again by itself.",
+            ) from None
+        said = done.out.decode(errors="replace")
+        try:
+            reached = read_line(said)
+        except ValueError:
+            error = done.err.decode(errors="replace")
+            raise LaunchError(shell.problem(done.code, error, "start its engine")) from None
+        if isinstance(reached, Problem):
+            raise LaunchError(reached)
+        if reached.api[0] != API_VERSION[0]:
+            raise Refused.of(
+                "host.other_version",
+                f"The engine on {self.spec.name} is of another version ({reached.version}).",
+                "Update it; a run that goes on there ends first, and can be resumed.",
+            )
+        return reached
+
+    async def _greet(self, client: EngineClient, reached: Reached, socket: Path) -> None:
+        """It must show that it knows the token before it is sent; then we are who it works for."""
+        if not await proves(reached.port, reached.token, socket):
+            raise LaunchError.of(
+                "host.engine_silent",
+                f"What answers on {self.spec.name} is not the engine that was started there.",
+                "It is tried again by itself.",
+            )
+        if self._job == "stop_engine":
+            self._job = ""
+            await client.shut_down()
+            raise Refused.of("host.engine_stopped", f"The engine on {self.spec.name} was stopped.")
+        take_over = self._job == "take_over"
+        if take_over:
+            self._job = ""
+        await client.lease(self._lease.model_copy(update={"take_over": take_over, "fresh": True}))
+        self.info = await client.info()
+
+    async def _until_lost(self, connection: Connection, client: EngineClient) -> None:
+        """Returns where somebody asks for something; raises where the way or the engine is gone."""
+        closed = asyncio.create_task(connection.wait_closed())
+        pinging = asyncio.create_task(self._ping(client))
+        serving = asyncio.create_task(self._serve(client))
+        asked = asyncio.create_task(self._asked())
+        tasks = {closed, pinging, serving, asked}
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if closed in ended:
+            problem = closed.result() or _let_go(self.spec.name)
+            raise LaunchError(problem)
+        for task in ended:
+            task.result()
+
+    async def _asked(self) -> None:
+        """For something that is done on the way, not through it."""
+        while not self._job:
+            self._hurry.clear()
+            await self._hurry.wait()
+
+    async def _ping(self, client: EngineClient) -> None:
+        """It answers, and hears that we are there; raises LaunchError where it is silent."""
+        while True:
+            begun = time.monotonic()
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await client.lease(self._lease)
+                    info = await client.info()
+            except TimeoutError:
+                raise LaunchError.of(
+                    "host.engine_silent",
+                    f"The engine on {self.spec.name} does not answer.",
+                    "It is tried again by itself.",
+                ) from None
+            self.info, self.latency_s = info, (time.monotonic() - begun) / 2
+            self._changed()
+            await asyncio.sleep(PING_S)
+
+    async def _stop_engine(self, shell: Shell) -> None:
+        """Raises Refused while runs go on there."""
+        if not self._installed:
+            return
+        done = await shell.connection.run(shell.command(DETACH))
+        if done.code:
+            said = done.out.decode(errors="replace")
+            try:
+                problem = read_line(said)
+            except ValueError:
+                error = done.err.decode(errors="replace")
+                raise LaunchError(shell.problem(done.code, error, "end its engine")) from None
+            assert isinstance(problem, Problem)
+            raise Refused(problem)
+        await shell.run(
+            'n=0; until flock -n "$base/workspace/.atelier/lock" true || [ $n -ge 60 ]\n'
+            "do sleep 0.5; n=$((n+1)); done",
+            what="wait for the engine's end",
+        )
+
+    def _show(self, tick: HostTick) -> None:
+        self.tick = tick
+        self._changed()
+
+    def _say(self, state: HostState, problem: Problem | None) -> None:
+        self.state, self.problem = state, problem
+        self._changed()
+
+
+def _defect(error: Exception) -> Problem:
+    return Problem(
+        code="host.bug",
+        message=f"Something that should not happen did: {type(error).__name__}: {error}",
+        hint="Connect again; please report it with the details.",
+        detail="".join(traceback.format_exception(error))[-8000:],
+    )
+
+
+def _let_go(name: str) -> Problem:
+    return Problem(code="ssh.lost", message=f"The connection to {name} was closed.")

@@ -1,0 +1,120 @@
+"""The advantages of trajectories → those of their tokens. Pure: values in, values out.
+
+Comes in: numbers of trained tokens, in the order they were sampled, the branches of a trajectory
+one after another; what lies between (prompts, observations) does not exist here, so whatever runs
+from token to token is carried over it. `batch.py` wires it.
+"""
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+
+from engine.protocol.config.algorithm import Advantage
+from engine.reward.advantage.group import TIE, advantages
+
+
+def turn_returns(rewards_K: Sequence[float], discount: float) -> list[float]:
+    """What each of K turns led to: R_k = r_k + discount · R_{k+1}."""
+    returns: list[float] = []
+    later = 0.0
+    for reward in reversed(rewards_K):
+        later = reward + discount * later
+        returns.append(later)
+    return returns[::-1]
+
+
+def terminal(reward: float, count: int) -> list[float]:
+    """One reward at the end of `count` turns or tokens."""
+    return [0.0] * (count - 1) + [reward] if count else []
+
+
+def by_turn(reward: float, rewards_K: Sequence[float], count: int) -> list[float]:
+    """One reward over `count` turns: what each was worth by itself, as far as that is known, and
+    the rest at the end. They add up to `reward`."""
+    if not rewards_K:
+        return terminal(reward, count)
+    rest = reward - math.fsum(rewards_K)
+    return [*rewards_K[:-1], rewards_K[-1] + rest]
+
+
+def turn_advantages(
+    kind: Advantage, anchors_GK: Sequence[Sequence[Hashable]], returns_GK: Sequence[Sequence[float]]
+) -> list[list[float]]:
+    """Each turn against the turns of the group that started from the same state (GiGPO,
+    2505.10978): `kind` over their returns. A turn that has no like gets 0."""
+    alike: dict[Hashable, list[tuple[int, int]]] = {}
+    for g, anchors_K in enumerate(anchors_GK):
+        for k, anchor in enumerate(anchors_K):
+            alike.setdefault(anchor, []).append((g, k))
+    found = [[0.0] * len(anchors_K) for anchors_K in anchors_GK]
+    for places in alike.values():
+        values = advantages(kind, [returns_GK[g][k] for g, k in places])
+        for (g, k), value in zip(places, values, strict=True):
+            found[g][k] = value or 0.0
+    return found
+
+
+def gae(
+    rewards_T: Sequence[float], values_T: Sequence[float], discount: float, decay: float
+) -> list[float]:
+    """Generalised advantage estimates (1506.02438, eq. 16) of one episode that ends after T tokens:
+    δ_t = r_t + γ V_{t+1} − V_t, A_t = δ_t + γ λ A_{t+1}, with V = A = 0 behind the end."""
+    found: list[float] = []
+    later = next_value = 0.0
+    for reward, value in zip(reversed(rewards_T), reversed(values_T), strict=True):
+        later = reward + discount * next_value - value + discount * decay * later
+        next_value = value
+        found.append(later)
+    return found[::-1]
+
+
+def divergence(logprobs_T: Sequence[float], reference_T: Sequence[float]) -> list[float]:
+    """k1 = lp − lp of the reference, whose mean estimates KL(trainer ‖ reference) (Schulman,
+    "Approximating KL divergence", 2020); what is not finite counts 0."""
+    gaps = (new - old for new, old in zip(logprobs_T, reference_T, strict=True))
+    return [gap if math.isfinite(gap) else 0.0 for gap in gaps]
+
+
+def charged(advantages_T: Sequence[float], k1_T: Sequence[float], weight: float) -> list[float]:
+    """The distance taken from the reward, token by token: A_t − weight · Σ_{s ≥ t} k1_s
+    (REINFORCE++, 2501.03262; RLOO, 2402.14740, charges the sum)."""
+    still_to_pay = turn_returns(k1_T, 1.0)
+    return [a - weight * k1 for a, k1 in zip(advantages_T, still_to_pay, strict=True)]
+
+
+def leaned(
+    advantages_BT: Sequence[Sequence[float]], k1_BT: Sequence[Sequence[float]], weight: float
+) -> list[list[float]]:
+    """Tokens nearer to the reference than the batch is get more: A + weight · (mean k1 − k1)
+    (ART 0.5.18, `kl_penalty_coef`); the sum over the batch stays what it was."""
+    mean = _mean(k1 for k1_T in k1_BT for k1 in k1_T)
+    return [
+        [a + weight * (mean - k1) for a, k1 in zip(advantages_T, k1_T, strict=True)]
+        for advantages_T, k1_T in zip(advantages_BT, k1_BT, strict=True)
+    ]
+
+
+def whitened(advantages_BT: Sequence[Sequence[float]]) -> list[list[float]]:
+    """(A − mean) / std over all tokens of the batch, population's (REINFORCE++, 2501.03262); 0 for
+    all where they are equal."""
+    mean = _mean(a for advantages_T in advantages_BT for a in advantages_T)
+    variance = _mean((a - mean) ** 2 for advantages_T in advantages_BT for a in advantages_T)
+    scale = 1 / math.sqrt(variance) if variance > TIE**2 else 0.0
+    return [[(a - mean) * scale for a in advantages_T] for advantages_T in advantages_BT]
+
+
+def to_mean_size_1(
+    advantages_BT: Sequence[Sequence[float]], weights_B: Sequence[float]
+) -> list[list[float]]:
+    """A / mean |A| over all tokens of the batch, each counted with its sequence's weight (ART
+    0.5.18, `packed_tensors_from_tokenized_results`); 0 stays 0."""
+    total = math.fsum(w * len(a_T) for w, a_T in zip(weights_B, advantages_BT, strict=True))
+    size = math.fsum(
+        w * abs(a) for w, a_T in zip(weights_B, advantages_BT, strict=True) for a in a_T
+    )
+    scale = total / size if size > TIE * total else 0.0
+    return [[a * scale for a in advantages_T] for advantages_T in advantages_BT]
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return math.fsum(known) / len(known) if known else 0.0

@@ -1,0 +1,102 @@
+"""Rewards of one group → advantages. Pure: values in, values out.
+
+Unscored siblings (None) leave the statistics and get None; a group without differences gives
+exactly 0 for everyone, whatever the rounding. `credit.py` makes token advantages of them.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+
+from engine.protocol.config.algorithm import Advantage, GroupStd, LeaveOneOut, PlainReward
+from engine.protocol.records.runs import GroupSummary, Interval, Trajectory
+
+TIE = 1e-9
+"""Rewards closer than this are equal: what floats leave behind is not signal."""
+
+RESAMPLES = 2000
+
+
+def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float | None]:
+    """One advantage per sibling, in order.
+
+    `group_mean`: R − mean (Dr. GRPO, 2503.20783). `group_std`: (R − mean) / (max(std, floor) + ε),
+    with the population's standard deviation (GRPO, 2402.03300). `leave_one_out`: R − mean of the
+    others = n/(n−1) · (R − mean) (RLOO, 2402.14740). `reward`: R, ties and all (REINFORCE++,
+    2501.03262).
+    """
+    if isinstance(kind, PlainReward):
+        return list(rewards_G)
+    scored = [reward for reward in rewards_G if reward is not None]
+    if not differ(rewards_G):
+        return [None if reward is None else 0.0 for reward in rewards_G]
+    mean = math.fsum(scored) / len(scored)
+    scale = _scale(kind, scored, mean)
+    return [None if reward is None else (reward - mean) * scale for reward in rewards_G]
+
+
+def has_signal(kind: Advantage, rewards_G: Sequence[float | None]) -> bool:
+    """Whether there is something to learn: from a difference, or from any reward at all where the
+    baseline is not the group's."""
+    if isinstance(kind, PlainReward):
+        return any(reward is not None for reward in rewards_G)
+    return differ(rewards_G)
+
+
+def differ(rewards_G: Sequence[float | None]) -> bool:
+    """Whether at least two scored siblings differ."""
+    scored = [reward for reward in rewards_G if reward is not None]
+    return len(scored) > 1 and max(scored) - min(scored) > TIE
+
+
+def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Of the values that exist; population's standard deviation. (None, None) without any."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None, None
+    mean = math.fsum(known) / len(known)
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in known) / len(known))
+
+
+def group_summary(kind: Advantage, siblings: Sequence[Trajectory]) -> GroupSummary:
+    """Statistics of a complete group; unscored siblings stay out of them."""
+    first = siblings[0]
+    rewards = [sibling.reward for sibling in siblings]
+    mean, std = mean_and_std(rewards)
+    return GroupSummary(
+        split=first.split,
+        step=first.step,
+        group=first.group,
+        scenario_id=first.scenario_id,
+        title=first.title,
+        rewards=rewards,
+        advantages=advantages(kind, rewards),
+        mean=mean,
+        std=std,
+        signal=has_signal(kind, rewards),
+    )
+
+
+def interval(means: Sequence[float]) -> Interval | None:
+    """Mean with its 95 % percentile-bootstrap interval over independent scenarios (Efron 1979).
+
+    It stays inside the range of the data, and its resamples have a fixed seed.
+    """
+    if not means:
+        return None
+    mean = math.fsum(means) / len(means)
+    chance = random.Random(0)
+    resampled = sorted(
+        math.fsum(chance.choices(means, k=len(means))) / len(means) for _ in range(RESAMPLES)
+    )
+    tail = round(RESAMPLES * 0.025)
+    return Interval(mean=mean, low=resampled[tail], high=resampled[-tail - 1], count=len(means))
+
+
+def _scale(kind: Advantage, scored: list[float], mean: float) -> float:
+    if isinstance(kind, LeaveOneOut):
+        return len(scored) / (len(scored) - 1)
+    if isinstance(kind, GroupStd):
+        variance = math.fsum((reward - mean) ** 2 for reward in scored) / len(scored)
+        return 1 / (max(math.sqrt(variance), kind.floor, TIE) + kind.epsilon)
+    return 1.0

@@ -1,0 +1,4 @@
+"""Gateway: OpenAI-compatible endpoint for agents; every rollout has its own key.
+
+Imported by `rollout` and above.
+"""

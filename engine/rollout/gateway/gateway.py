@@ -1,0 +1,374 @@
+"""The OpenAI-compatible endpoint that agents talk to: /v1/chat/completions, /v1/responses and
+/v1/models.
+
+Every rollout has its own key; what is sampled under a key is recorded in its conversation. In
+training the policy's own temperature is used and `top_p` is 1, whatever the agent asks for: an
+attempt must come from the distribution that is trained. Validation honours the agent's wishes.
+A session of a provider's model (remote.py) is forwarded instead. Behind a door (outside/door.py)
+one key serves all attempts of a script, and every request is a session of its own.
+"""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from engine.policy.base import SampledToken, SampleRequest
+from engine.protocol.problems import AtelierError, RolloutError
+from engine.protocol.records.runs import CutBy
+from engine.rollout.conversation import Prompt
+from engine.rollout.gateway.completions import completion_body, logprobs_of
+from engine.rollout.gateway.messages import first_wrong
+from engine.rollout.gateway.provider import RemoteSession, chunks, completion_of
+from engine.rollout.gateway.requests import (
+    MODEL_NAME,
+    BadBody,
+    ChatRequest,
+    R,
+    chunk,
+    error_answer,
+    parse_request,
+    too_many_turns,
+    with_system,
+)
+from engine.rollout.gateway.responses import (
+    Message,
+    ResponsesRequest,
+    chat_request,
+    events_of,
+    input_messages,
+    response_of,
+)
+from engine.rollout.gateway.sessions import (
+    REMOTE_BYTES,
+    ROLLOUT_LANE,
+    SCRIPT_LANE,
+    Choice,
+    Door,
+    Lane,
+    Session,
+    request_bytes,
+)
+from engine.rollout.rendering.chat import read_completion
+from engine.runtime.seeds import derive
+
+STREAM = "text/event-stream"
+LARGE_BYTES = 2**16
+CONTEXT_FULL = "gateway.context_full"
+
+
+class Gateway:
+    """Keys → sessions. One gateway serves all rollouts of an engine."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session | RemoteSession | Door] = {}
+        self._large = asyncio.Lock()
+        self._told: dict[str, dict[str, list[Message]]] = {}
+        """All messages up to the end of a response, by key and response id."""
+
+    def open(self, session: Session | RemoteSession) -> str:
+        """Create a key for a rollout."""
+        key = f"sk-atelier-{uuid.uuid4().hex}"
+        self._sessions[key] = session
+        return key
+
+    def open_door(self, key: str, door: Door) -> None:
+        """Register an outside run under the key that its script has made."""
+        self._sessions[key] = door
+
+    def close(self, key: str) -> None:
+        del self._sessions[key]
+        self._told.pop(key, None)
+
+    def knows(self, key: str) -> bool:
+        return key in self._sessions
+
+    def lane(self, key: str) -> Lane:
+        """Limits on the number of requests that may be open under a key."""
+        found = self._sessions.get(key)
+        return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
+
+    def most_bytes(self, authorization: bytes) -> int:
+        """Size limit in bytes of a request under the key: enough for every prompt that fits the
+        model."""
+        found = self._sessions.get(authorization.decode("latin-1").removeprefix("Bearer "))
+        if found is None or isinstance(found, RemoteSession):
+            return REMOTE_BYTES
+        return request_bytes(found.max_context)
+
+    def session_of(self, request: Request) -> Session | RemoteSession | Door:
+        """Session or door that the request's key belongs to; the guard has checked the key."""
+        return self._sessions[_key(request)]
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/v1/responses", self._respond, methods=["POST"]),
+            Route("/v1/models", self._models, methods=["GET"]),
+        ]
+
+    async def _models(self, request: Request) -> Response:
+        session = self.session_of(request)
+        name = MODEL_NAME if isinstance(session, RemoteSession) else session.name
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"}]})
+
+    async def _complete(self, request: Request) -> Response:
+        found = self.session_of(request)
+
+        async def answer() -> Response:
+            asked = await self._parsed(ChatRequest, request)
+            session, asked = await _entered(found, asked)
+            if asked.stream and isinstance(session, Session):
+                events = _stream(session, asked, await _admit(session, asked))
+                return StreamingResponse(events, media_type=STREAM)
+            if asked.stream and isinstance(session, RemoteSession):
+                events = chunks(await session.answer(asked))
+                return StreamingResponse(events, media_type=STREAM)
+            return JSONResponse(await _completion(session, asked))
+
+        return await self._answered(found, answer)
+
+    async def _respond(self, request: Request) -> Response:
+        """Handle a request of the Responses API; a stream is sent item by item."""
+        session, told = self.session_of(request), self._told.setdefault(_key(request), {})
+
+        async def answer() -> Response:
+            if not isinstance(session, Session | RemoteSession):
+                raise RolloutError.of(
+                    "gateway.not_handed_in",
+                    "What the Responses API answers cannot be handed in for training.",
+                    "Use chat completions, whose choices can.",
+                )
+            asked = await self._parsed(ResponsesRequest, request)
+            before = _before(told, asked.previous_response_id)
+            chat = with_system(chat_request(asked, before), session.system)
+            completion = await _completion(session, chat)
+            response = response_of(asked, completion)
+            said = completion["choices"][0]["message"]
+            told[response["id"]] = [*before, *input_messages(asked), said]
+            if asked.stream:
+                return StreamingResponse(events_of(response), media_type=STREAM)
+            return JSONResponse(response)
+
+        return await self._answered(session, answer)
+
+    async def _parsed(self, model: type[R], request: Request) -> R:
+        """Parse the body of a request. Long ones are parsed one at a time, off the event loop."""
+        body = await request.body()
+        if len(body) <= LARGE_BYTES:
+            return parse_request(model, body)
+        async with self._large:
+            return await asyncio.to_thread(parse_request, model, body)
+
+    async def _answered(
+        self, session: Session | RemoteSession | Door, answer: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        """Convert errors into OpenAI's form; an error that is not the agent's ends the rollout."""
+        try:
+            return await answer()
+        except ValidationError as error:
+            return error_answer(400, "gateway.bad_request", first_wrong(error))
+        except BadBody as error:
+            return error_answer(400, "gateway.bad_request", f"body: {error}")
+        except RolloutError as error:
+            return error_answer(400, error.problem.code, str(error))
+        except AtelierError as error:
+            if isinstance(session, Session | RemoteSession):
+                session.failure = session.failure or error
+            return error_answer(500, error.problem.code, str(error))
+
+
+def _key(request: Request) -> str:
+    return request.headers["authorization"].removeprefix("Bearer ")
+
+
+def _before(told: dict[str, list[Message]], previous: str | None) -> list[Message]:
+    if previous is None:
+        return []
+    if previous not in told:
+        raise RolloutError.of(
+            "gateway.no_such_response",
+            f"There is no response {previous} in this attempt.",
+            "Send the whole exchange as input, or a response of this attempt.",
+        )
+    return told[previous]
+
+
+async def _entered(
+    found: Session | RemoteSession | Door, asked: ChatRequest
+) -> tuple[Session | RemoteSession, ChatRequest]:
+    """Session of a request, and the request with the session's settings applied."""
+    session = found if isinstance(found, Session | RemoteSession) else await found.enter(asked)
+    asked = with_system(asked, session.system)
+    if isinstance(session, Session) and session.tells_logprobs:
+        asked = asked.model_copy(update={"logprobs": True})
+    return session, asked
+
+
+async def _completion(session: Session | RemoteSession, asked: ChatRequest) -> dict[str, Any]:
+    """Complete chat completion, not streamed."""
+    if isinstance(session, RemoteSession):
+        return completion_of(await session.answer(asked))
+    prompt = await _admit(session, asked)
+    choices = await asyncio.gather(
+        *(_sample(session, asked, prompt, index) for index in range(asked.n))
+    )
+    return completion_body(session.name, asked, prompt, choices)
+
+
+async def _admit(session: Session, asked: ChatRequest) -> Prompt:
+    session.calls += 1
+    call = session.calls
+    if call > session.max_turns:
+        raise too_many_turns(session.max_turns)
+    tools = [] if asked.tool_choice == "none" else asked.tools or []
+    session.conversation.tools = tools or session.conversation.tools
+    most = session.max_context
+    try:
+        prompt = await session.conversation.prompt(asked.messages, tools, most, call)
+        if len(prompt.tokens) >= most:
+            raise _too_long(len(prompt.tokens), most)
+    except RolloutError as error:
+        if error.problem.code == CONTEXT_FULL:
+            session.conversation.truncated, session.conversation.cut_by = True, "context"
+        raise
+    return prompt
+
+
+def _too_long(tokens: int, most: int) -> RolloutError:
+    return RolloutError.of(
+        CONTEXT_FULL,
+        f"The prompt has {tokens} tokens; model.max_context is {most}.",
+        "Raise model.max_context or shorten what the agent sends.",
+    )
+
+
+async def _sample(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> Choice:
+    sampled: list[SampledToken] = []
+    finish = "length"
+    async for tokens, reason in _tokens(session, asked, prompt, index):
+        sampled += tokens
+        finish = reason
+    return _close(session, asked, prompt, index, sampled, finish)
+
+
+async def _tokens(
+    session: Session, asked: ChatRequest, prompt: Prompt, index: int
+) -> AsyncIterator[tuple[list[SampledToken], str]]:
+    """Tokens as they are sampled, with the finish reason they would give if they were the last."""
+    request = _request(session, asked, prompt, index)
+    sampled: list[SampledToken] = []
+    source = session.policy.sample(request)
+    try:
+        async for tokens in source:
+            sampled += tokens
+            ended = session.chat.is_special(sampled[-1].token) and len(sampled) > 0
+            cut = bool(asked.stops) and any(
+                stop in session.chat.decode([t.token for t in sampled]) for stop in asked.stops
+            )
+            yield tokens, "stop" if ended or cut else "length"
+            if cut:
+                return
+    finally:
+        await source.aclose()  # type: ignore[attr-defined]
+
+
+def _limit(session: Session, asked: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
+    """Token limit of a completion, and its origin; of equal limits, the one of training."""
+    limits: list[tuple[int, CutBy]] = [
+        (session.max_tokens, "max_tokens"),
+        (session.max_context - len(prompt.tokens), "context"),
+    ]
+    if wanted := asked.max_completion_tokens or asked.max_tokens:
+        limits.append((wanted, "agent"))
+    return min(limits, key=lambda limit: limit[0])
+
+
+def _request(session: Session, asked: ChatRequest, prompt: Prompt, index: int) -> SampleRequest:
+    free = session.free
+    own = free and asked.seed is not None
+    seed = derive(asked.seed or 0, "sample", index) if own else session.seed_of(prompt.call, index)
+    return SampleRequest(
+        tokens=prompt.tokens,
+        max_tokens=_limit(session, asked, prompt)[0],
+        temperature=asked.temperature
+        if free and asked.temperature is not None
+        else session.temperature,
+        top_p=asked.top_p if free and asked.top_p is not None else 1.0,
+        seed=seed,
+        top_logprobs=(asked.top_logprobs or 0) if asked.logprobs else 0,
+    )
+
+
+def _close(
+    session: Session,
+    asked: ChatRequest,
+    prompt: Prompt,
+    index: int,
+    sampled: list[SampledToken],
+    finish: str,
+) -> Choice:
+    chat, tools = session.chat, bool(asked.tools) and asked.tool_choice != "none"
+    ids = [token.token for token in sampled]
+    spoken = ids[:-1] if ids and chat.is_special(ids[-1]) else ids
+    raw = chat.decode(spoken)
+    said = chat.decode([token for token in spoken if not chat.is_special(token)])
+    cuts = [said.index(stop) for stop in asked.stops if stop in said]
+    completion = read_completion(said[: min(cuts)] if cuts else said, tools)
+    if finish == "length":
+        session.conversation.truncated = True
+        session.conversation.cut_by = _limit(session, asked, prompt)[1]
+    message = session.conversation.record(prompt, asked.messages, sampled, raw, completion)
+    if completion.tool_calls:
+        finish = "tool_calls"
+    return Choice(index, sampled, raw, finish, message, session.conversation.turns[-1].id)
+
+
+async def _stream(session: Session, asked: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
+    """Stream server-sent chunks. Tool calls come complete in the last one, since a partial call is
+    of no use."""
+    say = partial(chunk, session.name, f"chatcmpl-{uuid.uuid4().hex}")
+    tools = bool(asked.tools)
+    try:
+        for index in range(asked.n):
+            yield say(index, {"role": "assistant", "content": ""})
+            sampled: list[SampledToken] = []
+            said, finish = "", "length"
+            async for tokens, reason in _tokens(session, asked, prompt, index):
+                sampled += tokens
+                finish = reason
+                ids = [t.token for t in sampled if not session.chat.is_special(t.token)]
+                text = _settled(session.chat.decode(ids), asked.stops)
+                if not tools and len(text) > len(said):
+                    yield say(index, {"content": text[len(said) :]})
+                    said = text
+            choice = _close(session, asked, prompt, index, sampled, finish)
+            delta = {k: v for k, v in choice.message.items() if k != "role"}
+            delta["content"] = delta["content"][len(said) :]
+            for place, call in enumerate(delta.get("tool_calls", [])):
+                call["index"] = place
+            told = logprobs_of(choice) if session.tells_logprobs else None
+            yield say(index, delta, choice.finish, told)
+    except AtelierError as error:
+        session.failure = session.failure or error
+        body = {"error": {"message": str(error), "type": error.problem.code}}
+        yield f"data: {json.dumps(body)}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def _settled(text: str, stops: list[str]) -> str:
+    """Part of the text that can be streamed already: no incomplete character, nothing that may
+    become a stop string."""
+    text = text.rstrip("\ufffd")
+    cuts = [text.index(stop) for stop in stops if stop in text]
+    if cuts:
+        return text[: min(cuts)]
+    held = max((len(stop) - 1 for stop in stops), default=0)
+    return text[: len(text) - held] if held else text

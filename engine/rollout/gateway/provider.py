@@ -1,0 +1,156 @@
+"""One rollout's exchange with a model that a provider runs: forwarded, recorded as messages.
+
+There are no token ids and no log-probs, so there is nothing to train on. What the provider does
+not answer makes the whole attempt unscored, whatever the agent makes of it.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from engine.protocol.problems import AtelierError, Problem, RolloutError
+from engine.protocol.records.judging import Usage
+from engine.protocol.records.runs import Branch, CutBy
+from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, chunk, too_many_turns
+from engine.rollout.rendering.chat import text_of
+
+PASSED_ON = ("tool_choice", "temperature", "top_p", "stop")
+
+
+class Said(NamedTuple):
+    """What a provider has answered."""
+
+    message: dict[str, Any]
+    """The assistant's, with its tool calls."""
+    finish: str
+    usage: Usage
+
+
+class Unanswered(RolloutError):
+    """There is no answer; `usd` may have been billed all the same."""
+
+    def __init__(self, problem: Problem, usd: float) -> None:
+        super().__init__(problem)
+        self.usd = usd
+
+
+class Remote(Protocol):
+    """A model of a provider."""
+
+    name: str
+    max_tokens: int
+
+    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> Said:
+        """Answer one request of an attempt; `call` is its number and choice. The usage has the
+        cost of all tries. Raises Unanswered, ChildDied when the process that asks is gone."""
+        ...
+
+
+@dataclass
+class Exchange:
+    """What is recorded; the part of a `Conversation` that does not know tokens."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """The longest exchange so far, for reading."""
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    turns: list[Usage] = field(default_factory=list)
+    """One a model call."""
+    truncated: bool = False
+    cut_by: CutBy = ""
+
+    def branches(self) -> list[Branch]:
+        return []
+
+
+@dataclass
+class RemoteSession:
+    """What one rollout may ask, and what it has asked."""
+
+    attempt: str
+    """Id of the trajectory."""
+    remote: Remote
+    max_turns: int
+    system: str | None = None
+    conversation: Exchange = field(default_factory=Exchange)
+    calls: int = 0
+    trouble: Problem | None = None
+    """The first question without an answer: there is no reward."""
+    lost_usd: float = 0.0
+    """What questions without an answer may have cost."""
+    failure: AtelierError | None = None
+    """The first failure that is ours: the attempt does not count."""
+
+    async def answer(self, asked: ChatRequest) -> list[Said]:
+        """Each choice. Raises Unanswered, which makes the attempt unscored, and RolloutError for
+        what the agent has to know, and nothing else has to."""
+        self.calls += 1
+        if self.calls > self.max_turns:
+            raise too_many_turns(self.max_turns)
+        for message in asked.messages:
+            text_of(message.get("content"))
+        call, request = self.calls, self._request(asked)
+        self.conversation.tools = request.get("tools", self.conversation.tools)
+        try:
+            choices = [await self._say(asked, request, f"{call}.{n}") for n in range(asked.n)]
+        except Unanswered as error:
+            self.lost_usd += error.usd
+            self.trouble = self.trouble or error.problem
+            raise
+        return choices
+
+    def _request(self, asked: ChatRequest) -> dict[str, Any]:
+        """What is passed on, as far as the agent has said it."""
+        wanted = asked.max_completion_tokens or asked.max_tokens or self.remote.max_tokens
+        request: dict[str, Any] = {
+            "messages": asked.messages,
+            "max_tokens": min(wanted, self.remote.max_tokens),
+        }
+        values = {name: getattr(asked, name) for name in PASSED_ON}
+        if asked.tools:
+            request["tools"] = asked.tools
+        else:
+            del values["tool_choice"]
+        return request | {name: value for name, value in values.items() if value is not None}
+
+    async def _say(self, asked: ChatRequest, request: dict[str, Any], call: str) -> Said:
+        said = await self.remote.say(self.attempt, call, request)
+        exchange = self.conversation
+        exchange.turns.append(said.usage)
+        exchange.truncated |= said.finish == "length"
+        if len(asked.messages) >= len(exchange.messages):
+            exchange.messages = [*asked.messages, said.message]
+        return said
+
+
+def completion_of(choices: list[Said]) -> dict[str, Any]:
+    prompt = sum(said.usage.prompt_tokens for said in choices)
+    completion = sum(said.usage.completion_tokens for said in choices)
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": MODEL_NAME,
+        "choices": [
+            {"index": n, "message": said.message, "finish_reason": said.finish, "logprobs": None}
+            for n, said in enumerate(choices)
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        },
+    }
+
+
+async def chunks(choices: list[Said]) -> AsyncIterator[str]:
+    """The whole answer at once: whoever asked for a stream gets the form of one."""
+    name = f"chatcmpl-{uuid.uuid4().hex}"
+    for index, said in enumerate(choices):
+        delta = json.loads(json.dumps(said.message))
+        for place, call in enumerate(delta.get("tool_calls", [])):
+            call["index"] = place
+        yield chunk(MODEL_NAME, name, index, delta, said.finish)
+    yield "data: [DONE]\n\n"

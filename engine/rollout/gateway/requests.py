@@ -1,0 +1,122 @@
+"""Requests and answers in the OpenAI form, as far as they mean something here."""
+
+import json
+import time
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse
+
+from engine.protocol.problems import RolloutError
+from engine.rollout.gateway.messages import ChatMessage, Tool
+from engine.runtime.text import parse_shallow
+
+MODEL_NAME = "policy"
+SYSTEM_ROLES = ("system", "developer")
+MOST_NAME = 512
+MOST_MESSAGES = 10_000
+MOST_TOOLS = 1_000
+MOST_STOPS = 64
+MOST_VALUES = 50_000
+"""Numbers, texts, lists and objects of a request; reading it holds the event loop up."""
+Stop = Annotated[str, Field(max_length=1_000)]
+R = TypeVar("R", bound=BaseModel)
+
+
+def values_in(body: bytes) -> int:
+    """An upper limit of the values that JSON holds, in a fraction of the time that reading it
+    takes: what stands outside its strings."""
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = b"".join(plain.split(b'"')[::2])
+    return sum(map(outside.count, (b",", b"[", b"{")))
+
+
+class BadBody(Exception):
+    """A request that cannot be read at all; its words say why."""
+
+
+class ChatRequest(BaseModel):
+    """The fields of a chat completion request that mean something here; others are ignored."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    model: Annotated[str, Field(max_length=MOST_NAME)] = ""
+    """Heeded where one key leads to models of several names."""
+    messages: Annotated[
+        list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=MOST_MESSAGES)
+    ]
+    tools: Annotated[list[Tool], Field(fail_fast=True, max_length=MOST_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    temperature: float | None = Field(default=None, ge=0, le=5)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1, lt=2**31)
+    max_completion_tokens: int | None = Field(default=None, ge=1, lt=2**31)
+    n: int = Field(default=1, ge=1, le=64)
+    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    logprobs: bool = False
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    stream: bool = False
+
+    @property
+    def stops(self) -> list[str]:
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return [stop for stop in stops if stop]
+
+
+def parse_request(model: type[R], body: bytes) -> R:
+    """A request from outside. Raises ValidationError, which names the field, and BadBody where it
+    is no JSON, nested too deep, or holds a number that is not finite."""
+    if values_in(body) > MOST_VALUES:
+        raise BadBody(f"it holds more than {MOST_VALUES:,} values")
+    try:
+        value = parse_shallow(body)
+    except ValueError as error:
+        raise BadBody(str(error)) from error
+    return model.model_validate(value)
+
+
+def with_system(asked: ChatRequest, system: str | None) -> ChatRequest:
+    """The request with these words in place of its first system message; where it has none, in
+    front of all. None changes nothing."""
+    if system is None:
+        return asked
+    ours = {"role": "system", "content": system}
+    roles = [message.get("role") for message in asked.messages]
+    place = next((n for n, role in enumerate(roles) if role in SYSTEM_ROLES), None)
+    messages = list(asked.messages)
+    messages[slice(0, 0) if place is None else slice(place, place + 1)] = [ours]
+    return asked.model_copy(update={"messages": messages})
+
+
+def chunk(
+    model: str,
+    name: str,
+    index: int,
+    delta: dict[str, Any],
+    finish: str | None = None,
+    logprobs: dict[str, Any] | None = None,
+) -> str:
+    """One server-sent event of a streamed answer."""
+    body = {
+        "id": name,
+        "object": "chat.completion.chunk",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [
+            {"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
+        ],
+    }
+    return f"data: {json.dumps(body)}\n\n"
+
+
+def error_answer(status: int, code: str, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"message": message, "type": code, "code": code}}, status)
+
+
+def too_many_turns(most: int) -> RolloutError:
+    return RolloutError.of(
+        "gateway.too_many_turns",
+        f"This attempt has made its {most} model calls.",
+        "Raise agent.max_turns, or end the loop earlier.",
+    )

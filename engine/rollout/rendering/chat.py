@@ -1,0 +1,311 @@
+"""Conversion between chat messages and tokens: the model's own template and tokenizer, and tool
+calls.
+
+Tool calls are in the Hermes form that Qwen and most open models use: a JSON object between
+<tool_call> and </tool_call>. Templates and patterns of tokenizers are foreign code, so rendering
+and tokenising happen in a process of their own (renderer.py), under limits.
+"""
+
+import asyncio
+import bisect
+import contextlib
+import json
+import re
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tokenizers import Tokenizer
+
+from engine.models.file_checks import chat_template
+from engine.protocol.problems import ModelError, RolloutError
+from engine.rollout.rendering.renderer import RenderClient
+from engine.runtime.text import parse_shallow
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+BRACE = re.compile(r"\s*+\{")
+GREETING = [{"role": "user", "content": "Hello"}]
+
+
+class Completion(NamedTuple):
+    """A sampled text read as an assistant message."""
+
+    content: str
+    tool_calls: list[dict[str, Any]]
+
+
+class PromptTokens(NamedTuple):
+    """A rendered prompt."""
+
+    text: str
+    tokens: list[int]
+    extends: bool
+    """Whether the prompt begins with the known text; then text and tokens hold only the rest."""
+
+
+class ChatFormat:
+    """Chat template and tokenizer of one model. `close` it, or use it in a `with` block.
+
+    `render`, `render_answered` and `encode` wait for the renderer process and are for threads;
+    the event loop awaits `prompt`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._signs = frozenset(token for token, it in added.items() if it.special)
+        self._special = _special_tokens(folder)
+        _refuse_patterns(self._tokenizer, folder)
+        load = {
+            "template": chat_template(folder),
+            "special": self._special,
+            "tokenizer": str(folder / "tokenizer.json"),
+        }
+        self._renderer = RenderClient(folder.name, load)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the renderer process; waits for it."""
+        self._renderer.close()
+
+    def check(self) -> None:
+        """Render one greeting. Raises ModelError where the template cannot be used at all; one that
+        only refuses a lone greeting may be used."""
+        try:
+            self.render(GREETING, [])
+        except RolloutError as error:
+            if error.problem.code == "model.template_overran":
+                raise ModelError(error.problem) from error
+
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
+    ) -> str:
+        """The prompt as text; with `answer` it ends where the assistant begins.
+
+        Raises RolloutError where the template refuses the messages or passes a limit.
+        """
+        text: str = self._rendered(messages, tools, answer)["text"]
+        return text
+
+    def render_answered(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
+    ) -> tuple[str, int]:
+        """A conversation that ends with an answer as text, and where that answer ends in it: its
+        end token is the last thing the model says. Templates that mark answers say where; of others
+        all but the line break behind it is the answer.
+
+        Raises RolloutError where the template refuses the messages or passes a limit.
+        """
+        rendered = self._rendered(messages, tools, answer=False)
+        text: str = rendered["text"]
+        end: int | None = rendered["answer_end"]
+        return text, len(text.removesuffix("\n")) if end is None else end
+
+    def _rendered(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool
+    ) -> dict[str, Any]:
+        shown = [for_template(message) for message in messages]
+        return self._renderer.ask("render", messages=shown, tools=tools, answer=answer).head
+
+    async def prompt(
+        self,
+        messages: list[dict[str, Any]],
+        answers: dict[int, str],
+        tools: list[dict[str, Any]],
+        known: str,
+        most_tokens: int,
+    ) -> PromptTokens:
+        """Render and tokenise off the event loop.
+
+        `answers` has the raw text of messages that the policy has said, by place; `known` is the
+        text whose tokens are recorded. Raises RolloutError where the template refuses the messages
+        or passes a limit, or where the text cannot fit into `most_tokens`.
+        """
+        shown = [for_template(message) for message in messages]
+        answer = await self._renderer.prompt(
+            cached=not answers,
+            messages=shown,
+            tools=tools,
+            answers=answers,
+            known=known,
+            most_tokens=most_tokens,
+        )
+        head = answer.head
+        return PromptTokens(head["text"], answer.tokens, head["extends"])
+
+    @property
+    def end(self) -> str:
+        """Token that ends a text; empty where the tokenizer names none."""
+        return self._special["eos_token"]
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """Token ids of a text; with `special` also the tokens that the tokenizer puts around a text
+        without template."""
+        return self._renderer.ask("encode", text=text, special=special).tokens
+
+    def decode(self, tokens: list[int]) -> str:
+        """Text of token ids, with special tokens visible."""
+        return self._tokenizer.decode(tokens, skip_special_tokens=False)
+
+    def pieces(self, tokens: list[int]) -> list[str]:
+        """Text of each token; their concatenation is the text of all. A character whose bytes are
+        spread over several tokens belongs to the last of them.
+
+        A character whose bytes are spread over several tokens belongs to the last of them.
+        """
+        pieces, held = [], []
+        for token in tokens:
+            held.append(token)
+            text = self.decode(held)
+            if text.endswith("\ufffd") and len(held) < 8:
+                pieces.append("")
+            else:
+                pieces.append(text)
+                held = []
+        if held:
+            pieces[-1] = self.decode(held)
+        return pieces
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token is a special token of the format, not text; called for every token that
+        is sampled."""
+        return token in self._signs
+
+
+def read_completion(text: str, tools_offered: bool) -> Completion:
+    """Split a completion into text and tool calls; a call that cannot be parsed stays text."""
+    if not tools_offered:
+        return Completion(text, [])
+    spans = _call_spans(text)
+    calls = [call for _, _, body in spans if (call := _tool_call(body))]
+    if not calls:
+        return Completion(text, [])
+    kept, end = [], 0
+    for start, after, _ in spans:
+        kept.append(text[end:start])
+        end = after
+    return Completion("".join([*kept, text[end:]]).strip(), calls)
+
+
+def _call_spans(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and body of each `<tool_call> {…} </tool_call>`, in time linear in the length of
+    the text: a model can be made to write thousands of unclosed ones."""
+    ends, place = [], text.find(CLOSE)
+    while place >= 0:
+        if (body_end := _before_blanks(text, place)) > 0 and text[body_end - 1] == "}":
+            ends.append((place, body_end))
+        place = text.find(CLOSE, place + len(CLOSE))
+    found: list[tuple[int, int, str]] = []
+    place = text.find(OPEN) if ends else -1
+    while place >= 0:
+        match = BRACE.match(text, place + len(OPEN))
+        after = place + 1
+        if match:
+            number = bisect.bisect_left(ends, (match.end(), 0))
+            if number == len(ends):
+                break
+            close, body_end = ends[number]
+            after = close + len(CLOSE)
+            found.append((place, after, text[match.end() - 1 : body_end]))
+        place = text.find(OPEN, after)
+    return found
+
+
+def _before_blanks(text: str, place: int) -> int:
+    while place > 0 and text[place - 1].isspace():
+        place -= 1
+    return place
+
+
+def _tool_call(text: str) -> dict[str, Any] | None:
+    try:
+        call = parse_shallow(text)
+    except ValueError:
+        return None
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return None
+    arguments = call.get("arguments", {})
+    return {
+        "id": f"call_{uuid.uuid4().hex[:24]}",
+        "type": "function",
+        "function": {
+            "name": call["name"],
+            "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+        },
+    }
+
+
+def for_template(message: dict[str, Any]) -> dict[str, Any]:
+    """Message as templates expect it: content as text, arguments of tool calls as objects."""
+    message = {**message, "content": text_of(message.get("content"))}
+    calls = message.get("tool_calls")
+    if calls:
+        message["tool_calls"] = [_with_object(call) for call in calls]
+    else:
+        message.pop("tool_calls", None)
+    return message
+
+
+def _with_object(call: dict[str, Any]) -> dict[str, Any]:
+    function = dict(call.get("function") or {})
+    arguments = function.get("arguments") or "{}"
+    if isinstance(arguments, str):
+        with contextlib.suppress(ValueError):  # no JSON: the template shows it as it is
+            function["arguments"] = parse_shallow(arguments)
+    return {**call, "function": function}
+
+
+def text_of(content: Any) -> str:
+    """The text of an OpenAI content field: a string, None, or a list of text parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(p, dict) for p in content):
+        if any(part.get("type") != "text" for part in content):
+            raise RolloutError.of(
+                "gateway.not_text",
+                "The model reads text only; a message holds an image, audio or file.",
+            )
+        return "".join(str(part.get("text", "")) for part in content)
+    raise RolloutError.of("gateway.bad_message", "A message's content is neither text nor parts.")
+
+
+def _refuse_patterns(tokenizer: Tokenizer, folder: Path) -> None:
+    """Refuse tokenizers whose decoder has a regular expression: decoding happens on the event loop
+    for every token, and a hostile pattern could block it for ever. No tokenizer in use has one."""
+    if tokenizer.decoder is not None and b'"Regex"' in tokenizer.decoder.__getstate__():
+        raise ModelError.of(
+            "model.unsafe_decoder",
+            "The decoder of the tokenizer holds a regular expression.",
+            "Take the tokenizer of the original model.",
+            where=str(folder / "tokenizer.json"),
+        )
+
+
+def _special_tokens(folder: Path) -> dict[str, str]:
+    file = folder / "tokenizer_config.json"
+    config = json.loads(file.read_text()) if file.is_file() else {}
+    tokens = {}
+    for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        value = config.get(name)
+        tokens[name] = (value.get("content") if isinstance(value, dict) else value) or ""
+    return tokens
+
+
+@contextlib.asynccontextmanager
+async def open_chat(folder: Path) -> AsyncIterator[ChatFormat]:
+    """Context manager of a model's chat format, loaded and tried; its renderer process is gone
+    after the block. Raises ModelError where the template or the tokenizer cannot be used."""
+    chat = await asyncio.to_thread(ChatFormat, folder)
+    try:
+        await asyncio.to_thread(chat.check)
+        yield chat
+    finally:
+        await asyncio.shield(asyncio.to_thread(chat.close))

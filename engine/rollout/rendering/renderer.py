@@ -1,0 +1,327 @@
+"""Client of the renderer process (`render_worker`): one for each model that is in use.
+
+The process is started when it is first needed, ended and replaced when it passes a limit, and gone
+with `close`. Requests go one at a time; `ask` waits and is for threads, the event loop awaits
+`prompt`.
+"""
+
+import asyncio
+import hashlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from array import array
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from engine.protocol.problems import ModelError, RolloutError
+from engine.rollout.rendering.worker import ENCODE_S, FRAME, LOAD_S, MEMORY_BYTES, RENDER_S, read
+from engine.runtime.paths import ROOT
+from engine.runtime.variables import allowed_environment
+
+GRACE_S = 30.0
+"""Seconds of wall-clock time allowed beyond the limit of processor time: a machine may be busy."""
+CHARS_PER_S = 20_000
+OVERRUNS = (-signal.SIGVTALRM, -signal.SIGPROF)
+DIRECT_BYTES = 2**18
+CACHE_BYTES = 16 * 2**20
+MOST_FRAME = 2**28
+_living: "weakref.WeakSet[RenderClient]" = weakref.WeakSet()
+
+
+class Answer(NamedTuple):
+    head: dict[str, Any]
+    tokens: list[int]
+
+
+class RenderClient:
+    """Client that sends requests to one renderer process. May be used from several threads."""
+
+    def __init__(self, name: str, load: dict[str, Any]) -> None:
+        """`name` is the model's name in messages; `load` is the first request to each new
+        process."""
+        self._name, self._load = name, load
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = None
+        self._turn = asyncio.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._closed = False
+        self._cache: OrderedDict[bytes, Answer] = OrderedDict()
+        self._cached_bytes = 0
+        _living.add(self)
+
+    @property
+    def pid(self) -> int | None:
+        return self._worker.process.pid if self._worker else None
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def ask(self, op: str, **fields: Any) -> Answer:
+        """Send one request and wait for its answer.
+
+        Raises RolloutError where the template refuses what it is given, or passes a limit;
+        ModelError where it cannot be loaded.
+        """
+        return self._locked(_encoded(op, fields))
+
+    async def prompt(self, *, cached: bool, **fields: Any) -> Answer:
+        """Render and tokenise a prompt without blocking the event loop. With `cached`, an equal
+        earlier request gives the same answer, if the template always renders the same."""
+        data = _encoded("prompt", fields)
+        key = hashlib.blake2b(data, digest_size=16).digest() if cached else b""
+        if cached and (known := self._cache.get(key)):
+            self._cache.move_to_end(key)
+            return known
+        async with self._turn:
+            answer = await self._awaited(data)
+        if cached and not answer.head["volatile"]:
+            self._keep(key, answer)
+        return answer
+
+    async def _awaited(self, data: bytes) -> Answer:
+        """Exchange on the event loop where the process runs and is idle: a thread costs more than
+        most renderings. Long requests and failed exchanges go to a thread."""
+        if self._worker and len(data) < DIRECT_BYTES and self._lock.acquire(blocking=False):
+            exchange = asyncio.ensure_future(self._direct(self._worker, data))
+            answer = await asyncio.shield(exchange)  # half an answer must not stay on the line
+            if answer is not None:
+                return self._checked(answer)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(1, thread_name_prefix="renderer")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._locked, data)
+
+    async def _direct(self, worker: "_Worker", data: bytes) -> Answer | None:
+        """Exchange one request and release the lock; None where the process has ended without
+        passing a limit. Raises RolloutError where it has passed one."""
+        try:
+            return await worker.exchange_on_loop(data, _clock_s(data))
+        except asyncio.CancelledError:
+            self._end()
+            raise
+        except TimeoutError:
+            await asyncio.to_thread(self._end)
+            raise self._overrun(-signal.SIGVTALRM) from None
+        except (OSError, ValueError, EOFError):
+            code = await asyncio.to_thread(self._end)
+            if code in OVERRUNS:
+                raise self._overrun(code) from None
+            return None
+        finally:
+            self._lock.release()
+
+    def _keep(self, key: bytes, answer: Answer) -> None:
+        if key in self._cache:
+            return
+        self._cache[key] = answer
+        self._cached_bytes += _size(answer)
+        while self._cached_bytes > CACHE_BYTES:
+            self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
+
+    def _locked(self, data: bytes) -> Answer:
+        with self._lock:
+            return self._checked(self._exchanged(data))
+
+    def _exchanged(self, data: bytes) -> Answer:
+        if self._closed:
+            raise RolloutError.of("gateway.closed", f"{self._name} is not in use any more.")
+        for _ in range(2):
+            worker = self._worker or self._start()
+            try:
+                return worker.exchange(data, _clock_s(data))
+            except TimeoutError:
+                self._end()
+                raise self._overrun(-signal.SIGVTALRM) from None
+            except (OSError, ValueError, EOFError):
+                code = self._end()
+                if code in OVERRUNS:
+                    raise self._overrun(code) from None  # else somebody else ended it: once more
+        raise self._overrun(code)
+
+    def _checked(self, answer: Answer) -> Answer:
+        """Answer, unless it is a refusal. Raises RolloutError."""
+        error = answer.head.get("error")
+        if error == "memory":  # its process has ended, or is about to
+            raise self._overrun(None)
+        if error is not None:
+            raise self._refused(error, answer.head)
+        return answer
+
+    def _start(self) -> "_Worker":
+        worker = _Worker()
+        self._worker = worker
+        try:
+            head = worker.exchange(
+                json.dumps({"op": "load", **self._load}).encode(), LOAD_S + GRACE_S
+            ).head
+        except (OSError, ValueError, EOFError):
+            code = self._end()
+            late = code == -signal.SIGVTALRM
+            why = f"loading took more than {RENDER_S:g} s" if late else f"exit {code}"
+            head = {"error": "ended", "message": why}
+        if "error" in head:
+            self._end()
+            line = head.get("line")
+            raise ModelError.of(
+                "model.bad_chat_template",
+                f"Chat template or tokenizer of {self._name} cannot be used: "
+                f"{head.get('message', 'they take too much memory')}.",
+                "Take the files of the original model.",
+                where=self._name + (f", line {line}" if line else ""),
+            )
+        return worker
+
+    def _end(self) -> int | None:
+        """End the process; returns its exit status, as subprocess reports it."""
+        worker, self._worker = self._worker, None
+        return worker.end() if worker else None
+
+    def _overrun(self, code: int | None) -> RolloutError:
+        memory = f"more than {MEMORY_BYTES // 2**20} MB of memory"
+        what, took = {
+            -signal.SIGVTALRM: ("chat template", f"more than {RENDER_S:g} s"),
+            -signal.SIGPROF: ("tokenizer", f"more than {ENCODE_S:g} s"),
+            None: ("chat template", memory),
+        }.get(code, ("chat template", f"too long, or its process ended (exit {code})"))
+        return RolloutError.of(
+            "model.template_overran",
+            f"The {what} of {self._name} took {took} for one prompt.",
+            "Take the template of the original model, or send fewer and shorter messages.",
+            where=self._name,
+        )
+
+    def _refused(self, error: str, head: dict[str, Any]) -> RolloutError:
+        if error == "too_many_chars":
+            return RolloutError.of(
+                "gateway.context_full",
+                f"The prompt has {int(head['message']):,} characters, which are more tokens than "
+                "model.max_context.",
+                "Raise model.max_context or shorten what the agent sends.",
+            )
+        if error == "too_long":
+            return RolloutError.of(
+                "model.template_overran",
+                f"The chat template of {self._name} writes a prompt without an end.",
+                "Take the template of the original model.",
+                where=self._name,
+            )
+        if error == "unreadable":
+            return RolloutError.of(
+                "gateway.tokenizer_refused",
+                f"The tokenizer of {self._name} cannot read this text: {head['message']}.",
+                "Look for half characters in the messages.",
+            )
+        return RolloutError.of(
+            "gateway.template_refused",
+            f"The model's chat template refuses these messages: {head['message']}",
+            "Check the roles and their order.",
+        )
+
+
+class _Worker:
+    """Renderer process and its socket."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "engine.rollout.rendering.worker", str(theirs.fileno())],
+                cwd=ROOT,
+                env=allowed_environment({"TOKENIZERS_PARALLELISM": "false"}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        self._finalizer = weakref.finalize(self, _end, self._line, self.process)
+
+    def exchange(self, data: bytes, limit_s: float) -> Answer:
+        """Send a request and read its answer. Raises OSError, ValueError or EOFError where there is
+        none in time."""
+        end = time.monotonic() + limit_s
+        self._line.settimeout(limit_s)
+        self._line.sendall(FRAME.pack(len(data), 0) + data)
+        lengths = FRAME.unpack(self._read(FRAME.size, end))
+        if sum(lengths) > MOST_FRAME:
+            raise ValueError("its answer is too long")
+        head = json.loads(self._read(lengths[0], end))
+        tokens = array("I", self._read(lengths[1], end))
+        return Answer(head, tokens.tolist())
+
+    async def exchange_on_loop(self, data: bytes, limit_s: float) -> Answer:
+        """Exchange a request without blocking the event loop; nothing else may use the socket
+        meanwhile. Raises like `exchange`, and TimeoutError."""
+        loop = asyncio.get_running_loop()
+        self._line.setblocking(False)
+        async with asyncio.timeout(limit_s):
+            await loop.sock_sendall(self._line, FRAME.pack(len(data), 0) + data)
+            begun = await self._receive(loop, FRAME.size)
+            lengths = FRAME.unpack_from(begun)
+            if sum(lengths) > MOST_FRAME:
+                raise ValueError("its answer is too long")
+            rest = await self._receive(loop, FRAME.size + sum(lengths), begun)
+        head, tail = rest[FRAME.size : FRAME.size + lengths[0]], rest[FRAME.size + lengths[0] :]
+        return Answer(json.loads(head), array("I", tail).tolist())
+
+    async def _receive(
+        self, loop: asyncio.AbstractEventLoop, count: int, begun: bytes = b""
+    ) -> bytes:
+        """Receive until `count` bytes or more are there, `begun` among them, as an answer arrives
+        in parts."""
+        found = bytearray(begun)
+        while len(found) < count:
+            part = await loop.sock_recv(self._line, 2**18)
+            if not part:
+                raise EOFError
+            found += part
+        return bytes(found)
+
+    def _read(self, count: int, end: float) -> bytes:
+        self._line.settimeout(max(0.001, end - time.monotonic()))
+        found = read(self._line, count)
+        if found is None:
+            raise EOFError
+        return found
+
+    def end(self) -> int:
+        self._finalizer()
+        return self.process.returncode
+
+
+def _end(line: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+    """Close the line, and wait for the process; what ended by itself keeps its exit status."""
+    line.close()
+    try:
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _encoded(op: str, fields: dict[str, Any]) -> bytes:
+    return json.dumps({"op": op, **fields}).encode()
+
+
+def _clock_s(data: bytes) -> float:
+    """Wall-clock timeout of an answer in seconds."""
+    return GRACE_S + RENDER_S + ENCODE_S + len(data) / CHARS_PER_S
+
+
+def _size(answer: Answer) -> int:
+    return 500 + 8 * len(answer.tokens) + 4 * len(answer.head.get("text", ""))
+
+
+def living_pids() -> list[int]:
+    """PIDs of all renderer processes of this process."""
+    return [pid for client in list(_living) if (pid := client.pid) is not None]

@@ -1,0 +1,311 @@
+"""One rollout, from scenario to trajectory. Whatever fails inside becomes data, never a zero."""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from engine.judge.panel import Panel
+from engine.policy.base import Policy
+from engine.protocol.config.project import ProjectConfig, RewardConfig, TrainConfig
+from engine.protocol.problems import Problem, RolloutError
+from engine.protocol.records.runs import Branch, Message, Scenario, Split, Trajectory
+from engine.reward.blend import blend
+from engine.reward.overlong import PART, overlong
+from engine.reward.reward_hacking import ADDRESSES_JUDGE, signs
+from engine.rollout.agents.processes import AgentResult, Agents, Attempt
+from engine.rollout.conversation import Conversation
+from engine.rollout.gateway.gateway import Gateway
+from engine.rollout.gateway.provider import Exchange, Remote, RemoteSession
+from engine.rollout.gateway.requests import MODEL_NAME
+from engine.rollout.gateway.sessions import Session
+from engine.rollout.rendering.chat import ChatFormat, text_of
+from engine.runtime.seeds import derive
+from engine.runtime.text import storable
+
+SHORT_CHARS, SHORT_TOKENS = 20_000, 4_000
+TURNS = "turns"
+"""The reward part that is the sum of what an agent says of each turn."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rollout stands: it names the trajectory and derives its seed."""
+
+    split: Split
+    step: int
+    group: int
+    index: int
+
+    @property
+    def trajectory_id(self) -> str:
+        return f"{self.split[0]}{self.step:05d}-{self.group:03d}-{self.index:03d}"
+
+    def seed(self, run_seed: int) -> int:
+        return derive(run_seed, "rollout", self.split, self.step, self.group, self.index)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything rollouts with the policy share, and who judges them."""
+
+    config: ProjectConfig
+    chat: ChatFormat
+    policy: Policy
+    gateway: Gateway
+    base_url: str
+    pool: Agents
+    judge: Panel | None = None
+    contestant: str = ""
+    """Whose attempts these are, in an evaluation."""
+    system: str | None = None
+    """Takes the place of the agent's system message."""
+
+    def away(self) -> float:
+        """Seconds, so far, in which the policy could not answer."""
+        return self.policy.away_s
+
+    def session(self, place: Place, seed: int) -> Session:
+        train, model = self.config.train, self.config.model
+        return Session(
+            chat=self.chat,
+            policy=self.policy,
+            seed=seed,
+            temperature=train.temperature,
+            free=place.split == "validation",
+            max_tokens=train.max_tokens,
+            max_context=model.max_context,
+            max_turns=self.config.agent.max_turns,
+            system=self.system,
+        )
+
+
+@dataclass(frozen=True)
+class RemoteStage:
+    """The same of rollouts with a model that a provider runs."""
+
+    config: ProjectConfig
+    remote: Remote
+    gateway: Gateway
+    base_url: str
+    pool: Agents
+    contestant: str = ""
+    system: str | None = None
+
+    def away(self) -> float:
+        return 0.0  # what a provider costs is within its own time limit
+
+    def session(self, place: Place, seed: int) -> RemoteSession:
+        turns = self.config.agent.max_turns
+        return RemoteSession(place.trajectory_id, self.remote, turns, self.system)
+
+
+async def roll_out(
+    stage: Stage | RemoteStage, place: Place, scenario: Scenario, seed: int
+) -> Trajectory:
+    """Run the agent once. The trajectory is unscored where its reward cannot be known.
+
+    Raises what the policy raises when its process is gone: that is no attempt at all.
+    """
+    session = stage.session(place, seed)
+    version = stage.policy.version if isinstance(stage, Stage) else 0
+    key = stage.gateway.open(session)
+    begun, begun_at = time.monotonic(), time.time()
+    result, problem = AgentResult({}, {}, ""), None
+    try:
+        attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
+        result = await stage.pool.run(attempt, stage.away)
+    except RolloutError as error:
+        problem = error.problem.model_copy(update=storable(error.problem.model_dump()))
+    finally:
+        stage.gateway.close(key)
+    if session.failure:
+        raise session.failure
+    timing = Timing(begun_at, time.monotonic() - begun, version)
+    arguments = (stage, place, scenario, seed, session, result, problem, timing)
+    try:
+        if _is_short(session.conversation):
+            return _recorded(*arguments)
+        return await asyncio.to_thread(_recorded, *arguments)
+    except (RolloutError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        bare = _unrecorded(place, scenario, seed, timing, error)
+        return bare.model_copy(update={"contestant": stage.contestant, **_paid(session)})
+
+
+def _is_short(conversation: Conversation | Exchange) -> bool:
+    """Whether its record is made in a moment."""
+    said = sum(len(text_of(one.get("content"))) for one in conversation.messages)
+    turns = conversation.turns if isinstance(conversation, Conversation) else []
+    return said < SHORT_CHARS and all(turn.length < SHORT_TOKENS for turn in turns)
+
+
+class Timing(NamedTuple):
+    """Time of a rollout, and version of the weights that sampled it."""
+
+    begun_at: float
+    """Unix seconds."""
+    duration_s: float
+    version: int
+
+
+def _identity(place: Place, scenario: Scenario) -> dict[str, Any]:
+    """The fields that say which attempt it is, and at what."""
+    return {
+        "id": place.trajectory_id,
+        "split": place.split,
+        "step": place.step,
+        "group": place.group,
+        "index": place.index,
+        "scenario_id": scenario.id,
+        "title": scenario.title,
+    }
+
+
+def _unrecorded(
+    place: Place, scenario: Scenario, seed: int, timing: Timing, error: Exception
+) -> Trajectory:
+    """The attempt without its record, which cannot be made: whatever an agent sends is the problem
+    of its attempt alone."""
+    return Trajectory(
+        **_identity(place, scenario),
+        reward=None,
+        problem=Problem(
+            code="agent.not_recordable",
+            message="What the agent sent or returned cannot be recorded: "
+            f"{type(error).__name__}: {storable(str(error))[:300]}",
+            hint="Look at the messages and results of this scenario.",
+        ),
+        duration_s=timing.duration_s,
+        begun_at=timing.begun_at,
+        policy_version=timing.version,
+        seed=seed,
+    )
+
+
+def _recorded(
+    stage: Stage | RemoteStage,
+    place: Place,
+    scenario: Scenario,
+    seed: int,
+    session: Session | RemoteSession,
+    result: AgentResult,
+    problem: Problem | None,
+    timing: Timing,
+) -> Trajectory:
+    """The trajectory of an attempt that has ended; in a thread, for long ones take their time."""
+    conversation = session.conversation
+    messages = [_message(storable(message)) for message in conversation.messages]
+    metrics = {**signs(messages), **result.metrics}
+    reward, parts = None, result.parts
+    problem = _trouble(session) or problem or _unheard(session) or _miscounted(session, result)
+    awaits_judge = problem is None and stage.config.judge.enabled
+    if problem is None:
+        parts = _with_length(stage.config.train, place.split, parts, conversation)
+    if problem is None and not awaits_judge:
+        try:
+            reward = blend(stage.config.reward, parts, metrics)
+        except RolloutError as error:
+            problem = error.problem
+    return Trajectory(
+        **_identity(place, scenario),
+        reward=reward,
+        parts=parts,
+        problem=problem,
+        turns=len(conversation.turns),
+        sampled_tokens=_sampled(session),
+        truncated=conversation.truncated,
+        cut_by=conversation.cut_by,
+        awaits_judge=awaits_judge,
+        duration_s=timing.duration_s,
+        messages=messages,
+        branches=_valued(conversation, [] if problem else result.turns, stage.config.reward),
+        metrics=metrics,
+        marked=metrics[ADDRESSES_JUDGE] > 0,
+        tools=storable(conversation.tools),
+        output=storable(result.output),
+        begun_at=timing.begun_at,
+        policy_version=timing.version,
+        seed=seed,
+        contestant=stage.contestant,
+        **_paid(session),
+    )
+
+
+def _with_length(
+    train: TrainConfig,
+    split: Split,
+    parts: dict[str, float],
+    conversation: Conversation | Exchange,
+) -> dict[str, float]:
+    """In training, what the length of the completions adds to what others have scored."""
+    share = train.algorithm.overlong
+    if not (share and parts) or split != "train":
+        return parts
+    lengths = [end - start for b in conversation.branches() for start, end in b.spans]
+    return {**parts, PART: overlong(lengths, train.max_tokens, share)}
+
+
+def _trouble(session: Session | RemoteSession) -> Problem | None:
+    return session.trouble if isinstance(session, RemoteSession) else None
+
+
+def _sampled(session: Session | RemoteSession) -> int:
+    if isinstance(session, RemoteSession):
+        return sum(usage.completion_tokens for usage in session.conversation.turns)
+    return sum(branch.sampled for branch in session.conversation.branches())
+
+
+def _paid(session: Session | RemoteSession) -> dict[str, Any]:
+    """Whom, and how much."""
+    if not isinstance(session, RemoteSession):
+        return {}
+    answered = math.fsum(usage.cost_usd for usage in session.conversation.turns)
+    cost = answered + session.lost_usd
+    return {"provider": session.remote.name, "cost_usd": cost}
+
+
+def _unheard(session: Session | RemoteSession) -> Problem | None:
+    if session.conversation.turns:
+        return None
+    return Problem(
+        code="agent.never_asked",
+        message="The agent never asked the model.",
+        hint="Let it use model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
+    )
+
+
+def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Problem | None:
+    said, answers = len(result.turns), len(session.conversation.turns)
+    if said in (0, answers):
+        return None
+    return Problem(
+        code="agent.turn_count",
+        message=f"The agent returned {said} turn_rewards for {answers} answers of the model.",
+        hint="Return one number per answer, in the order in which they came, or none at all.",
+    )
+
+
+def _valued(
+    conversation: Conversation | Exchange, turns: Sequence[float], config: RewardConfig
+) -> list[Branch]:
+    """The branches, each span with what its turn was worth."""
+    branches = conversation.branches()
+    if not turns or not isinstance(conversation, Conversation):
+        return branches
+    weight = config.weights.get(TURNS, 1.0)
+    return [
+        branch.model_copy(update={"rewards": [weight * turns[place] for place in places]})
+        for branch, places in zip(branches, conversation.places(), strict=True)
+    ]
+
+
+def _message(message: dict[str, Any]) -> Message:
+    return Message(
+        role=str(message.get("role", "")),
+        content=text_of(message.get("content")),
+        tool_calls=message.get("tool_calls") or [],
+        tool_call_id=message.get("tool_call_id"),
+        name=message.get("name"),
+    )

@@ -1,0 +1,319 @@
+"""A child process of the engine and its line: JSON, one message a line, over a socket pair.
+
+We send `{"id", "op", …}`; the child answers `{"id", "part"}` any number of times, then
+`{"id", "ok"}` or `{"id", "error"}` (a Problem). Every child also holds the read end of a *life
+pipe* whose write end only the engine has: end of file there means that the engine is gone, and the
+child exits.
+Children get an allow-listed environment and no other descriptor.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import psutil
+
+from engine.protocol.problems import AtelierError, Problem
+from engine.runtime.logs import LOOK_S, shorten
+from engine.runtime.variables import allowed_environment
+
+LINE_LIMIT = 256 * 2**20
+BATCH_LINES, BATCH_BYTES = 200, 2**18
+"""Lines and bytes read from one child before the event loop gets to run something else."""
+SETTLED_S = 1.0
+MOST_WORDS = 20_000
+"""Characters of each field of a problem that a child names."""
+
+
+class ChildDied(AtelierError):
+    """The process ended (or was killed) while somebody waited for it."""
+
+
+class Answer(NamedTuple):
+    """Message from a child process."""
+
+    number: int
+    """Number of the request that this message answers."""
+    kind: Literal["part", "ok", "error"]
+    value: dict[str, Any]
+
+
+def read_answer(line: bytes) -> Answer:
+    """A message as a child may send it. Raises ValueError for everything else: an agent's code can
+    write to its line whatever it likes."""
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError("a message that is nested too deep") from None
+    if not isinstance(message, dict) or type(number := message.get("id")) is not int:
+        raise ValueError("a message without the number of a request")
+    for kind in ("error", "ok", "part"):
+        if isinstance(value := message.get(kind), dict):
+            return Answer(number, kind, _problem(value) if kind == "error" else value)
+    raise ValueError("a message that is no answer")
+
+
+def _problem(value: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a problem. Raises ValueError where they are none."""
+    found = Problem.model_validate(value).model_dump()
+    return {name: text[:MOST_WORDS] for name, text in found.items()}
+
+
+class Child:
+    """One running child. Make it with `spawn`."""
+
+    def __init__(
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        life: int,
+        log: Path,
+    ) -> None:
+        self.name = name
+        self.process = process
+        self._reader, self._writer, self._life = reader, writer, life
+        self._waiting: dict[int, asyncio.Queue[Answer | None]] = {}
+        """Queue of messages by request number; None in it means that the process is gone."""
+        self._ended: Problem | None = None
+        self._pump = asyncio.create_task(self._read(), name=f"{name} reader")
+        self._shortening = asyncio.create_task(_keep_short(log), name=f"{name} log")
+
+    @classmethod
+    async def spawn(
+        cls,
+        name: str,
+        argv: list[str],
+        *,
+        cwd: Path,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        line_limit: int = LINE_LIMIT,
+    ) -> "Child":
+        """Start `argv` with two descriptor numbers appended: the line and the life pipe. A message
+        of more than `line_limit` bytes ends it."""
+        ours, theirs = socket.socketpair()
+        life_read, life_write = os.pipe()
+        try:
+            with log.open("ab") as output:
+                process = await asyncio.create_subprocess_exec(
+                    *argv,
+                    str(theirs.fileno()),
+                    str(life_read),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=cwd,
+                    env=allowed_environment(environment),
+                    pass_fds=(theirs.fileno(), life_read),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            os.close(life_write)
+            raise ChildDied.of(
+                f"{name}.not_started",
+                f"The {name} could not be started: {error.strerror}.",
+                where=argv[0],
+            ) from error
+        finally:
+            theirs.close()
+            os.close(life_read)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=line_limit)
+        return cls(name, process, reader, writer, life_write, log)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._ended is None
+
+    async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Send one request and wait for its answer. Raises ChildDied or the child's problem."""
+        async for kind, value in self._exchange(op, fields):
+            if kind == "ok":
+                return value
+        raise AssertionError("an exchange ends with an answer")
+
+    async def stream(self, op: str, **fields: Any) -> AsyncIterator[dict[str, Any]]:
+        """Parts as they come, then the final answer; leaving early cancels the request."""
+        async for _, value in self._exchange(op, fields):
+            yield value
+
+    async def close(self, grace_s: float = 5.0) -> None:
+        """End the process and everything it has started; returns when all of it is gone."""
+        await self._end(descendants(self.process.pid), grace_s)
+
+    async def kill(self) -> None:
+        """End it without grace."""
+        family = descendants(self.process.pid)  # afterwards they are somebody else's
+        _signal(self.process.pid, signal.SIGKILL)
+        await self._end(family, 0.5)
+
+    async def _end(self, family: list[psutil.Process], grace_s: float) -> None:
+        with contextlib.suppress(OSError):
+            self._writer.close()
+        self._close_life()
+        try:
+            await asyncio.wait_for(self.process.wait(), grace_s)
+        except TimeoutError:
+            _signal(self.process.pid, signal.SIGKILL)
+            await self.process.wait()
+        await self._pump
+        await asyncio.to_thread(end_processes, family)
+
+    async def _exchange(
+        self, op: str, fields: dict[str, Any]
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        if self._ended:
+            raise ChildDied(self._ended)
+        number = secrets.randbits(52)  # not to be guessed: an agent's code can write to its line
+        queue = self._waiting[number] = asyncio.Queue()
+        answered = False
+        try:
+            await self._send({"id": number, "op": op, **fields})
+            while not answered:
+                message = await queue.get()
+                if message is None:
+                    answered = True
+                    raise ChildDied(self._ended or self._death(None))
+                answered = message.kind != "part"
+                if message.kind == "error":
+                    raise AtelierError(Problem.model_validate(message.value))
+                yield message.kind, message.value
+        finally:
+            del self._waiting[number]
+            if not answered and self.alive:
+                with contextlib.suppress(ConnectionError, RuntimeError):
+                    self._write({"id": number, "op": "cancel"})  # not drained: it may not read
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._write(message)
+            await self._writer.drain()
+        except (ConnectionError, RuntimeError) as error:
+            await asyncio.wait([self._pump], timeout=5)
+            raise ChildDied(self._ended or self._death(None)) from error
+
+    def _write(self, message: dict[str, Any]) -> None:
+        self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def _read(self) -> None:
+        try:
+            lines, taken = 0, 0
+            while line := await self._reader.readline():
+                message = read_answer(line)
+                if queue := self._waiting.get(message.number):
+                    queue.put_nowait(message)
+                lines, taken = lines + 1, taken + len(line)
+                if lines > BATCH_LINES or taken > BATCH_BYTES:
+                    lines, taken = 0, 0
+                    await asyncio.sleep(0)
+            await self._gone_soon()
+        except ConnectionError:
+            await self._gone_soon()
+        except ValueError as error:
+            _signal(self.process.pid, signal.SIGKILL)
+            why = (str(error).splitlines() or [""])[0][:200]
+            self._ended = self._death(f"it sent something unreadable ({why})")
+        code = await self.process.wait()
+        self._shortening.cancel()
+        self._ended = self._ended or self._death(_exit_words(code))
+        self._close_life()
+        for queue in self._waiting.values():
+            queue.put_nowait(None)
+
+    async def _gone_soon(self) -> None:
+        """Wait up to 5 s for the process to exit, then kill it: its line is closed or broken, so it
+        is of no more use."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.process.wait(), 5)
+        if self.process.returncode is None:
+            _signal(self.process.pid, signal.SIGKILL)
+
+    def _close_life(self) -> None:
+        life, self._life = self._life, -1
+        if life >= 0:
+            os.close(life)
+
+    def _death(self, why: str | None) -> Problem:
+        return Problem(
+            code=f"{self.name}.died",
+            message=f"The {self.name} process ended: {why or 'its line is closed'}.",
+            hint="The end of the run's log says more.",
+        )
+
+
+async def _keep_short(log: Path) -> None:
+    """Shorten the child's log again and again, so that it cannot fill the disk."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        shorten(log)
+
+
+def end_processes(processes: list[psutil.Process]) -> None:
+    """Kill those of the processes that still run, and wait until they are gone; a process is
+    identified by PID plus start time."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=5)
+
+
+def reap_orphans(spared: Callable[[], Collection[int]] = tuple) -> int:
+    """Kill the grandchildren that came back to us, to be called while no child of ours is left but
+    those in `spared`, who keep their own. One that has only just begun may be ours and not be named
+    yet: it is looked at again a moment later.
+
+    Returns how many strays there were.
+    """
+    strays = _strays(spared)
+    if any(time.time() - _begun_at(one) < SETTLED_S for one in strays):
+        time.sleep(SETTLED_S)
+        strays = _strays(spared)
+    found = [each for stray in strays for each in (stray, *descendants(stray.pid))]
+    end_processes(found)
+    return len(found)
+
+
+def _strays(spared: Callable[[], Collection[int]]) -> list[psutil.Process]:
+    children, known = psutil.Process().children(), spared()
+    return [child for child in children if child.pid not in known]
+
+
+def _begun_at(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """All descendants of a process, in any session; they can only be found while it lives."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _exit_words(code: int) -> str:
+    if code >= 0:
+        return f"exit {code}"
+    name = signal.Signals(-code).name
+    return f"{name}, out of memory or killed by somebody" if code == -9 else name

@@ -1,0 +1,110 @@
+"""Replay, then follow: the event stream of a run as server-sent events.
+
+Stored events come from run.db alone, in order of `seq`; a commit only wakes the readers. So a slow
+reader costs nothing, and one that comes back asks again from its last `seq`. Ticks travel beside
+them and may be lost.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from engine.protocol.events.base import BaseEvent
+from engine.protocol.events.run import encode
+
+HEARTBEAT_S = 5.0
+TICKS_KEPT = 16
+
+
+class Subscriber:
+    """One open stream."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+        self.ticks: list[str] = []
+
+    def wake(self, tick: BaseEvent | None) -> None:
+        if tick is not None:
+            self.ticks = [*self.ticks[-TICKS_KEPT + 1 :], encode(tick)]
+        self.woken.set()
+
+
+class Broadcast:
+    """Who listens to which run. `announce` may be called from any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._subscribers: dict[str, set[Subscriber]] = {}
+        self.closing = False
+
+    @property
+    def listeners(self) -> int:
+        return sum(map(len, self._subscribers.values()))
+
+    def announce(self, run_id: str, tick: BaseEvent | None) -> None:
+        """Something was committed (None), or a tick is to be passed on."""
+        self._loop.call_soon_threadsafe(self._announce, run_id, tick)
+
+    def close(self) -> None:
+        self.closing = True
+        for run_id in self._subscribers:
+            self._announce(run_id, None)
+
+    @asynccontextmanager
+    async def subscribe(self, run_id: str) -> AsyncIterator[Subscriber]:
+        subscriber = Subscriber()
+        subscribers = self._subscribers.setdefault(run_id, set())
+        subscribers.add(subscriber)
+        try:
+            yield subscriber
+        finally:
+            subscribers.discard(subscriber)
+
+    def _announce(self, run_id: str, tick: BaseEvent | None) -> None:
+        for subscriber in self._subscribers.get(run_id, ()):
+            subscriber.wake(tick)
+
+
+async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
+    """Lines of `text/event-stream` for the ticks of a run alone."""
+    async with broadcast.subscribe(run_id) as subscriber:
+        yield ": following\n\n"
+        while not broadcast.closing:
+            subscriber.woken.clear()
+            if ticked := _ticks(subscriber):
+                yield ticked
+            if not await _woken(subscriber):
+                yield ": alive\n\n"
+
+
+async def follow(
+    broadcast: Broadcast, run_id: str, read: Callable[[int], tuple[list[str], int]], after: int
+) -> AsyncIterator[str]:
+    """`read(after)` gives a page of what is stored and the last `seq` of it; lines of
+    `text/event-stream` come out."""
+    async with broadcast.subscribe(run_id) as subscriber:
+        yield ": following\n\n"
+        while not broadcast.closing:
+            subscriber.woken.clear()
+            while (page := await asyncio.to_thread(read, after))[0]:
+                lines, after = page
+                first = after - len(lines) + 1
+                yield "".join(f"id: {i}\ndata: {e}\n\n" for i, e in enumerate(lines, first))
+            if ticked := _ticks(subscriber):
+                yield ticked
+            if not await _woken(subscriber):
+                yield ": alive\n\n"
+
+
+def _ticks(subscriber: Subscriber) -> str:
+    ticks, subscriber.ticks = subscriber.ticks, []
+    return "".join(f"data: {tick}\n\n" for tick in ticks)
+
+
+async def _woken(subscriber: Subscriber) -> bool:
+    """False when a sign of life is due instead."""
+    try:
+        await asyncio.wait_for(subscriber.woken.wait(), HEARTBEAT_S)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""An exported folder as an OpenAI-compatible endpoint on loopback: our sampler behind our gateway.
+
+Nothing is recorded: every request is a conversation of its own. The exact Host is asked for and no
+browser is let in, as for the engine; the key is optional.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import signal
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.types import ASGIApp, Scope
+
+from engine.export.publish import check_files, read_manifest
+from engine.export.source import local_name
+from engine.models.file_checks import check_folder, read_json
+from engine.models.registry import find_model
+from engine.policy.base import PolicySpec
+from engine.policy.worker import TorchPolicy
+from engine.protocol.config.project import ModelConfig
+from engine.protocol.problems import ConfigError, Refused
+from engine.protocol.requests.exports import ExportFormat
+from engine.rollout.gateway.gateway import Gateway
+from engine.rollout.gateway.sessions import Session, request_bytes
+from engine.rollout.rendering.chat import open_chat
+from engine.runtime.seeds import derive
+from engine.server.auth import Guard
+from engine.server.connections import Connections, raise_descriptor_limit, share_of
+from engine.server.http_server import start_serving
+from engine.server.limits import HANDLERS, limited
+
+PROVENANCE = "atelier.json"
+MOST_CONTEXT = 8192
+"""Where nobody says otherwise: its keys and values need memory."""
+
+
+class Served:
+    """What a folder holds, and where its base model is."""
+
+    def __init__(self, folder: Path, base: str | None) -> None:
+        """Raises ConfigError for what cannot be served here, Refused for a damaged export."""
+        self.folder = folder
+        about = read_json(folder / PROVENANCE)
+        if not about:
+            raise ConfigError.of(
+                "export.no_export",
+                f"This is no export of Atelier: it has no {PROVENANCE}.",
+                where=str(folder),
+            )
+        self.kind: ExportFormat = about["format"]
+        self.name = f"{about['run']['project']}-{about['run']['name']}".lower().replace(" ", "-")
+        self.rank, self.alpha = int(about["rank"]), float(about["alpha"])
+        proven = about.get("proven_in")
+        self.proven_in = proven if proven in ("float32", "bfloat16") else "auto"
+        """Precision in which the export was proven equal."""
+        if self.kind == "gguf":
+            raise ConfigError.of(
+                "export.gguf_elsewhere",
+                "GGUF files are served by llama.cpp and Ollama, not here.",
+                f"Run `llama-server -m {folder}/model.gguf --jinja`, or export it merged.",
+            )
+        if wrong := check_files(folder, read_manifest(folder)).wrong:
+            raise Refused.of(
+                "export.damaged",
+                f"The export is damaged: {wrong[0]} is not as it was written.",
+                "Copy it again, or export again.",
+                where=str(folder),
+            )
+        self.model = folder if self.kind == "merged" else _base(base, about["base"]["name"])
+
+    def context(self, wanted: int | None) -> int:
+        """Tokens; the model's own limit is never passed."""
+        most = int(read_json(self.model / "config.json").get("max_position_embeddings", 0))
+        return min(wanted or MOST_CONTEXT, most or MOST_CONTEXT)
+
+
+class OpenGateway(Gateway):
+    """A fresh session for every request."""
+
+    def __init__(self, make: Callable[[int], Session], context: int) -> None:
+        super().__init__()
+        self._make, self._context = make, context
+        self._count = 0
+
+    def most_bytes(self, authorization: bytes) -> int:
+        return request_bytes(self._context)
+
+    def session_of(self, request: Request) -> Session:
+        self._count += 1
+        return self._make(self._count)
+
+
+class OpenGuard(Guard):
+    """The key, where there is one; Host and Origin as ever."""
+
+    def __init__(
+        self, app: ASGIApp, port: int, api_key: str | None, on_known: Callable[[Scope], None]
+    ) -> None:
+        super().__init__(app, port, api_key or "", lambda key: False, on_known)
+        self._api_key = api_key
+
+    def _is_known(self, path: str, headers: dict[bytes, list[bytes]]) -> bool:
+        if self._api_key is None:
+            return True
+        sent = headers.get(b"authorization", [])
+        wanted = f"Bearer {self._api_key}".encode()
+        return len(sent) == 1 and hmac.compare_digest(sent[0], wanted)
+
+
+async def serve_model(
+    served: Served,
+    port: int,
+    api_key: str | None,
+    dtype: str,
+    context: int | None,
+    say_ready: Callable[[str, str], None],
+) -> None:
+    """Listen until told to stop; `say_ready` gets the address and the model's name.
+
+    Raises ConfigError where the port is taken, ModelError where the model cannot be loaded.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with _listen(port) as listening:
+        most = served.context(context)
+        async with _policy(served, dtype, most) as policy, open_chat(served.model) as chat:
+
+            def make(number: int) -> Session:
+                return Session(
+                    chat=chat,
+                    policy=policy,
+                    seed=derive(0, "served", number),
+                    temperature=1.0,
+                    free=True,
+                    max_tokens=most,
+                    max_context=most,
+                    max_turns=1,
+                    name=served.name,
+                )
+
+            port = listening.getsockname()[1]
+            connections = Connections(share_of(raise_descriptor_limit()))
+            gateway = OpenGateway(make, most)
+            routes = Starlette(routes=gateway.routes(), exception_handlers=HANDLERS)
+            app = OpenGuard(limited(routes, gateway), port, api_key, connections.prove)
+            server, serving = await start_serving(app, listening, connections)
+            say_ready(f"http://127.0.0.1:{port}/v1", served.name)
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            server.should_exit = True
+            await serving
+
+
+@contextlib.asynccontextmanager
+async def _policy(served: Served, dtype: str, context: int) -> AsyncIterator[TorchPolicy]:
+    """The model in a process of its own; a merged one has a fresh adapter that changes nothing."""
+    model = ModelConfig(
+        name=served.name,
+        dtype=dtype,  # type: ignore[arg-type]
+        max_context=max(64, context),
+        rank=served.rank,
+        alpha=served.alpha,
+    )
+    spec = PolicySpec(
+        model_path=str(served.model),
+        model=model,
+        seed=0,
+        batch_tokens=2048,
+    )
+    with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:
+        log = Path(scratch) / "policy.log"
+        policy = await TorchPolicy.start(log, served.name)
+        try:
+            await policy.load(spec)
+            if served.kind == "adapter":
+                await policy.load_adapter(served.folder)
+            yield policy
+        finally:
+            await asyncio.shield(policy.close())
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=128)
+    except OSError as error:
+        raise ConfigError.of(
+            "serve.port_taken",
+            f"Port {port} cannot be listened on: {error.strerror}.",
+            "Name another with --port; 0 takes any that is free.",
+        ) from error
+
+
+def _base(given: str | None, name: str) -> Path:
+    if given:
+        return check_folder(Path(given).expanduser().resolve(), given)
+    return find_model(local_name(name))

@@ -1,0 +1,4 @@
+"""HTTP routes: parse the request, call a service, encode the response.
+
+Imported by `server.app`.
+"""

@@ -1,0 +1,168 @@
+"""What an engine does for a home machine: folders come, files go, errands are handed out, and one
+home at a time is served. Routes; what they stand on is beside (engine/remote/sync,
+engine/server/services/home_requests).
+"""
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from engine.models.registry import cache_dir
+from engine.protocol.problems import Refused
+from engine.protocol.requests.home import ErrandDone, ErrandList, Lease, Leased
+from engine.protocol.requests.sync import Begun, SyncFolder
+from engine.remote.sync.incoming import Incoming
+from engine.remote.sync.manifest import listed, manifest
+from engine.server.bodies import body_of, json_of, number_of, text_of
+from engine.server.services.library import Library
+from engine.server.services.supervisor import Supervisor
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+EXPORTS = "exports"
+LEASE_S = 60.0
+LONGEST_WAIT_S = 20.0
+BLOCK = 2**18
+NEVER_SENT = ("run.db*", "lock", "ballast", ".arriving/", "replica.json")
+"""Of a run folder: what is only of this machine; the database goes by pages."""
+
+
+class FarRoutes:
+    """`touch` is told of every sign of life."""
+
+    def __init__(
+        self, workspace: Path, library: Library, supervisor: Supervisor, touch: Callable[[], None]
+    ) -> None:
+        self._incoming = Incoming(workspace, {"workspace": workspace, "models": cache_dir()})
+        self._library, self._supervisor, self._touch = library, supervisor, touch
+        self._errands = supervisor.errands
+        self._holder: Lease | None = None
+        self._heard = 0.0
+        self._committing = asyncio.Lock()
+
+    @property
+    def served(self) -> bool:
+        """Whether a home machine works with this engine, and tells trackers of its runs."""
+        return self._holder is not None
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("POST", "/lease", self.lease),
+            ("POST", "/sync/missing", self.missing),
+            ("POST", "/sync/commit", self.commit),
+            ("GET", "/sync/contents/{sha256}", self.begun),
+            ("PUT", "/sync/contents/{sha256}", self.take),
+            ("GET", "/runs/{run}/files", self.files),
+            ("DELETE", "/runs/{run}/files", self.forget_files),
+            ("GET", "/runs/{run}/file", self.file),
+            ("POST", "/runs/{run}/hand_over", self.hand_over),
+            ("GET", "/errands", self.errands),
+            ("POST", "/errands/{errand}", self.errand_done),
+        ]
+
+    async def lease(self, request: Request) -> Response:
+        """Asked again and again; who stays silent loses it."""
+        asked = await body_of(request, Lease)
+        held = self._holder if time.monotonic() - self._heard < LEASE_S else None
+        if held and held.home != asked.home and not asked.take_over:
+            raise Refused.of(
+                "host.other_home",
+                f"This server's engine works for {held.name or 'another machine of yours'} now.",
+                "Disconnect it there, or take it over; runs go on either way.",
+            )
+        if asked.fresh or held is None or held.home != asked.home:
+            self._errands.hand_out_again()
+        self._holder, self._heard = asked, time.monotonic()
+        return json_of(Leased(seconds=LEASE_S))
+
+    # Folders that come
+
+    async def missing(self, request: Request) -> Response:
+        asked = await body_of(request, SyncFolder)
+        return json_of(await asyncio.to_thread(self._incoming.missing, asked))
+
+    async def commit(self, request: Request) -> Response:
+        asked = await body_of(request, SyncFolder)
+        async with self._committing:
+            done = await asyncio.to_thread(self._incoming.commit, asked)
+        return json_of(done)
+
+    async def begun(self, request: Request) -> Response:
+        return json_of(Begun(bytes=self._incoming.begun(request.path_params["sha256"])))
+
+    async def take(self, request: Request) -> Response:
+        sha256 = request.path_params["sha256"]
+        offset, size = (int(number_of(request, name)) for name in ("offset", "bytes"))
+        here = await self._incoming.take(sha256, offset, self._stream(request))
+        if here >= size:
+            await asyncio.to_thread(self._incoming.finish, sha256, size)
+        return json_of(Begun(bytes=here))
+
+    async def _stream(self, request: Request) -> AsyncIterator[bytes]:
+        async for block in request.stream():
+            self._touch()
+            yield block
+
+    # Files of runs that go
+
+    async def files(self, request: Request) -> Response:
+        """Those below a folder of the run, hashed now."""
+        folder = self._library.folder(request.path_params["run"])
+        below = request.query_params.get("below", "")
+        found = await asyncio.to_thread(manifest, folder, NEVER_SENT, below)
+        return json_of(found)
+
+    async def forget_files(self, request: Request) -> Response:
+        """Only what was made to be fetched."""
+        folder = self._library.folder(request.path_params["run"])
+        if request.query_params.get("below") != EXPORTS:
+            raise Refused.of("sync.unknown", "Only exports are cleared away like this.")
+        await asyncio.to_thread(shutil.rmtree, folder / EXPORTS, ignore_errors=True)
+        return Response(status_code=204)
+
+    async def file(self, request: Request) -> Response:
+        folder = self._library.folder(request.path_params["run"])
+        wanted, offset = text_of(request, "path"), int(number_of(request, "offset"))
+        file = await asyncio.to_thread(_inside, folder, wanted)
+
+        async def blocks() -> AsyncIterator[bytes]:
+            with file.open("rb") as source:
+                source.seek(offset)
+                while block := await asyncio.to_thread(source.read, BLOCK):
+                    self._touch()
+                    yield block
+
+        return StreamingResponse(blocks(), media_type="application/octet-stream")
+
+    async def hand_over(self, request: Request) -> Response:
+        """The run is somewhere else from now on, and all of it has arrived: here it goes. Raises
+        Refused while it goes on."""
+        run_id = request.path_params["run"]
+        async with self._supervisor.resting(run_id) as folder:
+            await asyncio.to_thread(shutil.rmtree, folder)
+        self._library.forget(run_id)
+        return Response(status_code=204)
+
+    # Errands
+
+    async def errands(self, request: Request) -> Response:
+        """What waits to be done at home; held open until there is something."""
+        wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
+        return json_of(ErrandList(errands=await self._errands.waiting(wait)))
+
+    async def errand_done(self, request: Request) -> Response:
+        done = await body_of(request, ErrandDone)
+        self._errands.done(request.path_params["errand"], done)
+        return Response(status_code=204)
+
+
+def _inside(folder: Path, wanted: str) -> Path:
+    """A file that may be sent. Raises Refused."""
+    if wanted not in {name for name, _ in listed(folder, NEVER_SENT, wanted)}:
+        raise Refused.of("sync.unknown", f"This run has no file {wanted}.")
+    return folder / wanted

@@ -1,0 +1,36 @@
+"""Routes of a project's MCP servers: as mcp.json has them, changed, and looked at."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.integrations.mcp.discovery import look
+from engine.integrations.mcp.servers import set_server, views_of
+from engine.protocol.config.mcp import SetServer
+from engine.server.bodies import body_of, json_of, project_of
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class McpRoutes:
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/project/servers", self.view),
+            ("PUT", "/project/servers", self.change),
+            ("POST", "/project/servers", self.look),
+        ]
+
+    async def view(self, request: Request) -> Response:
+        """Nobody is asked."""
+        return json_of(await asyncio.to_thread(views_of, project_of(request)))
+
+    async def change(self, request: Request) -> Response:
+        asked = await body_of(request, SetServer)
+        await asyncio.to_thread(set_server, project_of(request), asked)
+        return await self.view(request)
+
+    async def look(self, request: Request) -> Response:
+        """Each is started, or called, and asked for its tools."""
+        return json_of(await look(project_of(request)))

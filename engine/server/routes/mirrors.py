@@ -1,0 +1,86 @@
+"""Routes for a copy of a run that is kept elsewhere: what changed, and signs of life."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from engine.protocol.requests.mirrors import KNOWN, LAST
+from engine.remote.mirror.pages import MOST_BYTES, last_seq, read_page
+from engine.server.bodies import number_of
+from engine.server.event_stream import HEARTBEAT_S, Broadcast, Subscriber, ticks
+from engine.server.services.library import Library
+from engine.storage.run_folder.run import DATABASE
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+MOST_WAIT_S = 20.0
+GATHER_S = 0.03
+"""From the first change to the page that tells of it: what follows closely comes along …"""
+MANY = 1000
+"""… unless so many events are there already."""
+
+
+class ReplicaRoutes:
+    """`touch` is told of every line that a listener is sent."""
+
+    def __init__(self, library: Library, broadcast: Broadcast, touch: Callable[[], None]) -> None:
+        self.library = library
+        self.broadcast = broadcast
+        self.touch = touch
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/runs/{run}/changes", self.changes),
+            ("GET", "/runs/{run}/ticks", self.ticks),
+        ]
+
+    async def changes(self, request: Request) -> Response:
+        """204 where nothing comes within `wait` seconds."""
+        run_id = request.path_params["run"]
+        file = self.library.folder(run_id) / DATABASE
+        after = int(number_of(request, "after"))
+        most = min(int(number_of(request, "most", MOST_BYTES)), MOST_BYTES)
+        end = time.monotonic() + min(number_of(request, "wait"), MOST_WAIT_S)
+        async with self.broadcast.subscribe(run_id) as subscriber:
+            if await self._has_more(subscriber, file, after, end):
+                page = await asyncio.to_thread(read_page, file, run_id, after, most_bytes=most)
+            else:
+                page = None
+        self.touch()
+        if page is None:
+            known = await asyncio.to_thread(last_seq, file)
+            return Response(status_code=204, headers={KNOWN: str(known)})
+        headers = {LAST: str(page.last), KNOWN: str(page.known)}
+        return Response(page.content, media_type="application/octet-stream", headers=headers)
+
+    async def _has_more(self, subscriber: Subscriber, file: Path, after: int, end: float) -> bool:
+        """Wait for events behind `after`, and for those that follow closely."""
+        while not self.broadcast.closing:
+            subscriber.woken.clear()
+            behind = await asyncio.to_thread(last_seq, file) - after
+            if behind > 0:
+                if behind < MANY:
+                    await asyncio.sleep(min(GATHER_S, max(0.0, end - time.monotonic())))
+                return True
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(subscriber.woken.wait(), min(left, HEARTBEAT_S))
+        return False
+
+    async def ticks(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        self.library.folder(run_id)
+
+        async def lines() -> AsyncIterator[str]:
+            async for line in ticks(self.broadcast, run_id):
+                self.touch()
+                yield line
+
+        return StreamingResponse(lines(), media_type="text/event-stream")

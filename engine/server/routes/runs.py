@@ -1,0 +1,318 @@
+"""Routes of runs: starting and steering them, reading what they have stored, labels."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from engine.evaluation.stored import read_result
+from engine.judge.calibration.measurement import Place, agreements, disagreements
+from engine.judge.calibration.rescoring import Trial, places_for
+from engine.protocol.problems import AtelierError, StoreError, in_one_line
+from engine.protocol.records.curves import CurveQuery
+from engine.protocol.records.demonstrations import SelectDemonstrations
+from engine.protocol.records.labels import Label
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.exports import ExportCheckpoint
+from engine.protocol.requests.runs import (
+    Command,
+    StartEvaluation,
+    StartRun,
+    TrajectoryQuery,
+    TryJudge,
+)
+from engine.server.bodies import body_of, json_list, json_of, number_of, path_of
+from engine.server.event_stream import Broadcast, follow
+from engine.server.services.library import Library
+from engine.server.services.open_runs import Opened
+from engine.server.services.repair import remove, repair
+from engine.server.services.summaries import problem_of
+from engine.server.services.supervisor import Supervisor
+from engine.storage.run_db.history import HistoryReader
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, LOG, read_spec
+from engine.training.sft.selection import demonstrate
+from engine.trust.files import open_regular
+
+R = TypeVar("R")
+Handler = Callable[[Request], Awaitable[Response]]
+
+LOG_TAIL_BYTES = 200_000
+
+
+class RunRoutes:
+    """`touch` is told of every line that a listener is sent."""
+
+    def __init__(
+        self,
+        library: Library,
+        supervisor: Supervisor,
+        broadcast: Broadcast,
+        touch: Callable[[], None],
+    ) -> None:
+        self.library = library
+        self.supervisor = supervisor
+        self.broadcast = broadcast
+        self.touch = touch
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/runs", self.runs),
+            ("POST", "/runs", self.start_run),
+            ("POST", "/evaluations", self.start_evaluation),
+            ("POST", "/runs/{run}/demonstrations", self.demonstrate),
+            ("GET", "/runs/{run}", self.run),
+            ("POST", "/runs/{run}/command", self.command),
+            ("POST", "/runs/{run}/repair", self.repair),
+            ("DELETE", "/runs/{run}", self.remove),
+            ("GET", "/runs/{run}/events", self.events),
+            ("GET", "/runs/{run}/log", self.log),
+            ("GET", "/runs/{run}/evaluation", self.evaluation),
+            ("POST", "/runs/{run}/trajectories", self.trajectories),
+            ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
+            ("POST", "/runs/{run}/groups", self.groups),
+            ("POST", "/runs/{run}/scenarios", self.curves),
+            ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
+            ("GET", "/runs/{run}/calls/{key}", self.call),
+            ("GET", "/runs/{run}/agreement", self.agreement),
+            ("GET", "/runs/{run}/disagreements", self.disagreements),
+            ("POST", "/runs/{run}/judge", self.judge),
+            ("POST", "/runs/{run}/judge/price", self.price),
+            ("POST", "/runs/{run}/judge/suggest", self.suggest),
+            ("POST", "/runs/{run}/checkpoints/{step:int}/export", self.export),
+            ("GET", "/runs/{run}/labels", self.labels),
+            ("POST", "/runs/{run}/labels", self.add_label),
+            ("POST", "/runs/{run}/labels/preview", self.preview_label),
+            ("POST", "/runs/{run}/labels/undo", self.undo_label),
+            ("POST", "/runs/{run}/labels/redo", self.redo_label),
+        ]
+
+    async def runs(self, request: Request) -> Response:
+        project = request.query_params.get("project")
+        runs = await asyncio.to_thread(
+            lambda: self.library.runs(path_of(project)) if project else self.library.all_runs()
+        )
+        return json_list([self._current(run.id) for run in runs])
+
+    async def start_run(self, request: Request) -> Response:
+        return json_of(await self.supervisor.start(await body_of(request, StartRun)))
+
+    async def demonstrate(self, request: Request) -> Response:
+        asked = await body_of(request, SelectDemonstrations)
+        folder = self.library.folder(request.path_params["run"])
+        return json_of(await asyncio.to_thread(demonstrate, folder, asked))
+
+    async def start_evaluation(self, request: Request) -> Response:
+        asked = await body_of(request, StartEvaluation)
+        return json_of(await self.supervisor.start_evaluation(asked))
+
+    async def evaluation(self, request: Request) -> Response:
+        folder = self.library.folder(request.path_params["run"])
+        spec = await asyncio.to_thread(read_spec, folder)
+        result = await self._read(request, lambda reader: read_result(reader, spec, folder))
+        return json_of(result)
+
+    async def run(self, request: Request) -> Response:
+        return json_of(self._current(request.path_params["run"]))
+
+    async def command(self, request: Request) -> Response:
+        command = await body_of(request, Command)
+        return json_of(await self.supervisor.command(request.path_params["run"], command))
+
+    async def repair(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        async with self.supervisor.resting(run_id) as folder:
+            repaired = await asyncio.to_thread(repair, folder)
+        sys.stderr.write(f"{run_id}: {repaired.words}\n")
+        self.broadcast.announce(run_id, None)
+        return json_of(self._current(run_id))
+
+    async def remove(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        async with self.supervisor.resting(run_id) as folder:
+            await asyncio.to_thread(remove, folder)
+        self.library.forget(run_id)
+        return Response(status_code=204)
+
+    async def events(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        after = int(number_of(request, "after"))
+        reader = HistoryReader(self.library.folder(run_id) / DATABASE)
+        brief = "brief" in request.query_params
+
+        async def lines():  # type: ignore[no-untyped-def]
+            try:
+                async for line in follow(
+                    self.broadcast, run_id, reader.brief if brief else reader.all, after
+                ):
+                    self.touch()
+                    yield line
+            except StoreError as error:  # the answer has begun: its last line says it
+                yield f": {in_one_line(error)}\n\n"
+            finally:
+                reader.close()
+
+        return StreamingResponse(lines(), media_type="text/event-stream")
+
+    async def log(self, request: Request) -> Response:
+        file = self.library.folder(request.path_params["run"]) / LOG
+        return PlainTextResponse(await asyncio.to_thread(_tail, file))
+
+    async def trajectories(self, request: Request) -> Response:
+        query = await body_of(request, TrajectoryQuery)
+        return json_of(await self._read(request, lambda reader: reader.trajectories(query)))
+
+    async def trajectory(self, request: Request) -> Response:
+        name = request.path_params["trajectory"]
+        return json_of(await self._read(request, lambda reader: reader.trajectory(name)))
+
+    async def groups(self, request: Request) -> Response:
+        query = await body_of(request, TrajectoryQuery)
+        return json_of(await self._read(request, lambda reader: reader.groups(query)))
+
+    async def curves(self, request: Request) -> Response:
+        query = await body_of(request, CurveQuery)
+        return json_of(await self._read(request, lambda reader: reader.curves(query)))
+
+    async def siblings(self, request: Request) -> Response:
+        p = request.path_params
+        return json_of(
+            await self._read(
+                request, lambda reader: reader.siblings(p["split"], p["step"], p["group"])
+            )
+        )
+
+    # The judge's evidence and the person's word
+
+    async def call(self, request: Request) -> Response:
+        key = request.path_params["key"]
+        return json_of(await self._read(request, lambda reader: reader.any_call(key)))
+
+    async def agreement(self, request: Request) -> Response:
+        return json_list(await self._read(request, agreements))
+
+    async def disagreements(self, request: Request) -> Response:
+        judge, rubric = (request.query_params.get(name, "") for name in ("judge", "rubric"))
+        found = await self._read(request, lambda reader: disagreements(reader, judge, rubric))
+        return json_list(found)
+
+    async def price(self, request: Request) -> Response:
+        asked = await body_of(request, TryJudge)
+        async with self._trial(request, asked) as (trial, places):
+            return json_of(await trial.price(places))
+
+    async def judge(self, request: Request) -> Response:
+        """A line of JSON for each group as it is judged; hanging up cancels the rest."""
+        asked = await body_of(request, TryJudge)
+
+        async def lines() -> AsyncIterator[bytes]:
+            try:
+                async with self._trial(request, asked) as (trial, places):
+                    async with contextlib.aclosing(trial.judge(places)) as found:
+                        async for tried in found:
+                            self.touch()
+                            yield tried.model_dump_json().encode() + b"\n"
+            except AtelierError as error:  # the answer has begun: the last line says it
+                yield error.problem.model_dump_json().encode() + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    async def suggest(self, request: Request) -> Response:
+        asked = await body_of(request, TryJudge)
+        async with self._trial(request, asked) as (trial, _):
+            return json_of(await trial.suggest())
+
+    @contextlib.asynccontextmanager
+    async def _trial(
+        self, request: Request, asked: TryJudge
+    ) -> AsyncIterator[tuple[Trial, list[Place]]]:
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            places = await asyncio.to_thread(places_for, opened.run.reader, asked)
+            async with self.supervisor.desk.trial(opened.run, asked) as trial:
+                yield trial, places
+
+    async def export(self, request: Request) -> Response:
+        """A line of JSON for each sign of progress, then the report or a problem; hanging up
+        cancels, and leaves nothing behind. Step 0 is the newest whole checkpoint."""
+        asked = await body_of(request, ExportCheckpoint)
+        p = request.path_params
+        folder = self.library.folder(p["run"])
+
+        async def lines() -> AsyncIterator[bytes]:
+            found = self.supervisor.exports.lines(p["run"], folder, p["step"] or None, asked)
+            async with contextlib.aclosing(found) as ones:
+                async for line in ones:
+                    self.touch()
+                    yield line.encode() + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    async def labels(self, request: Request) -> Response:
+        return json_list(await self._read(request, lambda reader: reader.labels()))
+
+    async def preview_label(self, request: Request) -> Response:
+        label = await body_of(request, Label)
+        async with self._labelling(request) as opened:
+            return json_of(opened.labeller.preview(label))
+
+    async def add_label(self, request: Request) -> Response:
+        label = await body_of(request, Label)
+        async with self._labelling(request) as opened:
+            return json_of(await opened.labeller.add(label))
+
+    async def undo_label(self, request: Request) -> Response:
+        async with self._labelling(request) as opened:
+            return json_of(await opened.labeller.undo())
+
+    async def redo_label(self, request: Request) -> Response:
+        async with self._labelling(request) as opened:
+            return json_of(await opened.labeller.redo())
+
+    @contextlib.asynccontextmanager
+    async def _labelling(self, request: Request) -> AsyncIterator[Opened]:
+        """A run, open for its labels. Raises StoreError where what is stored in it fits no rule."""
+        async with self.supervisor.opened(request.path_params["run"]) as opened:
+            with _refusing_what_is_stored(opened.run.folder):
+                yield opened
+
+    async def _read(self, request: Request, read: Callable[[RunReader], R]) -> R:
+        folder = self.library.folder(request.path_params["run"])
+
+        def work() -> R:
+            reader = RunReader(folder / DATABASE)
+            try:
+                with _refusing_what_is_stored(folder):
+                    return read(reader)
+            finally:
+                reader.close()
+
+        return await asyncio.to_thread(work)
+
+    def _current(self, run_id: str) -> RunSummary:
+        return self.supervisor.summary(run_id)
+
+
+@contextlib.contextmanager
+def _refusing_what_is_stored(folder: Path) -> Iterator[None]:
+    """Raise StoreError for whatever the rows of a run make our code raise: it may come from
+    anywhere."""
+    try:
+        yield
+    except (AtelierError, OSError, apsw.Error):
+        raise
+    except Exception as error:
+        raise StoreError(problem_of(error, folder)) from error
+
+
+def _tail(file: Path) -> str:
+    if not file.exists():
+        return ""
+    with open_regular(file) as source:
+        source.seek(max(0, file.stat().st_size - LOG_TAIL_BYTES))
+        return source.read(LOG_TAIL_BYTES).decode(errors="replace")

@@ -1,0 +1,146 @@
+"""Routes of the Setup page: forecast, demonstrations, rubric, judges and their test."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.evaluation.arena.run import find_or_make_arena
+from engine.hardware.memory_plan import preflight
+from engine.judge.check import check_group, last_words, newest_attempt
+from engine.judge.prompting.rubric import load_rubric
+from engine.judge.prompting.rubric_versions import save_rubric, view_rubric
+from engine.judge.providers.local_servers import find_judges
+from engine.models.registry import find_model
+from engine.protocol.events.run import StepFinished
+from engine.protocol.json_text import parse_json
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.judging import CheckedAttempt, JudgeCheck
+from engine.protocol.requests.runs import SaveRubric, TryJudge
+from engine.server.bodies import body_of, json_list, json_of, project_of
+from engine.server.services.fingerprints import check_unchanged, fingerprint
+from engine.server.services.library import Library
+from engine.server.services.supervisor import Supervisor
+from engine.storage.project import load_config, load_scenarios
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, read_spec
+from engine.training.sft.preview import view
+from engine.trust.files import project_file
+
+MOST_WORDS = 600
+"""Characters of an attempt that are shown beside its score."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class SetupRoutes:
+    """HTTP routes of the Setup page."""
+
+    def __init__(self, library: Library, supervisor: Supervisor) -> None:
+        self.library = library
+        self.supervisor = supervisor
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/forecast", self.forecast),
+            ("GET", "/demonstrations", self.demonstrations),
+            ("GET", "/rubric", self.rubric),
+            ("PUT", "/rubric", self.save_rubric),
+            ("GET", "/judges", self.judges),
+            ("POST", "/judges/check", self.check_judges),
+        ]
+
+    async def forecast(self, request: Request) -> Response:
+        """Forecast of a run of the project, or with dotted `values` (JSON) that are not saved
+        yet."""
+        path = project_of(request)
+        config = load_config(path, _values(request.query_params.get("values")))
+        model = find_model(config.model.name)
+        times = await asyncio.to_thread(self._step_times, path)
+        return json_of(await asyncio.to_thread(preflight, config, model, times, path))
+
+    async def demonstrations(self, request: Request) -> Response:
+        path = project_of(request)
+        return json_of(await asyncio.to_thread(view, path, load_config(path)))
+
+    async def rubric(self, request: Request) -> Response:
+        path = project_of(request)
+        file = _rubric_file(path)
+        mark = await asyncio.to_thread(fingerprint, file)
+        found = await asyncio.to_thread(view_rubric, file)
+        return json_of(found.model_copy(update={"fingerprint": mark}))
+
+    async def save_rubric(self, request: Request) -> Response:
+        asked, path = await body_of(request, SaveRubric), project_of(request)
+        file = _rubric_file(path)
+        await asyncio.to_thread(check_unchanged, file, asked.read)
+        saved = await asyncio.to_thread(save_rubric, file, asked.source, asked.who)
+        mark = await asyncio.to_thread(fingerprint, file)
+        return json_of(saved.model_copy(update={"fingerprint": mark}))
+
+    async def judges(self, request: Request) -> Response:
+        return json_list(await find_judges())
+
+    async def check_judges(self, request: Request) -> Response:
+        """Ask each judge of the project one real question. Its answers are kept in the arena."""
+        path = project_of(request)
+        file = _rubric_file(path)
+        rubric = await asyncio.to_thread(load_rubric, file)
+        config = load_config(path)
+        scenarios = await asyncio.to_thread(load_scenarios, path, config, "train")
+        if not scenarios:
+            raise ConfigError.of(
+                "scenarios.none", "The project has no scenario to test with.", "Add one."
+            )
+        folder = await find_or_make_arena(path)
+        run_id = read_spec(folder).id
+        self.library.remember(run_id, folder)
+        async with self.supervisor.opened(run_id) as opened:
+            known = await asyncio.to_thread(newest_attempt, opened.run.reader, scenarios)
+            scenario, attempt = known or (scenarios[0], None)
+            group = check_group(scenario, attempt, time.time())
+            asked = TryJudge(source=rubric.source)
+            async with self.supervisor.desk.trial(opened.run, asked) as trial:
+                answers = await trial.check(group)
+        attempts = [
+            CheckedAttempt(id=one.id, made_up=one is not attempt, text=last_words(one, MOST_WORDS))
+            for one in group
+        ]
+        return json_of(
+            JudgeCheck(run_id=run_id, title=scenario.title, attempts=attempts, answers=answers)
+        )
+
+    def _step_times(self, project: Path) -> list[float]:
+        """Step times in seconds of the project's newest run with finished steps on this machine."""
+        for run in self.library.runs(project):
+            if run.rewards and run.kind == "train":
+                reader = RunReader(Path(run.path) / DATABASE)
+                events = reader.events_of("step.finished")
+                reader.close()
+                return [
+                    e.metrics["time_s/step"]
+                    for e in events
+                    if isinstance(e, StepFinished) and "time_s/step" in e.metrics
+                ]
+        return []
+
+
+def _rubric_file(project: Path) -> Path:
+    return project_file(project, load_config(project).judge.rubric, "judge.rubric")
+
+
+def _values(text: str | None) -> dict[str, Any]:
+    """Dotted keys and values of a query. Raises ConfigError."""
+    try:
+        values = parse_json(text) if text else {}
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise ConfigError.of(
+            "request.bad_values", "The values are no JSON object.", 'Send {"train.steps": 10}.'
+        )
+    return values

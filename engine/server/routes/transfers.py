@@ -1,0 +1,139 @@
+"""Routes of what changes machines: a line of JSON for each sign of progress, then the last word;
+hanging up stops, and asking again goes on.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from engine.protocol.problems import Problem, Refused
+from engine.protocol.requests.exports import ExportCheckpoint
+from engine.protocol.requests.remote import Moved, MoveTicked, SendRun
+from engine.remote.exports import export_there
+from engine.remote.registry import HostDesk
+from engine.remote.server import Host
+from engine.remote.sync.upload import Progress
+from engine.remote.transfers import bring_home, fetch_checkpoint, send
+from engine.server.bodies import body_of
+from engine.server.services.library import Library
+from engine.server.services.run_work import problem_of
+from engine.server.services.supervisor import Supervisor
+from engine.trust.projects import require_run_trust
+
+Handler = Callable[[Request], Awaitable[Response]]
+Say = Callable[[BaseModel], None]
+Work = Callable[[Say], Coroutine[None, None, BaseModel]]
+
+
+class MovingRoutes:
+    def __init__(
+        self,
+        desk: HostDesk,
+        library: Library,
+        supervisor: Supervisor,
+        touch: Callable[[], None],
+    ) -> None:
+        self._desk, self._library, self._touch = desk, library, touch
+        self._supervisor = supervisor
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("POST", "/runs/{run}/checkpoints/{step:int}/fetch", self.fetch),
+            ("POST", "/runs/{run}/bring_home", self.bring_home),
+            ("POST", "/runs/{run}/send", self.send),
+        ]
+
+    async def fetch(self, request: Request) -> Response:
+        host, folder = self._there(request)
+        step = request.path_params["step"]
+
+        async def work(say: Say) -> BaseModel:
+            async with host.moving:
+                found = await fetch_checkpoint(host, folder, step, _told(say))
+            return Moved(path=str(found))
+
+        return self._lines(work)
+
+    async def bring_home(self, request: Request) -> Response:
+        host, folder = self._there(request)
+
+        async def work(say: Say) -> BaseModel:
+            async with host.moving:
+                await bring_home(host, folder, _told(say))
+            return Moved(path=str(folder))
+
+        return self._lines(work)
+
+    async def send(self, request: Request) -> Response:
+        asked = await body_of(request, SendRun)
+        host = self._desk.host(asked.host)
+        run_id = request.path_params["run"]
+        require_run_trust(self._library.folder(run_id))
+
+        async def work(say: Say) -> BaseModel:
+            async with host.moving, self._supervisor.resting(run_id) as folder:
+                await send(host, folder, _told(say))
+            return Moved(path=str(folder))
+
+        return self._lines(work)
+
+    async def export(self, request: Request, host: Host, folder: Path) -> Response:
+        """Made where the run is, and brought here."""
+        asked = await body_of(request, ExportCheckpoint)
+        step = request.path_params["step"] or None
+
+        async def work(say: Say) -> BaseModel:
+            async with host.moving:
+                return await export_there(host, folder, step, asked, say)
+
+        return self._lines(work)
+
+    def _there(self, request: Request) -> tuple[Host, Path]:
+        folder = self._library.folder(request.path_params["run"])
+        host = self._desk.owner(folder)
+        if host is None:
+            raise Refused.of("run.here", "This run is on this machine already.")
+        return host, folder
+
+    def _lines(self, work: Work) -> Response:
+        queue: asyncio.Queue[BaseModel | None] = asyncio.Queue()
+
+        async def carry_out() -> None:
+            try:
+                queue.put_nowait(await work(queue.put_nowait))
+            except OSError as error:
+                queue.put_nowait(_not_written(error))
+            except Exception as error:  # noqa: BLE001 - the answer has begun: its last line says it
+                queue.put_nowait(problem_of(error))
+            finally:
+                queue.put_nowait(None)
+
+        async def lines() -> AsyncIterator[bytes]:
+            task = asyncio.create_task(carry_out(), name="moving")
+            try:
+                while (value := await queue.get()) is not None:
+                    self._touch()
+                    yield value.model_dump_json().encode() + b"\n"
+                await task
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _not_written(error: OSError) -> Problem:
+    return Problem(
+        code="move.not_written",
+        message=f"It could not be written here: {error.strerror}.",
+        hint="Check room and rights of the folder; what has come is kept.",
+        where=str(error.filename or ""),
+    )
+
+
+def _told(say: Say) -> Progress:
+    return lambda done, total: say(MoveTicked(done=done, total=total))

@@ -1,0 +1,279 @@
+"""Models side by side: the processes that answer, kept warm for a while."""
+
+import asyncio
+import contextlib
+import hashlib
+import shutil
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from engine.evaluation.arena.chat import Chat
+from engine.evaluation.arena.run import unjudged
+from engine.evaluation.contestants import check_adapter
+from engine.evaluation.provider_models import Providers
+from engine.hardware.forecast import PROGRAM_BYTES
+from engine.models.file_checks import shape_counts
+from engine.policy.base import Policy
+from engine.policy.start import in_one_process, policy_spec, start_policy
+from engine.protocol.config.project import ModelConfig, ProjectConfig
+from engine.protocol.config.validation import changed_config
+from engine.protocol.problems import Refused
+from engine.protocol.records.runs import Scenario, Trajectory
+from engine.protocol.requests.arena import ArenaTold, AskArena
+from engine.protocol.requests.evaluation import Contestant
+from engine.reward.advantage.group import group_summary
+from engine.rollout.agents.processes import AgentPool, Agents
+from engine.rollout.rendering.chat import open_chat
+from engine.rollout.rollout import Place, RemoteStage, Stage, roll_out
+from engine.runtime.seeds import derive
+from engine.server.services.workers import House
+from engine.storage.project import load_config, load_scenarios
+from engine.storage.run_folder.run import Run
+from engine.trust.projects import require_run_trust
+
+REST_S = 180.0
+"""How long a model stays loaded after its last answer."""
+LEAST_CONTEXT = 2048
+"""Tokens of a talk; the project's own limit where that is more."""
+ROOM = 1.3
+"""Times what a model needs that must be free while a run goes on."""
+TITLE_CHARS = 80
+
+
+@dataclass
+class Seat:
+    """A loaded base model, and whose adapter it has now."""
+
+    policy: Policy
+    adapter: str
+    untrained: Path
+    """The adapter as it was before any other took its place: it changes nothing."""
+    used: float = 0.0
+
+
+class ArenaDesk:
+    """One question at a time. Base models are loaded once; adapters take turns in them."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._lock = asyncio.Lock()
+        self._seats: dict[str, Seat] = {}
+        self._pools: list[AgentPool] = []
+        self._resting: asyncio.Task[None] | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that are at work here."""
+        return [pid for seat in self._seats.values() for pid in seat.policy.pids] + [
+            pid for pool in self._pools for pid in pool.pids
+        ]
+
+    async def ask(
+        self, run: Run, asked: AskArena, contestants: list[Contestant], crowded: bool
+    ) -> AsyncGenerator[ArenaTold, None]:
+        """Answers as they come, each stored as it ends. Raises what policy, provider and store
+        raise, and Refused for agent or provider of a project that is not trusted. `crowded`: a run
+        goes on beside."""
+        if not asked.chats or any(one.kind == "provider" for one in contestants):
+            await asyncio.to_thread(require_run_trust, run.folder)
+        async with self._lock:
+            step = run.reader.last_step("validation") + 1
+            names = [one.name for one in contestants]
+            yield ArenaTold(kind="begun", run_id=run.spec.id, names=names)
+            attempts = []
+            for place, one in enumerate(contestants):
+                async with contextlib.aclosing(
+                    self._answer(run, asked, one, step, place, crowded)
+                ) as answer:
+                    async for told in answer:
+                        if told.trajectory:
+                            await run.writer.add_trajectory(told.trajectory)
+                            attempts.append(told.trajectory)
+                        yield told
+            group = group_summary(run.config.train.algorithm.advantage, attempts)
+            await run.writer.add_group(group)
+            yield ArenaTold(kind="stored", run_id=run.spec.id, group=group)
+
+    async def rest(self) -> None:
+        """Let go of all models that nobody is asking; a run needs the room."""
+        if not self._lock.locked():
+            await self._close_seats()
+
+    async def close(self) -> None:
+        if self._resting:
+            self._resting.cancel()
+        async with self._lock:
+            await self._close_seats()
+
+    async def _answer(
+        self,
+        run: Run,
+        asked: AskArena,
+        contestant: Contestant,
+        step: int,
+        place: int,
+        crowded: bool,
+    ) -> AsyncGenerator[ArenaTold, None]:
+        """Text as it comes, then the attempt."""
+        texts: asyncio.Queue[str | None] = asyncio.Queue()
+
+        async def attempt() -> Trajectory:
+            try:
+                async with self._stage(run, asked, contestant, place, texts, crowded) as stage:
+                    scenario = await asyncio.to_thread(_scenario, run, asked, place)
+                    where = Place("validation", step, 0, place)
+                    return await roll_out(stage, where, scenario, derive(asked.seed, "arena"))
+            finally:
+                texts.put_nowait(None)
+
+        task = asyncio.create_task(attempt(), name=f"arena {contestant.name}")
+        try:
+            while (text := await texts.get()) is not None:
+                yield ArenaTold(kind="said", place=place, text=text)
+            yield ArenaTold(kind="ended", place=place, trajectory=await task)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def _stage(
+        self,
+        run: Run,
+        asked: AskArena,
+        contestant: Contestant,
+        place: int,
+        texts: "asyncio.Queue[str | None]",
+        crowded: bool,
+    ) -> AsyncIterator[Stage | RemoteStage]:
+        house = self._house
+        config = _settings(run.project, asked, contestant)
+        async with self._agents(run, asked, place, texts) as pool:
+            shared = (house.gateway, house.base_url, pool)
+            if contestant.kind == "provider":
+                providers = await Providers.start(run, [contestant.model], house.access(run.spec))
+                try:
+                    remote = providers.model(contestant.model)
+                    yield RemoteStage(config, remote, *shared, contestant.name)
+                finally:
+                    await asyncio.shield(providers.close())
+                return
+            policy = await self._seat(run, contestant, config.model, crowded)
+            async with open_chat(Path(contestant.model_path)) as chat:
+                yield Stage(config, chat, policy, *shared, None, contestant.name)
+
+    @contextlib.asynccontextmanager
+    async def _agents(
+        self, run: Run, asked: AskArena, place: int, texts: "asyncio.Queue[str | None]"
+    ) -> AsyncIterator[Agents]:
+        """Who speaks with the model: the person, or the project's agent."""
+        if asked.chats:
+            messages = asked.chats[place if len(asked.chats) > 1 else 0]
+            yield Chat(messages, asked.temperature, asked.max_tokens, texts.put_nowait)
+            return
+        pool = AgentPool(run.project, load_config(run.project).agent, run.log_file)
+        self._pools.append(pool)
+        try:
+            await pool.start()
+            yield pool
+        finally:
+            await asyncio.shield(pool.close())
+            self._pools.remove(pool)
+
+    async def _seat(
+        self, run: Run, contestant: Contestant, model: ModelConfig, crowded: bool
+    ) -> Policy:
+        """A policy with the contestant's weights, loaded where it is not yet."""
+        name = f"{contestant.model_path} {model.rank} {model.alpha} {model.dtype}"
+        seat = self._seats.get(name)
+        if seat is None:
+            if crowded:
+                _refuse_without_room(contestant)
+            place = run.folder / f"untrained-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+            seat = self._seats[name] = await _load(run, contestant, model, place)
+        try:
+            if seat.adapter != contestant.sha256:
+                folder = seat.untrained
+                if contestant.adapter:
+                    folder = await asyncio.to_thread(check_adapter, run.project, contestant)
+                await seat.policy.load_adapter(folder)
+                await seat.policy.publish(contestant.step)
+                seat.adapter = contestant.sha256
+        except BaseException:
+            del self._seats[name]
+            await asyncio.shield(seat.policy.close())
+            raise
+        seat.used = time.monotonic()
+        if self._resting is None or self._resting.done():
+            self._resting = asyncio.create_task(self._rest_later(), name="arena")
+        return seat.policy
+
+    async def _rest_later(self) -> None:
+        while self._seats:
+            await asyncio.sleep(REST_S / 10)
+            last = max((seat.used for seat in self._seats.values()), default=0.0)
+            if time.monotonic() - last > REST_S:
+                await self.rest()
+
+    async def _close_seats(self) -> None:
+        seats, self._seats = list(self._seats.values()), {}
+        await asyncio.gather(*(seat.policy.close() for seat in seats))
+
+
+async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Path) -> Seat:
+    """`place` is where its untrained adapter is kept, anew with every load."""
+    folder, config = Path(contestant.model_path), in_one_process(run.config)
+    policy = await start_policy(config, folder, run.log_file, contestant.model)
+    try:
+        await policy.load(policy_spec(config, folder, model, seed=0))
+        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        place.mkdir()
+        await policy.save(place)
+        await policy.publish(0)
+    except BaseException:
+        await asyncio.shield(policy.close())
+        raise
+    return Seat(policy, "", place / "adapter")
+
+
+def _settings(project: Path, asked: AskArena, contestant: Contestant) -> ProjectConfig:
+    """The project's, with room for a talk and nobody judging."""
+    config = unjudged(load_config(project))
+    if not asked.chats:
+        return config
+    shape = contestant.shape or config.model
+    context = max(shape.max_context, LEAST_CONTEXT)
+    return changed_config(
+        config.model_copy(update={"model": shape}),
+        {"model.max_context": context, "train.max_tokens": asked.max_tokens},
+    )
+
+
+def _scenario(run: Run, asked: AskArena, place: int) -> Scenario:
+    """Raises Refused where the project has none of that id."""
+    if asked.chats:
+        chat = asked.chats[place if len(asked.chats) > 1 else 0]
+        title = str(chat[-1].get("content", ""))[:TITLE_CHARS] if chat else ""
+        return Scenario(id="chat", title=title, data={"messages": chat})
+    config = load_config(run.project)
+    for split in ("validation", "train"):
+        for one in load_scenarios(run.project, config, split):  # type: ignore[arg-type]
+            if one.id == asked.scenario:
+                return one
+    raise Refused.of("arena.no_scenario", f"The project has no scenario {asked.scenario}.")
+
+
+def _refuse_without_room(contestant: Contestant) -> None:
+    parameters = shape_counts(Path(contestant.model_path))["parameters"]
+    need = ROOM * (parameters * 4 + PROGRAM_BYTES)
+    free = psutil.virtual_memory().available
+    if free < need:
+        raise Refused.of(
+            "arena.no_room",
+            f"A run goes on, and {contestant.model} needs {need / 1e9:.1f} GB beside it; "
+            f"{free / 1e9:.1f} GB are free.",
+            "Pause or stop the run, or wait for its end.",
+        )

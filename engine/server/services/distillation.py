@@ -1,0 +1,96 @@
+"""A teacher's attempts as demonstrations: what an earlier evaluation has paid is not paid twice."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.evaluation.stored import kept_scenarios
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import ConfigError, StoreError
+from engine.protocol.records.demonstrations import SelectDemonstrations
+from engine.protocol.records.runs import RunSpec, Scenario
+from engine.protocol.requests.evaluation import EvaluationPlan
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, Run, read_spec, specs_of
+from engine.training.sft.selection import demonstrate, words_of
+
+STEP = 0
+
+
+def earlier(project: Path, plan: EvaluationPlan) -> list[Path]:
+    """Run folders in which the same teacher was asked the same way, newest first."""
+    found = []
+    for folder, spec in specs_of(project):
+        other = spec.evaluation
+        if other and other.demonstrate and _alike(other, plan):
+            found.append(folder)
+    return found
+
+
+def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
+    same = ("contestants", "variants", "attempts", "seed")
+    return all(getattr(one, name) == getattr(other, name) for name in same)
+
+
+def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Path]:
+    """Of these runs the ones that could go on in place of this one, if they did not come to their
+    end: with its settings, its rubric, and the very questions that it would ask beside them."""
+    return [
+        one
+        for one in folders
+        if _settings(read_spec(one)) == _settings(spec)
+        and _kept(one) == missing(scenarios, [other for other in folders if other != one])
+    ]
+
+
+def _settings(spec: RunSpec) -> tuple[ProjectConfig, str]:
+    """What a run goes by to its end, whatever the project says by then."""
+    return spec.config, spec.rubric
+
+
+def _kept(folder: Path) -> list[Scenario] | None:
+    """None where they cannot be read: it cannot go on."""
+    try:
+        return kept_scenarios(folder)
+    except StoreError:
+        return None
+
+
+def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scenario]:
+    """Those of which no earlier run has an attempt with a reward."""
+    known = {one.model_dump_json() for folder in folders for one in _scored(folder)}
+    return [one for one in scenarios if one.model_dump_json() not in known]
+
+
+def _scored(folder: Path) -> list[Scenario]:
+    """Scenarios that somebody has paid for and that came out well."""
+    reader = RunReader(folder / DATABASE)
+    try:
+        rows = reader.summaries_of("validation", STEP)
+    finally:
+        reader.close()
+    good = {row.scenario_id for row in rows if row.reward is not None}
+    return [scenario for scenario in kept_scenarios(folder) if scenario.id in good]
+
+
+def check(plan: EvaluationPlan) -> None:
+    """Raises ConfigError where the plan is not that of one teacher."""
+    if len(plan.contestants) != 1 or plan.variants:
+        raise ConfigError.of(
+            "demonstrations.one_teacher",
+            "Demonstrations come from one teacher at a time.",
+            "Name one model, and no other system prompts.",
+        )
+
+
+def keep_earlier(folders: Sequence[Path], asked: SelectDemonstrations) -> None:
+    """By the rule that holds now, in the order in which they were made."""
+    for folder in reversed(folders):
+        demonstrate(folder, asked)
+
+
+async def keep(run: Run) -> None:
+    """At the end of an evaluation that was made for it."""
+    plan = run.spec.evaluation
+    if plan and plan.demonstrate:
+        found = demonstrate(run.folder, plan.demonstrate)
+        await run.log("info", "demonstrations", words_of(found))

@@ -1,0 +1,162 @@
+"""Evaluations of this engine: a request → what its run keeps; the workers that it has."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.evaluation.contestants import find_contestants
+from engine.evaluation.evaluate import Hall, evaluate
+from engine.judge.providers.access import Access
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import ConfigError, in_one_line
+from engine.protocol.records.runs import RunSpec, Scenario
+from engine.protocol.requests.evaluation import EvaluationPlan, SystemPrompt
+from engine.protocol.requests.runs import StartEvaluation
+from engine.rollout.agents.processes import AgentPool
+from engine.rollout.gateway.gateway import Gateway
+from engine.runtime.ids import run_name, ulid
+from engine.server.services import distillation
+from engine.server.services.judges import judging
+from engine.server.services.run_spec import rubric_of, versions
+from engine.storage.project import load_config, load_scenarios, read_scenarios, refuse_outside
+from engine.storage.run_folder.run import Run
+from engine.training.sft.selection import read_rule
+from engine.trust.addresses import check_addresses
+from engine.trust.files import check_files
+
+
+class Planned(NamedTuple):
+    """An evaluation that could begin."""
+
+    spec: RunSpec
+    scenarios: list[Scenario]
+    """Of a teacher only those that it was not asked yet."""
+    earlier: Sequence[Path] = ()
+    """Runs that asked the teacher before, newest first."""
+    same: Sequence[Path] = ()
+    """Those of them that would be this very one if they went on."""
+
+
+def plan(project: Path, request: StartEvaluation) -> Planned:
+    """What is compared, and on what; on nothing, where an earlier one has paid for all that a
+    teacher is asked. Raises ConfigError, ModelError."""
+    overrides = dict(request.overrides)
+    if request.judge is not None:
+        overrides["judge.enabled"] = request.judge
+    config = load_config(project, overrides)
+    refuse_outside(config)
+    check_files(project, config)
+    _refuse_local_judge(config)
+    _refuse_equal_names(request.systems)
+    scenarios = _scenarios(project, config, request.scenarios)
+    contestants = find_contestants(project, config, request.models)
+    remote = [one.model for one in contestants if one.kind == "provider"]
+    check_addresses(config, remote, request.lent_addresses)
+    evaluation = EvaluationPlan(
+        contestants=contestants,
+        variants=request.systems,
+        attempts=request.attempts or config.evaluate.attempts,
+        scenarios=len(scenarios),
+        source=request.scenarios,
+        seed=config.train.seed if request.seed is None else request.seed,
+        demonstrate=request.demonstrate,
+    )
+    spec = RunSpec(
+        id=ulid(),
+        name=run_name(),
+        kind="evaluation",
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=config,
+        model_path="",
+        rubric=rubric_of(project, config.judge),
+        versions=versions(),
+        evaluation=evaluation,
+        keys_at_home=request.keys_at_home,
+    )
+    planned = Planned(spec, scenarios)
+    return _not_yet_asked(project, request, planned) if request.demonstrate else planned
+
+
+async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
+    """The whole evaluation, with its agents; they are gone when it ends."""
+    pool = AgentPool(run.project, run.config.agent, run.log_file)
+    try:
+        await pool.start()
+        hall = Hall(gateway, base_url, pool, access, lambda: judging(run, access, None))
+        await evaluate(run, hall, distillation.keep)
+    finally:
+        await asyncio.shield(pool.close())
+
+
+def _not_yet_asked(project: Path, request: StartEvaluation, planned: Planned) -> Planned:
+    """With what the teacher has to be asked; what it was asked before is kept by the rule of
+    now."""
+    spec, scenarios = planned.spec, planned.scenarios
+    assert request.demonstrate is not None
+    assert spec.evaluation is not None
+    distillation.check(spec.evaluation)
+    read_rule(request.demonstrate.keep)
+    if request.again:
+        return planned
+    earlier = distillation.earlier(project, spec.evaluation)
+    distillation.keep_earlier(earlier, request.demonstrate)
+    same = distillation.same_as(spec, scenarios, earlier)
+    scenarios = distillation.missing(scenarios, earlier)
+    evaluation = spec.evaluation.model_copy(update={"scenarios": len(scenarios)})
+    spec = spec.model_copy(update={"evaluation": evaluation})
+    return Planned(spec, scenarios, earlier, same)
+
+
+def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:
+    """Of a split, or of a file. Raises ConfigError at the first bad line, and where there is
+    none."""
+    if source in ("train", "validation"):
+        found = load_scenarios(project, config, source)  # type: ignore[arg-type]
+        if not found:
+            raise ConfigError.of(
+                "evaluation.no_scenarios",
+                f"The project has no {source} scenarios.",
+                f"Set scenarios.{source}, or name a file: --scenarios FILE.",
+                where=f"scenarios.{source}",
+            )
+        return found
+    found, problems = read_scenarios(_file(project, source))
+    if problems:
+        raise ConfigError(problems[0])
+    return found
+
+
+def _file(project: Path, source: str) -> Path:
+    """A file that a person names, from the project on. Raises ConfigError for what is no path."""
+    try:
+        file = project / Path(source).expanduser()
+        file.exists()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError.of(
+            "file.bad_name", f"{source[:200]!a} names no file: {in_one_line(error)[:200]}."
+        ) from error
+    return file
+
+
+def _refuse_local_judge(config: ProjectConfig) -> None:
+    judge = config.judge
+    if judge.enabled and not judge.models:
+        raise ConfigError.of(
+            "evaluation.local_judge",
+            "The local judge learns from the labels of its own run, and an evaluation has none.",
+            "Name a judge in judge.models, or evaluate without one: --no-judge.",
+            where="judge.local",
+        )
+
+
+def _refuse_equal_names(systems: Sequence[SystemPrompt]) -> None:
+    names = [one.name for one in systems]
+    if len(set(names)) < len(names):
+        raise ConfigError.of(
+            "evaluation.equal_names",
+            "Two system prompts have the same name, so their attempts could not be told apart.",
+            "Rename one of the files.",
+        )

@@ -1,0 +1,67 @@
+"""Calls of judges that are made at home: they wait here until a home takes and answers them."""
+
+import asyncio
+import uuid
+from typing import Any
+
+from engine.protocol.problems import Refused
+from engine.protocol.requests.home import Errand, ErrandDone
+
+
+class Errands:
+    """Nothing is lost with a connection: what was taken and not answered is handed out again."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[Errand, asyncio.Future[Any]]] = {}
+        self._taken: set[str] = set()
+        self._news = asyncio.Event()
+        self._leaving = False
+
+    def close(self) -> None:
+        """Whoever waits for errands goes; those that are open are asked again by a resumed run."""
+        self._leaving = True
+        self._news.set()
+
+    async def ask(self, run_id: str, op: str, fields: dict[str, Any]) -> Any:
+        """The answer, however long a home is away. Raises Refused where home cannot ask either."""
+        errand = Errand(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._open[errand.id] = (errand, future)
+        self._news.set()
+        try:
+            return await future
+        finally:
+            self._open.pop(errand.id, None)
+            self._taken.discard(errand.id)
+
+    async def waiting(self, wait_s: float) -> list[Errand]:
+        """Those that nobody has taken yet; they count as taken now."""
+        if not self._untaken() and not self._leaving:
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), wait_s)
+            except TimeoutError:
+                return []
+        found = self._untaken()
+        self._taken |= {errand.id for errand in found}
+        return found
+
+    def hand_out_again(self) -> None:
+        """A home has come (back): whatever is open is its to do."""
+        self._taken.clear()
+        if self._open:
+            self._news.set()
+
+    def done(self, errand_id: str, done: ErrandDone) -> None:
+        """Raises Refused where nobody waits for it any more."""
+        if errand_id not in self._open:
+            raise Refused.of("errand.unknown", "Nobody waits for this answer any more.")
+        _, future = self._open[errand_id]
+        if not future.done():
+            if done.problem:
+                future.set_exception(Refused(done.problem))
+            else:
+                future.set_result(done.answer)
+
+    def _untaken(self) -> list[Errand]:
+        return [one for one, _ in self._open.values() if one.id not in self._taken]

@@ -1,0 +1,114 @@
+"""Judges of this engine: those of a run that goes on, and a warm one for trials and suggestions."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from engine.judge.calibration.examples import lessons_of
+from engine.judge.calibration.rescoring import Trial
+from engine.judge.local_model.judge import LocalJudge
+from engine.judge.panel import Panel
+from engine.judge.prompting.rubric import parse_rubric
+from engine.judge.providers.access import Access
+from engine.judge.providers.client import Provider
+from engine.judge.providers.ledger import Ledger
+from engine.judge.ruler import Ruler, check_fit
+from engine.policy.base import Policy
+from engine.protocol.config.project import JudgeConfig
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.judging import Rubric
+from engine.protocol.records.runs import RunSpec
+from engine.protocol.requests.runs import TryJudge
+from engine.storage.project import load_config
+from engine.storage.run_folder.run import Run
+from engine.trust.addresses import check_section
+from engine.trust.projects import require_run_trust
+
+
+class JudgeDesk:
+    """Judge process for trials, started with the first question; another configuration replaces
+    it."""
+
+    def __init__(self, access: Callable[[RunSpec], Access]) -> None:
+        self._access = access
+        self._lock = asyncio.Lock()
+        self._provider: Provider | None = None
+        self._settings: tuple[JudgeConfig, str | bool] | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        """PIDs of the judge process."""
+        return [self._provider.pid] if self._provider and self._provider.pid else []
+
+    @contextlib.asynccontextmanager
+    async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Trial]:
+        """Trial of a judge on a run, one at a time. Raises ConfigError where rubric or judges
+        cannot be used, Refused where the run is not trusted."""
+        await asyncio.to_thread(require_run_trust, run.folder)
+        config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
+        async with self._lock:
+            provider = await self._ready(config, run)
+            yield Trial(run, config, rubric, provider, lambda: lessons_of(run))
+
+    async def close(self) -> None:
+        if self._provider:
+            await self._provider.close()
+            self._provider = None
+
+    async def _ready(self, config: JudgeConfig, run: Run) -> Provider:
+        access, settings = self._access(run.spec), (config, run.spec.keys_at_home and run.spec.id)
+        if self._provider and self._provider.alive and self._settings == settings:
+            await self._provider.lend(access)
+            return self._provider
+        await self.close()
+        self._provider = await Provider.start(config, access, run.log_file)
+        self._settings = settings
+        return self._provider
+
+
+@contextlib.asynccontextmanager
+async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncIterator[Panel | None]:
+    """Context manager of the judges of one run, None without one; their process is gone when the
+    block ends. Without a policy there is no local judge."""
+    judge = run.config.judge
+    if not judge.enabled:
+        yield None
+        return
+    local = LocalJudge(policy) if judge.local and policy else None
+    if not judge.models:
+        yield Panel(run, None, local)
+        return
+    words = f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
+    await run.log("info", "judge", words)
+    provider = await Provider.start(judge, access, run.log_file)
+    try:
+        ledger = Ledger(run, provider, judge)
+        rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
+        ruler = Ruler(
+            judge, rubric, ledger, seed, lambda: lessons_of(run), lambda: run.orders.rubric
+        )
+        yield Panel(run, ruler, local)
+    finally:
+        await asyncio.shield(provider.close())
+
+
+def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
+    """Judge settings and rubric of the project, with the request's own values in their place."""
+    judge = load_config(project).judge
+    models = request.models or judge.models
+    if not models:
+        raise ConfigError.of(
+            "judge.no_model",
+            "No judge is named.",
+            "Choose one on the Judge page, or name it in judge.models.",
+            where="judge.models",
+        )
+    update = {"models": models, "enabled": True}
+    if request.base_url is not None:
+        update["base_url"] = request.base_url or None
+    config = judge.model_copy(update=update)
+    check_section("judge", config, config.models)
+    rubric = parse_rubric(request.source, judge.rubric)
+    check_fit(config, rubric)
+    return config, rubric

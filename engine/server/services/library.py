@@ -1,0 +1,204 @@
+"""Projects and runs on disk, as lists show them. Reads only; what lives is the supervisor's."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from engine.environments.agent_packages import packages_name
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, readable
+from engine.protocol.records.runs import LIVING, ProjectView, RunSummary, Split, SplitInfo
+from engine.server.services.fingerprints import fingerprint, fingerprints
+from engine.server.services.summaries import damaged_run, problem_of, same_id, summarise
+from engine.storage.project import FILE, check_text, is_outside, load_config, read_toml, split_info
+from engine.storage.run_folder.files import check_run_folder
+from engine.storage.run_folder.run import DATABASE, SPEC, is_locked
+from engine.trust.addresses import address_problems
+from engine.trust.files import file_problems
+from engine.trust.projects import is_trusted, is_trusted_run
+
+
+class Library:
+    """Library of the projects in the workspace, and of every project opened outside it."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._opened: set[Path] = set()
+        self._runs: dict[str, Path] = {}
+        self._summaries: dict[Path, tuple[tuple[float, ...], RunSummary]] = {}
+
+    def projects(self) -> list[Path]:
+        inside = {file.parent for file in self._workspace.glob(f"*/{FILE}")}
+        known = inside | {path for path in self._opened if (path / FILE).is_file()}
+        return sorted(known, key=lambda path: path.name)
+
+    def open_project(self, path: Path) -> ProjectView:
+        """Open a project. Raises ConfigError without a project.toml; a broken one opens with its
+        problems."""
+        path = path.expanduser().resolve()
+        if (shown := readable(str(path))) != str(path):
+            raise ConfigError.of(
+                "project.bad_name",
+                "The folder's name is not UTF-8, so nobody can name it.",
+                "Rename the folder.",
+                where=shown,
+            )
+        before = fingerprint(path / FILE)
+        toml = read_toml(path)
+        self._opened.add(path)
+        problems = check_text(toml)
+        config = None if problems else load_config(path)
+        return ProjectView(
+            path=str(path),
+            name=(config.name if config else "") or path.name,
+            description=config.description if config else "",
+            config=config,
+            toml=toml,
+            problems=problems + (_file_problems(path, config) if config else []),
+            splits=_split_infos(path, config) if config and not is_outside(config) else [],
+            runs=self.runs(path),
+            trusted=is_trusted(path),
+            files=fingerprints(path, config) | {FILE: before},
+        )
+
+    def files(self, path: Path) -> dict[str, str]:
+        """Fingerprints of a project's files as they are now."""
+        path = path.expanduser().resolve()
+        try:
+            config: ProjectConfig | None = load_config(path)
+        except AtelierError:  # the view of the project says what is wrong with it
+            config = None
+        return fingerprints(path, config)
+
+    def view(self, path: Path) -> ProjectView:
+        """A project as lists show it: one that cannot be read is shown with the reason."""
+        try:
+            return self.open_project(path)
+        # any file may be in the folder: whatever it makes our code raise stays with this project
+        except Exception as error:  # noqa: BLE001
+            return ProjectView(
+                path=readable(str(path)),
+                name=readable(path.name),
+                config=None,
+                problems=[problem_of(error, path)],
+                runs=self.runs(path),
+                trusted=False,
+            )
+
+    def runs(self, project: Path) -> list[RunSummary]:
+        """Runs of a project, newest first; a folder that cannot be read is shown as damaged, with
+        the reason."""
+        files = (file for name in (SPEC, DATABASE) for file in project.glob(f"runs/*/{name}"))
+        folders = sorted({file.parent for file in files}, reverse=True)
+        return [self.summary(folder) for folder in folders]
+
+    def all_runs(self) -> list[RunSummary]:
+        runs = [run for project in self.projects() for run in self.runs(project)]
+        return sorted(runs, key=lambda run: run.id, reverse=True)
+
+    def folder(self, run_id: str) -> Path:
+        """Folder of a run, to be read. Raises Refused for an id that no known project holds,
+        StoreError where something in it leads elsewhere."""
+        folder = self.find(run_id)
+        check_run_folder(folder)
+        return folder
+
+    def find(self, run_id: str) -> Path:
+        """Folder of a run, whatever is in it. Raises Refused for an id that no known project
+        holds."""
+        if run_id in self._runs:
+            if os.path.lexists(self._runs[run_id]):
+                return self._runs[run_id]
+            self.forget(run_id)
+        found = [
+            file.parent
+            for project in self.projects()
+            for name in (SPEC, DATABASE)
+            for file in project.glob(f"runs/*/{name}")
+            if file.parent.name == run_id
+        ]
+        if not found:
+            raise Refused.of("run.unknown", f"There is no run {run_id}.", "Open its project first.")
+        return min(found, key=lambda folder: not is_trusted_run(folder))
+
+    def remember(self, run_id: str, folder: Path) -> None:
+        self._runs[run_id] = folder
+
+    def forget(self, run_id: str) -> None:
+        """Remove a run that is no longer on this machine."""
+        if folder := self._runs.pop(run_id, None):
+            self._summaries.pop(folder, None)
+
+    def summary(self, folder: Path) -> RunSummary:
+        stamp = _stamp(folder)
+        cached = self._summaries.get(folder)
+        is_current = cached and cached[0] == stamp and cached[1].state not in LIVING
+        if cached and is_current and self._runs.get(cached[1].id) == folder:
+            return cached[1]
+        try:
+            summary = summarise(folder)
+        # a run folder may come from anywhere: whatever is in it must not take the others along
+        except Exception as error:  # noqa: BLE001
+            summary = damaged_run(folder, problem_of(error, folder))
+        if owner := self._owner_of_id(folder):
+            summary = same_id(folder, owner)
+        self._runs[summary.id] = folder
+        # What is being committed has changed the file's stamp already, and cannot be read yet.
+        if (summary.host and summary.state in LIVING) or is_locked(folder):
+            self._summaries.pop(folder, None)
+        else:
+            self._summaries[folder] = (stamp, summary)
+        return summary
+
+    def _owner_of_id(self, folder: Path) -> Path | None:
+        """Another run with the id of this one, which goes by it; None where this one does. A
+        trusted run never gives its id to one that is not."""
+        owner = self._runs.get(folder.name)
+        if owner is None or owner == folder or owner.name != folder.name:
+            return None
+        is_there = any((owner / name).exists() for name in (SPEC, DATABASE))
+        if not is_there or owner.parents[1].resolve() == folder.parents[1].resolve():
+            return None
+        return None if is_trusted_run(folder) and not is_trusted_run(owner) else owner
+
+
+def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
+    agent = config.agent
+    found = file_problems(path, config) + address_problems(config)
+    try:
+        packages_name(path, agent)
+    except ConfigError as error:
+        found += [] if error.problem in found else [error.problem]
+    if is_outside(config) or agent.command or (path / agent.file).is_file():
+        return found
+    missing = ConfigError.of(
+        "agent.missing",
+        f"There is no {agent.file} in the project.",
+        "Write one with `rollout(scenario, model)`, or set agent.file.",
+        where=str(path / agent.file),
+    )
+    return [*found, missing.problem]
+
+
+def _split_infos(path: Path, config: ProjectConfig) -> list[SplitInfo]:
+    """Splits whose file may be read; the others are among the problems."""
+    found = []
+    for split in _splits():
+        with contextlib.suppress(ConfigError):
+            if info := split_info(path, config, split):
+                found.append(info)
+    return found
+
+
+def _splits() -> tuple[Split, Split]:
+    return ("train", "validation")
+
+
+def _stamp(folder: Path) -> tuple[float, ...]:
+    """Modification times of a run's spec and database, WAL included."""
+
+    def changed(name: str) -> float:
+        file = folder / name
+        return file.stat().st_mtime if file.exists() else 0.0
+
+    return changed(DATABASE), changed(f"{DATABASE}-wal"), changed(SPEC)

@@ -1,0 +1,105 @@
+"""Runs that nobody trains, opened for writing: labels, trials of the judge. Shared while used."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.protocol.problems import Refused
+from engine.server.event_stream import Broadcast
+from engine.storage.run_folder.run import Run, read_spec
+from engine.training.labels.service import Labeller
+
+LINGER_S = 5.0
+"""How long a run stays open after its last use: labels come in rows, and opening costs more."""
+PATIENCE_S = 2.0
+"""How long a start waits for a label that is being stored."""
+
+
+@dataclass
+class Opened:
+    """A run that is open, who takes its labels, and how many use it."""
+
+    run: Run
+    labeller: Labeller
+    users: int = 0
+    used: float = 0.0
+
+
+class OpenRuns:
+    """At most one opening of a run in this engine."""
+
+    def __init__(self, broadcast: Broadcast) -> None:
+        self._broadcast = broadcast
+        self._opened: dict[str, Opened] = {}
+        self._changed = asyncio.Condition()
+        self._closing: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def use(self, run_id: str, folder: Path) -> AsyncIterator[Opened]:
+        """Raises Refused where another engine works on it."""
+        async with self._changed:
+            if run_id not in self._opened:
+                self._opened[run_id] = await asyncio.to_thread(self._open, run_id, folder)
+            opened = self._opened[run_id]
+            opened.users += 1
+        try:
+            yield opened
+        finally:
+            async with self._changed:
+                opened.users -= 1
+                opened.used = time.monotonic()
+                self._changed.notify_all()
+            if self._closing is None or self._closing.done():
+                self._closing = asyncio.create_task(self._close_unused(), name="open runs")
+
+    async def close(self) -> None:
+        """Close all that nobody uses; the engine ends."""
+        if self._closing:
+            self._closing.cancel()
+            await asyncio.gather(self._closing, return_exceptions=True)
+        async with self._changed:
+            for run_id in list(self._opened):
+                await self._close(run_id)
+
+    async def _close_unused(self) -> None:
+        """One by one, as they have rested long enough."""
+        while self._opened:
+            await asyncio.sleep(LINGER_S / 2)
+            async with self._changed:
+                for run_id, opened in list(self._opened.items()):
+                    if time.monotonic() - opened.used > LINGER_S:
+                        await self._close(run_id)
+
+    async def _close(self, run_id: str) -> None:
+        """Unless somebody uses it; with the lock held."""
+        if not self._opened[run_id].users:
+            opened = self._opened.pop(run_id)
+            await asyncio.to_thread(opened.run.close)
+
+    @contextlib.asynccontextmanager
+    async def none_of(self, run_id: str) -> AsyncIterator[None]:
+        """While nobody has it open, and nobody can. Raises Refused where a judge is at work."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._changed.wait_for(lambda: self._is_free(run_id))
+            except TimeoutError:
+                raise Refused.of(
+                    "run.judging",
+                    "The judge is at work on this run.",
+                    "Wait until it is done, or cancel it on the Judge page.",
+                ) from None
+            if run_id in self._opened:
+                await self._close(run_id)
+            yield
+
+    def _is_free(self, run_id: str) -> bool:
+        return run_id not in self._opened or not self._opened[run_id].users
+
+    def _open(self, run_id: str, folder: Path) -> Opened:
+        spec = read_spec(folder)
+        run = Run(folder, spec, lambda tick: self._broadcast.announce(run_id, tick))
+        return Opened(run, Labeller(run))

@@ -1,0 +1,92 @@
+"""A request → the folder of a run that can begin: everything that can be wrong is said before."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.environments.agent_packages import packages_python
+from engine.evaluation.stored import keep_scenarios
+from engine.models.registry import find_model
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.records.runs import RunSpec, Scenario
+from engine.protocol.requests.runs import StartRun
+from engine.rollout.rendering.chat import ChatFormat
+from engine.runtime.ids import run_name, ulid
+from engine.server.services.run_spec import rubric_of, versions
+from engine.storage.checkpoints.branches import Origin, find_origin, plant
+from engine.storage.project import load_config, load_scenarios, refuse_outside
+from engine.storage.run_folder.run import write_spec
+from engine.training.sft.data import Data, collect, keep_lines, plan_of, refuse
+from engine.training.step.curriculum import check
+from engine.trust.addresses import check_addresses
+from engine.trust.files import check_files
+from engine.trust.projects import require_run_trust
+
+
+async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
+    """Raises ConfigError, ModelError, Refused; what it raises leaves nothing behind."""
+    origin = find_origin(project, request) if request.origin else None
+    if origin and not isinstance(origin.source, Path):  # its settings become those of a run of ours
+        require_run_trust(origin.source.folder)
+    config = origin.config if origin else load_config(project, request.overrides)
+    refuse_outside(config)
+    check_files(project, config)
+    check_addresses(config, more=request.lent_addresses)
+    model = find_model(config.model.name)
+    data = None
+    if request.kind == "sft":
+        data = await asyncio.to_thread(_demonstrations, project, config, model)
+    else:
+        check(config.train.curriculum, load_scenarios(project, config, "train"))
+        load_scenarios(project, config, "validation")
+        await packages_python(project, config.agent)
+    spec = RunSpec(
+        id=ulid(),
+        name=run_name(),
+        kind=request.kind,
+        project=config.name or project.name,
+        started_at=time.time(),
+        config=config,
+        model_path=str(model),
+        rubric="" if data else _rubric(project, config, origin),
+        versions=versions(),
+        parent=origin.parent if origin else None,
+        keys_at_home=request.keys_at_home,
+        supervised=plan_of(config, data) if data else None,
+    )
+    folder = await plant(origin, project, spec) if origin else make_folder(project, spec)
+    if data:
+        try:
+            await asyncio.to_thread(keep_lines, folder, data)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    return folder, spec
+
+
+def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()) -> Path:
+    """With the scenarios that it is to keep, where they are its own."""
+    folder = project / "runs" / spec.id
+    folder.mkdir(parents=True)
+    if scenarios:
+        keep_scenarios(folder, scenarios)
+    write_spec(folder, spec)
+    return folder
+
+
+def _demonstrations(project: Path, config: ProjectConfig, model: Path) -> Data:
+    """Raises ConfigError where an SFT run may not start."""
+    with ChatFormat(model) as chat:
+        data = collect(project, config, chat)
+    refuse(project, config, data)
+    return data
+
+
+def _rubric(project: Path, config: ProjectConfig, origin: Origin | None) -> str:
+    """As it is now; the run keeps it. A replay has its parent's. Raises ConfigError where it
+    cannot be used."""
+    if origin and origin.parent.replay and not isinstance(origin.source, Path):
+        return origin.source.spec.rubric
+    return rubric_of(project, config.judge)

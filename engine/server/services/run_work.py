@@ -1,0 +1,157 @@
+"""One run from its start to its last word: its workers, restarted where they died, and the end."""
+
+import asyncio
+import traceback
+from collections.abc import Mapping
+
+from engine.hardware.devices import cards_of
+from engine.hardware.machine import free_disk, step_disk_need
+from engine.integrations.scripts import loop as outside
+from engine.models.registry import model_of
+from engine.protocol.events.base import BaseEvent
+from engine.protocol.events.run import FINAL, RunFailed, RunStopped, WorkerRestarted
+from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
+from engine.runtime.child import ChildDied, reap_orphans
+from engine.server.lock import device_lock
+from engine.server.services import evaluations
+from engine.server.services.gpu_memory import explained, refuse_held
+from engine.server.services.workers import House, policy_of, workers
+from engine.storage.run_folder.run import Run
+from engine.training import loop
+from engine.training.labels.service import Labeller
+from engine.training.sft.loop import fine_tune
+
+MOST_RESTARTS = 3
+BACK_OFF_S = (1.0, 5.0, 15.0)
+STOPPED = "The engine was stopped."
+
+
+class Living:
+    """A run with a task behind it."""
+
+    def __init__(self, run: Run, task: "asyncio.Task[None]") -> None:
+        self.run = run
+        self.labeller = Labeller(run)
+        self.task = task
+        self.stopping = False
+
+
+async def log_to(living: Mapping[str, Living], run_id: str, level: str, text: str) -> None:
+    """Write what trackers say into the log of a run, where it is going on."""
+    if one := living.get(run_id):
+        await one.run.log(level, "track", text)
+
+
+async def work(run: Run, house: House) -> None:
+    """Leaves the run's last event behind whatever happens, and closes it."""
+    try:
+        cards = await asyncio.to_thread(cards_of, run.config.backend)
+        with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):
+            await refuse_held(run.config, model_of(run.spec), cards)
+            ticking = asyncio.create_task(run.keep_ticking())
+            try:
+                await _train_with_restarts(run, house)
+            finally:
+                ticking.cancel()
+    except asyncio.CancelledError as cancelled:
+        reason = str(cancelled.args[0]) if cancelled.args else STOPPED
+        if not _has_ended(run):
+            await _say_last(run, RunStopped(step=last_step(run), reason=reason))
+    except Exception as error:  # noqa: BLE001 - the last resort: it is said and stored
+        problem = problem_of(error)
+        advised = await asyncio.to_thread(_advised, problem, run)
+        await _say_last(run, RunFailed(step=last_step(run), problem=advised))
+    finally:
+        run.close()
+
+
+def _advised(problem: Problem, run: Run) -> Problem:
+    """The problem with advice on memory; as it is where the model is not here any more."""
+    try:
+        model = model_of(run.spec)
+    except AtelierError:
+        return problem
+    return explained(problem, run.config, model)
+
+
+async def _train_with_restarts(run: Run, house: House) -> None:
+    for attempt in range(MOST_RESTARTS + 1):
+        try:
+            if run.spec.kind == "evaluation":
+                return await _evaluate(run, house)
+            _check_disk(run)
+            if run.spec.kind == "outside":
+                async with policy_of(run, house) as (policy, chat):
+                    return await outside.train(run, policy, chat, house.desks[run.spec.id])
+            if run.spec.kind == "sft":
+                async with policy_of(run, house, sampling=False) as (policy, chat):
+                    return await fine_tune(run, policy, chat)
+            async with workers(run, house) as (policy, stage):
+                stages = loop.train if run.spec.kind == "train" else loop.measure_baseline
+                return await stages(run, policy, stage)
+        except Exception as error:
+            died = first_error(error)
+            if not isinstance(died, ChildDied) or attempt == MOST_RESTARTS:
+                raise
+            worker = died.problem.code.partition(".")[0]
+            await run.say(
+                WorkerRestarted(worker=worker, attempt=attempt + 1, problem=died.problem)  # type: ignore[arg-type]
+            )
+            await asyncio.sleep(BACK_OFF_S[attempt])
+
+
+async def _evaluate(run: Run, house: House) -> None:
+    try:
+        await evaluations.work(run, house.gateway, house.base_url, house.access(run.spec))
+    finally:
+        await asyncio.to_thread(reap_orphans, house.spared)
+
+
+async def _say_last(run: Run, event: BaseEvent) -> None:
+    """Store it, on a full disk in the room that was set aside."""
+    try:
+        await run.say(event)
+    except StoreError:
+        run.free_ballast()
+        await run.say(event)
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first real cause inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def problem_of(error: BaseException) -> Problem:
+    """What is said about an error; one that is ours already says it itself."""
+    error = first_error(error)
+    if isinstance(error, AtelierError):
+        return error.problem
+    return Problem(
+        code="engine.bug",
+        message=f"Something that should not happen did: {type(error).__name__}: {error}",
+        hint="Resume from the last checkpoint; please report it with the details.",
+        detail="".join(traceback.format_exception(error))[-8000:],
+    )
+
+
+def last_step(run: Run) -> int:
+    return max(loop.finished_steps(run), default=0)
+
+
+def _check_disk(run: Run) -> None:
+    free, need = free_disk(run.folder), step_disk_need(run.config, model_of(run.spec))
+    if free < need:
+        raise Refused.of(
+            "store.disk_full",
+            f"There are {free / 1e9:.1f} GB free; the next checkpoints need {need / 1e9:.1f} GB.",
+            "Free some space, then resume.",
+            where=str(run.folder),
+        )
+
+
+def _has_ended(run: Run) -> bool:
+    """Whether the last word is said already: a stop may come while the workers are closing."""
+    ends = [kind.model_fields["kind"].default for kind in FINAL]
+    return isinstance(run.reader.events_of("run.started", *ends)[-1], FINAL)

@@ -1,0 +1,231 @@
+"""Who else is told of the runs of this engine, and the routes that say so."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.integrations.trackers.cursor import Cursor, held, read_cursor
+from engine.integrations.trackers.feed import Feed, Source, goes_on, lacking, view_of
+from engine.protocol.config.tracking import (
+    TRACKERS,
+    TrackConfig,
+    TrackerList,
+    TrackerName,
+    TrackerState,
+    TrackerView,
+    switched_on,
+)
+from engine.protocol.problems import ConfigError, Refused
+from engine.protocol.records.runs import LEARNING, RunSpec
+from engine.protocol.requests.runs import TrackRun
+from engine.remote.mirror.record import read_record
+from engine.server.bodies import body_of, json_of
+from engine.server.services.library import Library
+from engine.storage.project import load_config
+from engine.storage.run_folder.run import read_spec
+from engine.trust.projects import require_run_trust
+
+Handler = Callable[[Request], Awaitable[Response]]
+Say = Callable[[str, str, str], Awaitable[None]]
+"""(run, level, text): into the run's log, where it lives."""
+
+LEAVE_S = 10.0
+"""For the rest, when the engine is told to end."""
+TRACKED = LEARNING | {"baseline"}
+"""Kinds of runs that have steps or validations."""
+
+
+class TrackDesk:
+    """The feeds of an engine. A run's own begin and end with it; others when somebody asks."""
+
+    def __init__(self, library: Library, living: Callable[[str], bool], say: Say) -> None:
+        self._library, self._living, self._say = library, living, say
+        self.keys: dict[str, str] = {}
+        """By tracker, lent by studio or CLI for as long as this engine lives."""
+        self.pids: set[int] = set()
+        self._feeds: dict[tuple[str, TrackerName], tuple[Feed, asyncio.Task[None]]] = {}
+        self._leaving = False
+        self.served: Callable[[], bool] = lambda: False
+        """Whether a home machine mirrors the runs of this engine, and tells of them itself."""
+        self._looks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._feeds)
+
+    def lend(self, keys: dict[str, str]) -> None:
+        """From now on; whoever waits for one tries again."""
+        self.keys.update(keys)
+        for feed, _ in self._feeds.values():
+            feed.hurry()
+
+    def begin(self, folder: Path, spec: RunSpec) -> None:
+        """A run begins, or goes on: whom its settings name is told of it."""
+        if spec.kind in TRACKED and not self.served():
+            self._tell(folder, spec, spec.config.track, switched_on(spec.config.track))
+
+    def heard(self, run_id: str) -> None:
+        """More is here of a run on a server: it is told from here, where clients and keys are."""
+        told = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
+        if not told and run_id not in self._looks and not self._leaving:
+            look = asyncio.create_task(self._begin_mirrored(run_id), name=f"trackers of {run_id}")
+            self._looks[run_id] = look
+            look.add_done_callback(lambda _: self._looks.pop(run_id))
+
+    async def _begin_mirrored(self, run_id: str) -> None:
+        try:
+            folder = await asyncio.to_thread(self._library.folder, run_id)
+        except Refused:  # its first page, before its project is known: the next one finds it
+            return
+        try:
+            await asyncio.to_thread(require_run_trust, folder)
+        except Refused:  # it is told when the person trusts its project and asks
+            return
+        spec = await asyncio.to_thread(read_spec, folder)
+        track = spec.config.track
+        names = switched_on(track) if spec.kind in TRACKED else []
+        lacks = [name for name in names if await asyncio.to_thread(_lacks, folder, name)]
+        self._tell(folder, spec, track, lacks)
+
+    def ended(self, run_id: str) -> None:
+        """Nothing more is stored; what is missing goes out now."""
+        for (run, _), (feed, _) in self._feeds.items():
+            if run == run_id:
+                feed.hurry()
+
+    def send(self, folder: Path, wanted: list[TrackerName]) -> None:
+        """What has not gone out yet, by the project's settings of today. Raises Refused, and
+        ConfigError where they cannot be read."""
+        require_run_trust(folder)
+        spec = read_spec(folder)
+        if spec.kind not in TRACKED:
+            raise Refused.of(
+                "track.no_steps",
+                f"Trackers are told of training runs; this one is of the kind {spec.kind}.",
+            )
+        track = self._settings(folder, spec)
+        names = wanted or switched_on(track)
+        if not names:
+            raise Refused.of(
+                "track.none",
+                "No tracker is on.",
+                "Turn one on under Setup, Track, or name one: --to mlflow.",
+            )
+        for name in names:
+            if (spec.id, name) not in self._feeds:
+                with held(folder, name):
+                    pass  # nobody else does it
+        self._tell(folder, spec, track, names)
+
+    async def views(self, run_id: str, folder: Path) -> TrackerList:
+        """Of those that are told, were told, or should have been."""
+        spec = await asyncio.to_thread(read_spec, folder)
+        found = [
+            view
+            for name in TRACKERS
+            if (view := await asyncio.to_thread(self._view, run_id, folder, spec, name))
+        ]
+        sending = any(run == run_id for run, _ in self._feeds)
+        return TrackerList(trackers=found, sending=sending)
+
+    async def forget(self, run_id: str) -> None:
+        """Nobody reads its folder when this returns."""
+        tasks = [task for (run, _), (_, task) in self._feeds.items() if run == run_id]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """What is there goes out, for a bounded time; runs have ended before."""
+        self._leaving = True
+        for look in self._looks.values():
+            look.cancel()
+        for feed, _ in self._feeds.values():
+            feed.hurry(leaving=True)
+        tasks = [task for _, task in self._feeds.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LEAVE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell(
+        self, folder: Path, spec: RunSpec, track: TrackConfig, names: list[TrackerName]
+    ) -> None:
+        async def say(level: str, text: str) -> None:
+            await self._say(spec.id, level, text)
+
+        def living() -> bool:
+            return goes_on(folder) if read_record(folder) else self._living(spec.id)
+
+        source = Source(folder, spec, living, say)
+        for name in names:
+            known = self._feeds.get((spec.id, name))
+            if known and not known[1].done():
+                known[0].hurry()
+            elif not self._leaving:
+                feed = Feed(source, name, getattr(track, name), self.keys, self.pids)
+                task = asyncio.create_task(feed.run(), name=f"{name} of {spec.name}")
+                self._feeds[spec.id, name] = (feed, task)
+                task.add_done_callback(partial(self._done, spec.id, name))
+
+    def _done(self, run_id: str, name: TrackerName, task: "asyncio.Task[None]") -> None:
+        if self._feeds[run_id, name][1] is task:  # else the run has gone on, and another tells
+            del self._feeds[run_id, name]
+        if not task.cancelled() and (error := task.exception()):
+            sys.stderr.write(f"{TRACKERS[name]} of {run_id}: {error!r}\n")
+
+    def _settings(self, folder: Path, spec: RunSpec) -> TrackConfig:
+        try:
+            return load_config(folder.parents[1]).track
+        except ConfigError as error:
+            if error.problem.code == "project.missing":  # the run was copied somewhere else
+                return spec.config.track
+            raise
+
+    def _view(
+        self, run_id: str, folder: Path, spec: RunSpec, name: TrackerName
+    ) -> TrackerView | None:
+        if known := self._feeds.get((run_id, name)):
+            return known[0].view()
+        cursor = read_cursor(folder, name)
+        if cursor is None and not getattr(spec.config.track, name).on:
+            return None
+        if spec.kind not in TRACKED:
+            return None
+        cursor = cursor or Cursor()
+        behind = lacking(folder, name, cursor.seq)
+        state: TrackerState = "unsent" if behind or cursor.problem else "in_step"
+        return view_of(name, state, behind, cursor.problem, cursor)
+
+
+def _lacks(folder: Path, name: TrackerName) -> bool:
+    cursor = read_cursor(folder, name)
+    return goes_on(folder) or lacking(folder, name, cursor.seq if cursor else 0) > 0
+
+
+class TrackRoutes:
+    def __init__(self, desk: TrackDesk, library: Library) -> None:
+        self._desk, self._library = desk, library
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/runs/{run}/trackers", self.trackers),
+            ("POST", "/runs/{run}/track", self.track),
+        ]
+
+    async def trackers(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        return json_of(await self._desk.views(run_id, self._library.folder(run_id)))
+
+    async def track(self, request: Request) -> Response:
+        """Begins to send; how far it is, `trackers` says."""
+        asked, run_id = await body_of(request, TrackRun), request.path_params["run"]
+        folder = self._library.folder(run_id)
+        self._desk.send(folder, asked.to)
+        return json_of(await self._desk.views(run_id, folder))

@@ -1,0 +1,274 @@
+"""A run that begins with weights which exist already: a checkpoint of another run, or a LoRA
+adapter made elsewhere.
+
+A branch is a copy of its parent as it was after that step, attempts, labels and all, so that it can
+be read and moved by itself; it goes on under its own name, with the same settings or changed ones.
+A replay has the parent's later attempts too, and only learns from them again.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from engine.models.file_checks import header, read_json
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.validation import changed_config
+from engine.protocol.events.run import StepFinished
+from engine.protocol.problems import ConfigError, ModelError, StoreError
+from engine.protocol.records.runs import Checkpoint, Parent, RunSpec
+from engine.protocol.requests.runs import StartRun
+from engine.runtime.digest import sha256_of
+from engine.storage.checkpoints import checkpoint
+from engine.storage.checkpoints.references import Found, find_checkpoint
+from engine.storage.project import load_config
+from engine.storage.run_db.copy import copy_until
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_db.writer import RunWriter
+from engine.storage.run_folder.run import DATABASE, Run, write_spec
+
+SCRATCH = ".branch-"
+FIXED = ("name", "rank", "alpha")
+"""Of the model: an adapter fits only these."""
+ADAPTER_CONFIG = "adapter_config.json"
+PLAIN = {"bias": "none", "use_dora": False, "modules_to_save": None, "lora_bias": False}
+"""What an adapter must say, where it says it."""
+
+
+class Origin(NamedTuple):
+    """Where the weights come from, and the settings that go with them."""
+
+    parent: Parent
+    config: ProjectConfig
+    source: Found | Path
+    history: int = 0
+    """The last step whose attempts come along."""
+
+
+def find_origin(project: Path, request: StartRun) -> Origin:
+    """Reads; changes nothing. Raises ConfigError, ModelError, Refused."""
+    folder = Path(request.origin)
+    with contextlib.suppress(RuntimeError):  # ~nobody: a name that is looked for as it is
+        folder = folder.expanduser()
+    if "\0" not in request.origin and (adapter := _adapter_in(folder)):
+        return _of_adapter(adapter.resolve(), load_config(project, request.overrides), request)
+    if not request.origin.partition("@")[0] or "/" in request.origin or folder.is_dir():
+        raise ConfigError.of(
+            "branch.no_origin",
+            f"{request.origin} is neither RUN@STEP nor a folder with an {ADAPTER_CONFIG}.",
+            "Name a run of this project and a step, or a LoRA adapter in the PEFT layout.",
+        )
+    return _of_checkpoint(find_checkpoint(project, request.origin), request)
+
+
+def _adapter_in(folder: Path) -> Path | None:
+    """The folder itself, or the newest of a model folder of ART (`checkpoints/0007`)."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        return folder
+    numbered = [one for one in folder.glob("checkpoints/*") if one.name.isdigit()]
+    newest = max(numbered, key=lambda one: int(one.name), default=None)
+    return newest if newest and (newest / ADAPTER_CONFIG).is_file() else None
+
+
+def _of_checkpoint(found: Found, request: StartRun) -> Origin:
+    config = changed_config(found.spec.config, request.overrides)
+    for name in FIXED:
+        was = getattr(found.spec.config.model, name)
+        if getattr(config.model, name) != was:
+            raise ConfigError.of(
+                "branch.other_adapter",
+                f"model.{name} cannot change in a branch: the adapter of {found.name} has {was}.",
+                "Start a new run instead.",
+                where=f"model.{name}",
+            )
+    if request.kind == "sft" or found.spec.kind == "sft":
+        return _weights_of(found, request)
+    history = found.step
+    if request.replay:
+        history = _replayed(found, request.overrides)
+        config = changed_config(config, {"train.steps": history})
+    elif config.train.steps <= found.step:
+        raise ConfigError.of(
+            "branch.no_steps",
+            f"The branch begins after step {found.step}, and train.steps is {config.train.steps}.",
+            "Steps count on from the parent's: ask for more.",
+            where="train.steps",
+        )
+    parent = Parent(
+        name=found.spec.name,
+        run_id=found.spec.id,
+        step=found.step,
+        replay=request.replay,
+        adapter=found.checkpoint.adapter if found.checkpoint else "",
+    )
+    return Origin(parent, config, found, history)
+
+
+def _weights_of(found: Found, request: StartRun) -> Origin:
+    """Between supervised and RL runs only the weights go along: the project's settings as they are
+    now, with the adapter's rank and scale; steps count from 0, and the optimizer starts anew."""
+    if request.replay:
+        raise ConfigError.of(
+            "branch.nothing_behind", f"{found.name} has no attempts that could be learned again."
+        )
+    config = load_config(found.folder.parents[1], request.overrides)
+    model = found.spec.config.model
+    config = changed_config(config, {f"model.{name}": getattr(model, name) for name in FIXED})
+    adapter = found.checkpoint.adapter if found.checkpoint else ""
+    parent = Parent(
+        name=found.spec.name,
+        run_id=found.spec.id,
+        step=found.step,
+        adapter=adapter,
+        weights_only=True,
+    )
+    return Origin(parent, config, found)
+
+
+def _replayed(found: Found, overrides: dict[str, Any]) -> int:
+    """The last step that can be learned again."""
+    if overrides:
+        raise ConfigError.of(
+            "branch.replay_changed",
+            "A replay repeats what was done, so no setting can change in it.",
+            "Leave out either the replay or the settings.",
+        )
+    reader = RunReader(found.folder / DATABASE)
+    try:
+        steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
+    finally:
+        reader.close()
+    if max(steps, default=0) <= found.step:
+        raise ConfigError.of(
+            "branch.nothing_behind", f"{found.spec.name} has no finished step behind {found.step}."
+        )
+    return max(steps)
+
+
+def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origin:
+    """Rank and scale are the adapter's own."""
+    if request.replay:
+        raise ConfigError.of("branch.nothing_behind", "An adapter alone has nothing to replay.")
+    said = _adapter_config(folder)
+    rank, alpha = said["r"], float(said["lora_alpha"])
+    if said.get("use_rslora"):
+        alpha *= rank**0.5  # its scale is alpha / √r (2312.03732), ours alpha / r
+    config = changed_config(config, {"model.rank": rank, "model.alpha": alpha})
+    parent = Parent(name=folder.name, adapter=sha256_of(folder / checkpoint.WEIGHTS))
+    return Origin(parent, config, folder)
+
+
+def _adapter_config(folder: Path) -> dict[str, Any]:
+    """Raises ModelError for what our layers cannot compute."""
+    said, why = {}, ""
+    try:
+        said = read_json(folder / ADAPTER_CONFIG)
+        header(folder / checkpoint.WEIGHTS)
+    except ModelError as error:
+        why = error.problem.message
+    rank, alpha = said.get("r"), said.get("lora_alpha")
+    if not why and (type(rank) is not int or rank < 1):
+        why = f"its rank (r) is {str(rank)[:40]}, not a positive number"
+    if not why and (type(alpha) not in (int, float) or not 0 < float(str(alpha)) < 1e6):
+        why = f"its lora_alpha is {str(alpha)[:40]}, not a positive number"
+    if why:
+        raise ModelError.of(
+            "adapter.unreadable",
+            f"The adapter cannot be read: {why.rstrip('.')}.",
+            f"It needs {ADAPTER_CONFIG} and {checkpoint.WEIGHTS}.",
+            where=str(folder),
+        )
+    plain = all(said.get(key) in (value, None, False) for key, value in PLAIN.items())
+    patterns = said.get("rank_pattern") or said.get("alpha_pattern")
+    if said.get("peft_type") == "LORA" and plain and not patterns:
+        return said
+    kind = "one whose layers differ in rank" if patterns else str(said.get("peft_type"))
+    kind = kind if kind != "LORA" else "one with biases, DoRA or whole modules"
+    raise ModelError.of(
+        "adapter.unusual",
+        f"This adapter is {kind}; only plain LoRA can be trained further.",
+        "Merge it into its base model, and name the merged model in model.name.",
+        where=str(folder),
+    )
+
+
+async def plant(origin: Origin, project: Path, spec: RunSpec) -> Path:
+    """The new run's folder: everything of it, or nothing. Raises what reading and writing raise."""
+    with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
+        folder = Path(scratch) / spec.id
+        try:
+            kept = await asyncio.to_thread(_fill, origin, folder, spec)
+        except (OSError, apsw.Error) as error:
+            raise StoreError.of(
+                "branch.not_written",
+                f"The branch could not be written: {error}.",
+                "Free some space and try again; nothing of it was left behind.",
+                where=str(project),
+            ) from error
+        writer = RunWriter(folder / DATABASE, spec.id)
+        try:
+            if kept:
+                await writer.add_checkpoint(kept)
+        finally:
+            await asyncio.to_thread(writer.close)
+        (project / "runs").mkdir(exist_ok=True)
+        return folder.rename(project / "runs" / spec.id)
+
+
+def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
+    folder.mkdir()
+    write_spec(folder, spec)
+    target = checkpoint.folder_of(folder, origin.parent.begins)
+    target.parent.mkdir()
+    if isinstance(origin.source, Path):
+        return _take_adapter(origin.source, folder, target)
+    if origin.parent.weights_only:
+        source = origin.source.checkpoint
+        adapter = origin.source.folder / source.path / checkpoint.ADAPTER if source else None
+        return _take_adapter(adapter, folder, target) if adapter else None
+    run, source = origin.source.folder, origin.source.checkpoint
+    database = run / DATABASE
+    copy_until(database, folder / DATABASE, spec.id, origin.history, origin.parent.replay)
+    if source is None:
+        return None
+    shutil.copytree(run / source.path, target, symlinks=True)  # no content from elsewhere
+    if not checkpoint.verify(target):  # read back: a copy is no better than what was copied
+        raise checkpoint.not_written(OSError("the copy differs"), target)
+    checkpoint.sync_all(target)
+    return source
+
+
+def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
+    """The adapter of a PEFT folder as the checkpoint of step 0."""
+    scratch = folder / "adapter"
+    (scratch / checkpoint.ADAPTER).mkdir(parents=True)
+    for name in (checkpoint.WEIGHTS, ADAPTER_CONFIG):
+        shutil.copy(source / name, scratch / checkpoint.ADAPTER / name)
+    size = checkpoint.publish(scratch, target, 0)
+    return checkpoint.record(folder, 0, size, {})
+
+
+async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
+    """In a replay: say whether the same attempts gave the same bytes."""
+    parent = run.spec.parent
+    if parent is None or not parent.replay:
+        return
+    try:
+        theirs = await asyncio.to_thread(
+            find_checkpoint, run.project, f"{parent.run_id}@{saved.step}"
+        )
+    except ConfigError:
+        return  # nothing to compare with: the parent keeps no whole checkpoint of this step
+    if theirs.checkpoint is None:
+        return
+    equal = theirs.checkpoint.adapter == saved.adapter
+    words = "is byte for byte that" if equal else "differs from that"
+    await run.log(
+        "info" if equal else "warning",
+        "replay",
+        f"Step {saved.step}: the adapter {words} of {parent.name}.",
+    )

@@ -1,0 +1,188 @@
+"""Checkpoints: directories that are whole or absent.
+
+Every file is written and fsynced, the manifest with all hashes comes last, then rename, fsync of
+the parent, and only then the database row. What has no valid manifest is no checkpoint.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import shutil
+import stat
+import time
+from pathlib import Path
+from typing import Literal, Protocol
+
+from engine.protocol.problems import AtelierError, Refused, StoreError
+from engine.protocol.records.runs import Checkpoint
+from engine.runtime.digest import sha256_of
+from engine.runtime.safe_paths import inside
+from engine.trust.files import read_regular
+
+FOLDER = "checkpoints"
+MANIFEST = "MANIFEST.json"
+SCRATCH = ".writing-"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+ADAPTER = "adapter"
+WEIGHTS = "adapter_model.safetensors"
+MOST_MANIFEST_BYTES = 2**24
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Refused)
+"""Errors of reading a manifest, or the files it names, where no engine wrote it."""
+By = Literal["rule", "person", "damage"]
+"""Reason of a removal: a retention rule, a person, or files that differ from the manifest."""
+
+
+class Saveable(Protocol):
+    """A policy, as far as a checkpoint needs it."""
+
+    async def save(self, folder: Path) -> None:
+        """Write adapter, value head and optimizer state into an empty folder."""
+        ...
+
+
+async def save(
+    run_folder: Path,
+    step: int,
+    policy: Saveable,
+    state: dict[str, object],
+    metrics: dict[str, float],
+) -> Checkpoint:
+    """Publish the policy's adapter and optimizer as `checkpoints/step-000012`."""
+    parent = run_folder / FOLDER
+    parent.mkdir(exist_ok=True)
+    scratch = parent / f"{SCRATCH}{step:06d}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    target = folder_of(run_folder, step)
+    try:
+        await policy.save(scratch)
+        state_file = scratch / "trainer" / "state.json"
+        state_file.write_text(json.dumps({"step": step, **state}, indent=1))
+        size = await asyncio.to_thread(publish, scratch, target, step)
+    except (OSError, AtelierError) as error:
+        shutil.rmtree(scratch, ignore_errors=True)  # the space it takes is needed
+        raise not_written(error, parent) if isinstance(error, OSError) else error from error
+    return record(run_folder, step, size, metrics)
+
+
+def record(run_folder: Path, step: int, size: int, metrics: dict[str, float]) -> Checkpoint:
+    """What the store keeps of a checkpoint that is published."""
+    folder = folder_of(run_folder, step)
+    return Checkpoint(
+        step=step,
+        path=f"{FOLDER}/{folder.name}",
+        bytes=size,
+        at=time.time(),
+        metrics=metrics,
+        adapter=adapter_hash(folder),
+    )
+
+
+def folder_of(run_folder: Path, step: int) -> Path:
+    return run_folder / FOLDER / f"step-{step:06d}"
+
+
+def adapter_hash(folder: Path) -> str:
+    """SHA-256 of the adapter's weights, out of the manifest."""
+    return str(_entries(folder)[f"{ADAPTER}/{WEIGHTS}"]["sha256"])
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether all files are there in their size; `verify` reads them too."""
+    try:
+        entries = _entries(folder).items()
+        return all(_own_file(folder, name).st_size == one["bytes"] for name, one in entries)
+    except UNREADABLE:
+        return False
+
+
+def verify(folder: Path) -> bool:
+    """Whether every file of the manifest is there with its size and hash."""
+    try:
+        entries = _entries(folder)
+        for name in entries:
+            _own_file(folder, name)
+        return all(matches(folder / name, entry) for name, entry in entries.items())
+    except UNREADABLE:
+        return False
+
+
+def _entries(folder: Path) -> dict[str, dict[str, object]]:
+    """Files of the manifest by name. Raises one of `UNREADABLE`."""
+    if folder.is_symlink():
+        raise ValueError("the checkpoint is a link")
+    manifest = json.loads(read_regular(inside(folder, MANIFEST), MOST_MANIFEST_BYTES))
+    return dict(manifest["files"])
+
+
+def _own_file(folder: Path, name: str) -> os.stat_result:
+    """Status of a regular file of the checkpoint that is no link to another place. Raises OSError,
+    Refused, ValueError."""
+    status = inside(folder, name).lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{name} is no regular file")
+    return status
+
+
+def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
+    """The latest recorded checkpoint that verifies; damaged ones are passed over."""
+    for checkpoint in sorted(known, key=lambda c: c.step, reverse=True):
+        if verify(run_folder / checkpoint.path):
+            return checkpoint
+    return None
+
+
+def sweep(run_folder: Path, known: list[Checkpoint]) -> None:
+    """Remove what an interrupted save or deletion has left: whatever is not on record."""
+    recorded = {Path(one.path).name for one in known}
+    for found in (run_folder / FOLDER).glob("*"):
+        if found.name not in recorded:
+            shutil.rmtree(found)
+
+
+def not_written(error: OSError, folder: Path) -> StoreError:
+    return StoreError.of(
+        "store.disk_full" if error.errno in FULL else "checkpoint.not_written",
+        f"The checkpoint could not be written: {error.strerror or error}.",
+        "Free some space, then resume: everything up to the checkpoint before is there.",
+        where=str(folder),
+    )
+
+
+def publish(scratch: Path, target: Path, step: int) -> int:
+    """Make a filled folder a checkpoint: sync, manifest, rename, sync. Returns its bytes."""
+    files = sorted(path for path in scratch.rglob("*") if path.is_file())
+    entries = {}
+    for path in files:
+        name = str(path.relative_to(scratch))
+        entries[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    manifest = scratch / MANIFEST
+    manifest.write_text(json.dumps({"schema": 1, "step": step, "files": entries}, indent=1))
+    sync_all(scratch)
+    if target.exists():  # recorded by a run that was killed before its row: made anew
+        shutil.rmtree(target)
+    scratch.rename(target)
+    fsync(target.parent)
+    return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+
+
+def sync_all(folder: Path) -> None:
+    """Files first, then the folders that name them."""
+    found = sorted(folder.rglob("*"), key=Path.is_dir)
+    for path in [*found, folder]:
+        fsync(path)
+
+
+def fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def matches(file: Path, entry: dict[str, object]) -> bool:
+    """Whether a file has the size and hash of its manifest entry. Raises OSError without it."""
+    same_size = file.stat().st_size == entry["bytes"]
+    return bool(same_size and sha256_of(file) == entry["sha256"])

@@ -1,0 +1,134 @@
+"""How a person names a checkpoint: `RUN@STEP`, `RUN@best`, `RUN@newest`, or just `RUN`.
+
+RUN is a name, an id, or the end of an id, among the trained runs of one project.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.protocol.problems import ConfigError, StoreError
+from engine.protocol.records.runs import LEARNING, Checkpoint, RunSpec
+from engine.storage.checkpoints import checkpoint
+from engine.storage.checkpoints.retention import Known
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import DATABASE, specs_of
+
+BEST, NEWEST = "best", "newest"
+SHORTEST = 4
+"""Characters of an id that are enough to name a run."""
+
+
+class Found(NamedTuple):
+    """A checkpoint and its run; None stands for the weights before the first update."""
+
+    folder: Path
+    spec: RunSpec
+    checkpoint: Checkpoint | None
+
+    @property
+    def step(self) -> int:
+        return self.checkpoint.step if self.checkpoint else 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.spec.name}@{self.step}"
+
+
+def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
+    """Runs that have weights of their own, newest first."""
+    return [(folder, spec) for folder, spec in specs_of(project) if spec.kind in LEARNING]
+
+
+def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
+    """Raises ConfigError where there is none of that name, or more than one."""
+    runs = trained_runs(project)
+    found = [run for run in runs if name in (run[1].id, run[1].name)]
+    if not found and len(name) >= SHORTEST:
+        found = [run for run in runs if run[1].id.endswith(name.upper())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(spec.id[-8:] for _, spec in found)
+        raise ConfigError.of(
+            "run.ambiguous",
+            f"{len(found)} runs are called {name}.",
+            f"Name the one you mean by the end of its id: {ids}.",
+            where=str(project),
+        )
+    known = ", ".join(spec.name for _, spec in runs[:8]) or "none yet"
+    raise ConfigError.of(
+        "run.unknown",
+        f"{project.name} has no trained run called {name}.",
+        f"Its trained runs are: {known}.",
+        where=str(project),
+    )
+
+
+def find_checkpoint(project: Path, reference: str) -> Found:
+    """Raises ConfigError where there is none, or where its files are damaged.
+
+    Step 0 is always there: the weights that the run began with.
+    """
+    name, _, which = reference.partition("@")
+    folder, spec = find_run(project, name)
+    kept, known = _kept(folder)
+    if which == "0" and not any(one.step == 0 for one in kept):
+        return Found(folder, spec, None)
+    chosen: Checkpoint | None
+    if which in ("", NEWEST) and kept:
+        chosen = checkpoint.newest(folder, kept) or kept[-1]
+    elif which == BEST:
+        chosen = _best(kept, known)
+    else:
+        chosen = next((one for one in kept if str(one.step) == which), None)
+    if chosen is None:
+        raise _missing(reference, spec, which, kept)
+    if not checkpoint.verify(folder / chosen.path):
+        raise ConfigError.of(
+            "checkpoint.damaged",
+            f"The files of {spec.name}@{chosen.step} are missing or not what was written.",
+            "Take another step of that run.",
+            where=str(folder / chosen.path),
+        )
+    return Found(folder, spec, chosen)
+
+
+def newest_best(project: Path) -> Found | None:
+    """The best checkpoint of the newest run that keeps one; where no test was made at any of them,
+    its newest. None where no run keeps any. Damaged runs are passed over."""
+    for folder, spec in trained_runs(project):
+        try:
+            kept, known = _kept(folder)
+        except StoreError:
+            continue
+        if whole := [one for one in kept if checkpoint.verify(folder / one.path)]:
+            return Found(folder, spec, _best(whole, known) or whole[-1])
+    return None
+
+
+def _kept(folder: Path) -> tuple[list[Checkpoint], Known]:
+    reader = RunReader(folder / DATABASE)
+    try:
+        return reader.checkpoints(), Known(reader)
+    finally:
+        reader.close()
+
+
+def _best(kept: list[Checkpoint], known: Known) -> Checkpoint | None:
+    """Highest validation mean, or lowest held-out loss; of equal ones the earlier."""
+    merits = known.merits
+    tested = [one for one in kept if one.step in merits]
+    return min(tested, key=lambda one: (-merits[one.step], one.step), default=None)
+
+
+def _missing(reference: str, spec: RunSpec, which: str, kept: list[Checkpoint]) -> ConfigError:
+    steps = ", ".join(str(one.step) for one in kept)
+    if not kept:
+        words, hint = f"{spec.name} has no checkpoint yet.", "Let it train on until it keeps one."
+    elif which == BEST:
+        words = f"No checkpoint of {spec.name} was tested, so nobody knows which is the best."
+        hint = f"Name a step: {spec.name}@{kept[-1].step}."
+    else:
+        words = f"There is no checkpoint {reference}."
+        hint = f"Kept of this run are steps: {steps}."
+    return ConfigError.of("checkpoint.unknown", words, hint, where=reference)

@@ -1,0 +1,169 @@
+"""Which checkpoints stay, and why. Pure but for `view` and `prune`, which read and clear."""
+
+import asyncio
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from engine.protocol.events.checkpoints import (
+    CheckpointBranched,
+    CheckpointExported,
+    CheckpointPinned,
+)
+from engine.protocol.events.run import ValidationFinished
+from engine.protocol.events.sft import LossMeasured
+from engine.protocol.problems import Refused
+from engine.protocol.records.runs import Checkpoint, Interval, KeptBy, KeptCheckpoint, RunSpec
+from engine.protocol.requests.runs import PinCheckpoint
+from engine.storage.checkpoints import checkpoint
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_folder.run import Run
+
+SPOKEN = (
+    "checkpoint.pinned",
+    "checkpoint.branched",
+    "checkpoint.exported",
+    "validation.finished",
+    "loss.measured",
+)
+
+
+class Known:
+    """What a run's events say of its checkpoints, by step."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self.pinned: dict[int, str] = {}
+        self.branches: dict[int, list[str]] = {}
+        self.exported: set[int] = set()
+        self.validations: dict[int, Interval] = {}
+        self.losses: dict[int, float] = {}
+        for event in reader.events_of(*SPOKEN):
+            match event:
+                case CheckpointPinned():
+                    self.pinned.pop(event.step, None)
+                    if event.pinned:
+                        self.pinned[event.step] = event.note
+                case CheckpointExported():
+                    self.exported.add(event.step)
+                case CheckpointBranched():
+                    self.branches.setdefault(event.step, []).append(event.name)
+                case ValidationFinished() if event.reward:
+                    self.validations[event.step] = event.reward
+                case LossMeasured():
+                    self.losses[event.step] = event.loss
+
+    @property
+    def merits(self) -> dict[int, float]:
+        """Of the steps that were tested; higher is better: the mean reward, or a loss below 0."""
+        rewards = {step: reward.mean for step, reward in self.validations.items()}
+        return rewards or {step: -loss for step, loss in self.losses.items()}
+
+
+def reasons(
+    steps: Iterable[int],
+    validations: Mapping[int, float],
+    marked: Mapping[int, set[KeptBy]],
+    keep_last: int | None,
+    keep_best: int,
+) -> dict[int, tuple[KeptBy, ...]]:
+    """Why each of the steps' checkpoints stays; an empty tuple where none does.
+
+    The best come by what their validation says, higher is better; of two equal ones the earlier
+    comes first.
+    """
+    order = sorted(steps)
+    newest = set(order if keep_last is None else order[-keep_last:])
+    known = sorted((step for step in order if step in validations), key=lambda s: -validations[s])
+    best = set(known[:keep_best])
+    found = {}
+    for step in order:
+        why: list[KeptBy] = ["best"] if step in best else []
+        why += sorted(marked.get(step, set()))
+        why += ["newest"] if step in newest else []
+        found[step] = tuple(why)
+    return found
+
+
+def kept_by(
+    known: Known, checkpoints: Iterable[Checkpoint], spec: RunSpec
+) -> dict[int, tuple[KeptBy, ...]]:
+    """By step; an empty tuple for what goes."""
+    marked: dict[int, set[KeptBy]] = {}
+    signs: dict[KeptBy, Iterable[int]] = {
+        "pinned": known.pinned,
+        "branched": known.branches,
+        "exported": known.exported,
+        "start": (spec.parent.begins,) if spec.parent else (),
+    }
+    for sign, marks in signs.items():
+        for step in marks:
+            marked.setdefault(step, set()).add(sign)
+    steps = [one.step for one in checkpoints]
+    train = spec.config.train
+    return reasons(steps, known.merits, marked, train.keep_last, train.keep_best)
+
+
+def view(
+    folder: Path, reader: RunReader, spec: RunSpec, replica: bool = False
+) -> list[KeptCheckpoint]:
+    """All of a run's checkpoints, oldest first; a `replica` need not have their files."""
+    known, checkpoints = Known(reader), reader.checkpoints()
+    why = kept_by(known, checkpoints, spec)
+    return [
+        KeptCheckpoint(
+            checkpoint=one,
+            state=_state(folder / one.path, replica),
+            kept_by=why[one.step],
+            note=known.pinned.get(one.step, ""),
+            branches=tuple(known.branches.get(one.step, ())),
+            validation=known.validations.get(one.step),
+            loss=known.losses.get(one.step),
+        )
+        for one in checkpoints
+    ]
+
+
+def _state(path: Path, replica: bool) -> Literal["whole", "damaged", "elsewhere"]:
+    if replica and not path.exists():
+        return "elsewhere"
+    return "whole" if checkpoint.is_complete(path) else "damaged"
+
+
+async def prune(run: Run) -> None:
+    """Clear away what no rule keeps: first from the record, then from the disk."""
+    checkpoints = run.reader.checkpoints()
+    why = kept_by(Known(run.reader), checkpoints, run.spec)
+    for one in checkpoints:
+        if not why[one.step]:
+            await drop(run, one, "rule")
+
+
+async def pin(run: Run, step: int, asked: PinCheckpoint) -> None:
+    """Raises Refused without such a checkpoint."""
+    _kept(run, step)
+    await run.say(CheckpointPinned(step=step, pinned=asked.pinned, note=asked.note))
+
+
+async def delete(run: Run, step: int) -> None:
+    """A person does not want it. Raises Refused for the one that the run goes on from."""
+    found = _kept(run, step)
+    if step == run.reader.checkpoints()[-1].step:
+        raise Refused.of(
+            "checkpoint.newest",
+            f"Step {step} is the newest checkpoint: the run goes on from it.",
+            "Delete older ones, or the whole run.",
+        )
+    await drop(run, found, "person")
+
+
+def _kept(run: Run, step: int) -> Checkpoint:
+    found = next((one for one in run.reader.checkpoints() if one.step == step), None)
+    if found is None:
+        raise Refused.of("checkpoint.unknown", f"This run keeps no checkpoint of step {step}.")
+    return found
+
+
+async def drop(run: Run, one: Checkpoint, by: checkpoint.By) -> None:
+    await run.writer.drop_checkpoint(one, by)
+    await asyncio.to_thread(shutil.rmtree, run.folder / one.path, ignore_errors=True)

@@ -1,0 +1,271 @@
+"""A project folder ↔ typed objects. Reading never changes a file; writing is atomic.
+
+`project.toml`, the scenario files and the agent belong to the user: whatever is wrong in them is
+said with file and line, and nothing is lost.
+"""
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.validation import FILE, config_problems, set_key
+from engine.protocol.problems import ConfigError, Problem, in_one_line
+from engine.protocol.records.runs import Scenario, Split, SplitInfo
+from engine.runtime.files import write_atomically
+from engine.runtime.text import parse_json, storable
+from engine.trust.files import project_file, read_regular
+
+MOST_TOML_BYTES = 2**22
+MOST_SCENARIO_BYTES = 2**30
+TITLE_KEYS = ("title", "name", "question", "task", "prompt", "input", "text")
+
+
+# project.toml
+
+
+def load_config(project: Path, overrides: dict[str, Any] | None = None) -> ProjectConfig:
+    """Read and check project.toml, with dotted overrides on top. Raises ConfigError."""
+    text = read_toml(project)
+    values = _parse(text)
+    for key, value in (overrides or {}).items():
+        set_key(values, key, value)
+    if problems := config_problems(values, text):
+        raise ConfigError(problems[0])
+    return ProjectConfig.model_validate(values)
+
+
+def read_toml(project: Path) -> str:
+    """The text of project.toml. Raises ConfigError where there is none, or no text."""
+    file = project / FILE
+    try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_TOML_BYTES:
+            raise ConfigError.of(
+                "project.unreadable",
+                f"{FILE} is not a regular file of at most {MOST_TOML_BYTES // 2**20} MB.",
+                "Write the settings into a plain file.",
+                where=str(file),
+            )
+        return file.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError.of(
+            "project.missing",
+            f"{project} is no project: it has no {FILE}.",
+            "Name a folder with a project.toml, or copy a sample.",
+            where=str(file),
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError.of(
+            "project.not_utf8", f"{FILE} is not UTF-8.", "Save it as UTF-8.", where=str(file)
+        ) from error
+    except OSError as error:
+        raise ConfigError.of(
+            "project.unreadable", f"{FILE} cannot be read: {error.strerror}.", where=str(file)
+        ) from error
+
+
+def check_text(text: str) -> list[Problem]:
+    """Everything wrong with this project.toml."""
+    try:
+        return config_problems(_parse(text), text)
+    except ConfigError as error:
+        return [error.problem]
+
+
+def edit_text(text: str, values: dict[str, Any]) -> str:
+    """Set dotted keys (None removes one) and keep comments, order and spacing of the rest. Raises
+    ConfigError where the text is not TOML."""
+    if not values:
+        return text
+    try:
+        document = tomlkit.parse(text)
+    except ValueError as error:
+        _parse(text)  # says what is wrong, and where
+        raise ConfigError.of(
+            "config.bad_toml", f"{in_one_line(error)}.", "Mend the line.", where=FILE
+        ) from error
+    for key, value in values.items():
+        set_key(document, key, value, tomlkit.table)
+    return tomlkit.dumps(document)
+
+
+def write_toml(project: Path, text: str) -> None:
+    """Replace project.toml. Raises ConfigError with the first problem of the text."""
+    if problems := check_text(text):
+        raise ConfigError(problems[0])
+    write_atomically(project / FILE, text)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError.of(
+            "config.bad_toml", f"{FILE} is nested too deeply.", "Write it flat.", where=FILE
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        words, _, place = str(error).partition(" (at ")
+        raise ConfigError.of(
+            "config.bad_toml",
+            f"{words}.",
+            "Mend the line; strings need quotes.",
+            where=f"{FILE}, {place.rstrip(')')}" if place else FILE,
+        ) from error
+    except ValueError as error:  # of a number with thousands of digits
+        raise ConfigError.of(
+            "config.bad_toml",
+            f"A value in {FILE} cannot be read: {in_one_line(error)}.",
+            "Write a shorter number.",
+            where=FILE,
+        ) from error
+
+
+def is_outside(config: ProjectConfig) -> bool:
+    """Whether a script of its own makes the attempts of this project."""
+    return config.agent.source == "outside"
+
+
+def refuse_outside(config: ProjectConfig) -> None:
+    """Raises ConfigError where there is no agent that we could run."""
+    if is_outside(config):
+        raise ConfigError.of(
+            "agent.outside",
+            "A script of its own makes the attempts of this project, so nothing can be tried here.",
+            'Start the script; or write an agent and scenarios, and set agent.source to "project".',
+            where="agent.source",
+        )
+
+
+# Scenarios
+
+
+def scenario_file(project: Path, config: ProjectConfig, split: Split) -> Path | None:
+    """The file of a split; None where it has none. Raises ConfigError where it lies outside of the
+    project and is not confirmed."""
+    name = config.scenarios.train if split == "train" else config.scenarios.validation
+    return project_file(project, name, f"scenarios.{split}") if name else None
+
+
+def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
+    """Scenarios of a JSON Lines file, and every bad line; good lines are never lost."""
+    try:
+        raw = read_regular(file, MOST_SCENARIO_BYTES)
+    except FileNotFoundError:
+        return [], [
+            _scenario_problem(
+                file,
+                0,
+                "missing",
+                "The file does not exist.",
+                "Create it, or set another one under [scenarios].",
+            )
+        ]
+    except OSError as error:
+        return [], [
+            _scenario_problem(file, 0, "unreadable", f"It cannot be read: {error.strerror}.")
+        ]
+    except ValueError as error:
+        return [], [_scenario_problem(file, 0, "unreadable", f"It cannot be read: {error}.")]
+    scenarios: list[Scenario] = []
+    problems: list[Problem] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            scenario = parse_scenario(parse_json(text), number)
+        except UnicodeDecodeError:
+            problems.append(
+                _scenario_problem(
+                    file, number, "not_utf8", "The line is not UTF-8.", "Save the file as UTF-8."
+                )
+            )
+            continue
+        except ValueError as error:
+            problems.append(
+                _scenario_problem(
+                    file,
+                    number,
+                    "bad_json",
+                    f"The line is no JSON object: {error}.",
+                    "One object a line, in double quotes.",
+                )
+            )
+            continue
+        if first := seen.get(scenario.id):
+            problems.append(
+                _scenario_problem(
+                    file,
+                    number,
+                    "duplicate",
+                    f"The id {scenario.id} stands on line {first} already.",
+                    "Give every scenario its own id, or leave the ids out.",
+                )
+            )
+            continue
+        seen[scenario.id] = number
+        scenarios.append(scenario)
+    if not scenarios and not problems:
+        problems.append(
+            _scenario_problem(
+                file,
+                0,
+                "empty",
+                "The file has no scenario.",
+                'Add at least one line, e.g. {"question": "…"}.',
+            )
+        )
+    return scenarios, problems
+
+
+def load_scenarios(project: Path, config: ProjectConfig, split: Split) -> list[Scenario]:
+    """All scenarios of a split, for training. Raises ConfigError at the first bad line."""
+    file = scenario_file(project, config, split)
+    if file is None:
+        return []
+    scenarios, problems = read_scenarios(file)
+    if problems:
+        raise ConfigError(problems[0])
+    return scenarios
+
+
+def parse_scenario(data: Any, number: int) -> Scenario:
+    """Raises ValueError where it is no object. `id` and `title` come from it."""
+    if not isinstance(data, dict):
+        raise ValueError(f"it is a {type(data).__name__}")
+    name = storable(str(data.get("id", number)))
+    told = [data[key] for key in (*TITLE_KEYS, *data) if isinstance(data.get(key), str)]
+    words = next((text for text in told if text != name), name)
+    title = storable(" ".join(words.split()))
+    return Scenario(id=name, title=title[:80] + ("…" if len(title) > 80 else ""), data=data)
+
+
+def write_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
+    """Replace a scenario file; what would not read back is refused before anything is written."""
+    for number, item in enumerate(items, 1):
+        parse_scenario(item, number)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items))
+
+
+def split_info(project: Path, config: ProjectConfig, split: Split) -> SplitInfo | None:
+    file = scenario_file(project, config, split)
+    if file is None:
+        return None
+    scenarios, problems = read_scenarios(file)
+    path = os.path.relpath(file, project.resolve())
+    return SplitInfo(split=split, path=path, count=len(scenarios), problems=problems)
+
+
+def _scenario_problem(file: Path, line: int, code: str, message: str, hint: str = "") -> Problem:
+    where = f"{file.name}, line {line}" if line else file.name
+    return Problem(
+        code=f"scenarios.{code}", message=message, hint=hint, where=where, detail=str(file)
+    )

@@ -1,0 +1,373 @@
+"""Reading a run.db: events from a seq, pages of trajectories, groups. Everything sorted in SQL."""
+
+import re
+import threading
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import apsw
+
+from engine.protocol.events.run import Event, UnknownEvent, decode
+from engine.protocol.problems import Refused, in_one_line
+from engine.protocol.records.curves import CurvePage, CurveQuery
+from engine.protocol.records.judging import Call, Verdict
+from engine.protocol.records.labels import Label
+from engine.protocol.records.runs import (
+    Checkpoint,
+    GroupSummary,
+    Split,
+    Trajectory,
+    TrajectorySummary,
+)
+from engine.protocol.requests.runs import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
+from engine.storage.run_db.curves import read_curves
+from engine.storage.run_db.packed import parsed, unpacked, unpacked_text
+from engine.storage.run_db.schema import damaged, open_reader
+
+MOST_WORDS = 40
+"""Words of a search that count; each costs a pass over the index."""
+ATTEMPT_KEY = "attempt:"
+"""Begins the key of a call that is no question to a judge."""
+
+SORTS = {
+    "recent": "number",
+    "step": "step",
+    "title": "title",
+    "reward": "reward",
+    "advantage": "advantage",
+    "turns": "turns",
+    "tokens": "tokens",
+    "duration": "duration",
+}
+
+
+MOST_TOGETHER = 2**27
+"""Bytes of the records of one group."""
+
+
+class RunReader:
+    """One read-only connection; its methods may be called from any thread, one at a time."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises StoreError, as all its methods do, where the file is damaged."""
+        self._file = file
+        self._db = open_reader(file)
+        self._one_at_a_time = threading.Lock()
+
+    def close(self) -> None:
+        with self._one_at_a_time:
+            self._db.close()
+
+    def events(self, after: int = 0, limit: int = 2000) -> list[str]:
+        """Stored events as JSON lines, in order, from `after` + 1."""
+        sql = "SELECT body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        return [str(row[0]) for row in self._rows(sql, (after, limit))]
+
+    def events_of(self, *kinds: str) -> list[Event | UnknownEvent]:
+        """All events of these kinds, in order."""
+        marks = ", ".join("?" * len(kinds))
+        sql = f"SELECT body, seq FROM events WHERE kind IN ({marks}) ORDER BY seq"
+        return [_event(*row) for row in self._rows(sql, kinds)]
+
+    def events_after(
+        self, after: int, kinds: Sequence[str], limit: int
+    ) -> list[Event | UnknownEvent]:
+        """The next events of these kinds, in order, from `after` + 1."""
+        marks = ", ".join("?" * len(kinds))
+        sql = (
+            f"SELECT body, seq FROM events WHERE kind IN ({marks}) AND seq > ? ORDER BY seq LIMIT ?"
+        )
+        return [_event(*row) for row in self._rows(sql, (*kinds, after, limit))]
+
+    def count_after(self, after: int, kinds: Sequence[str]) -> int:
+        """How many of these kinds come behind `after`."""
+        marks = ", ".join("?" * len(kinds))
+        sql = f"SELECT count(*) FROM events WHERE kind IN ({marks}) AND seq > ?"
+        return self._value(sql, (*kinds, after))
+
+    def last_seq(self) -> int:
+        """0 without any event."""
+        return self._value("SELECT coalesce(max(seq), 0) FROM events")
+
+    def counts(self) -> tuple[int, int]:
+        """(trajectories, of them unscored)."""
+        sql = "SELECT count(*), count(*) - count(reward) FROM trajectories"
+        total, unscored = self._rows(sql, ())[0]
+        return int(str(total)), int(str(unscored))
+
+    def trajectories(self, query: TrajectoryQuery) -> TrajectoryPage:
+        where, values = _where(query)
+        order = SORTS[query.sort]
+        down = "DESC" if query.descending else "ASC"
+        known = f"{order} IS NULL, " if order in ("reward", "advantage") else ""
+        total = int(self._value(f"SELECT count(*) FROM trajectories {where}", values))
+        sql = (
+            f"SELECT summary FROM trajectories {where} "
+            f"ORDER BY {known}{order} {down}, number {down} LIMIT ? OFFSET ?"
+        )
+        rows = self._rows(sql, (*values, query.limit, query.offset))
+        items = [parsed(TrajectorySummary, row[0]) for row in rows]
+        return TrajectoryPage(total=total, items=items)
+
+    def groups(self, query: TrajectoryQuery) -> GroupPage:
+        """Groups with at least one trajectory that matches, newest first."""
+        where, values = _where(query)
+        chosen = f"SELECT DISTINCT split, step, grp FROM trajectories {where}"
+        total = int(
+            self._value(
+                f"SELECT count(*) FROM ({chosen}) JOIN groups USING (split, step, grp)", values
+            )
+        )
+        sql = (
+            f"SELECT g.summary FROM ({chosen}) c JOIN groups g USING (split, step, grp) "
+            "ORDER BY c.step DESC, c.split, c.grp LIMIT ? OFFSET ?"
+        )
+        rows = self._rows(sql, (*values, query.limit, query.offset))
+        items = [parsed(GroupSummary, row[0]) for row in rows]
+        return GroupPage(total=total, items=items)
+
+    def curves(self, query: CurveQuery) -> CurvePage:
+        """What came of each scenario."""
+        return read_curves(self._rows, query)
+
+    def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
+        sql = "SELECT summary FROM groups WHERE split = ? AND step = ? AND grp = ?"
+        rows = self._rows(sql, (split, step, group))
+        return parsed(GroupSummary, rows[0][0]) if rows else None
+
+    def siblings(self, split: Split, step: int, group: int) -> Siblings:
+        """A group with its whole trajectories. Raises Refused where there is none."""
+        summary = self.group(split, step, group)
+        trajectories = self.stored(split, step, group)
+        if not trajectories:
+            raise Refused.of("run.no_group", f"Step {step} has no group {group + 1}.")
+        return Siblings(
+            group=summary or _unfinished(trajectories),
+            trajectories=trajectories,
+            verdicts=self.verdicts([one.id for one in trajectories]),
+            labels=self.labels(split, step, group),
+        )
+
+    def stored(self, split: Split, step: int, group: int | None = None) -> list[Trajectory]:
+        """Whole trajectories of a step, ordered by group and index."""
+        chosen = "" if group is None else "AND grp = ?"
+        sql = (
+            "SELECT body, advantage FROM trajectories "
+            f"WHERE split = ? AND step = ? {chosen} ORDER BY grp, idx"
+        )
+        values = (split, step) if group is None else (split, step, group)
+        room = None if group is None else MOST_TOGETHER
+        found = []
+        for body, advantage in self._rows(sql, values):
+            text = unpacked_text(Trajectory, body)
+            if room is not None and (room := room - len(text)) < 0:
+                raise damaged(self._file, f"a group holds more than {MOST_TOGETHER >> 20} MB")
+            one = parsed(Trajectory, text)
+            found.append(one.model_copy(update={"advantage": advantage}))
+        return found
+
+    def trajectory(self, trajectory_id: str) -> Trajectory:
+        """Raises Refused where there is none."""
+        sql = "SELECT body, advantage FROM trajectories WHERE id = ?"
+        rows = self._rows(sql, (trajectory_id,))
+        if not rows:
+            raise Refused.of("run.no_trajectory", f"There is no trajectory {trajectory_id}.")
+        return _trajectory(*rows[0])
+
+    def call(self, key: str) -> Call | None:
+        """The answered call of a question; None while there is none."""
+        rows = self._rows("SELECT body FROM calls WHERE key = ? AND answered LIMIT 1", (key,))
+        return _call(rows[0][0]) if rows else None
+
+    def any_call(self, key: str) -> Call:
+        """The last try of a question, answered or not. Raises Refused where there is none."""
+        sql = (
+            "SELECT body FROM calls WHERE key = ? AND body NOT NULL ORDER BY answered DESC LIMIT 1"
+        )
+        rows = self._rows(sql, (key,))
+        if not rows:
+            raise Refused.of("judge.no_call", "This question to the judge is not on record.")
+        return _call(rows[0][0])
+
+    def answered(self, judge: str, most: int) -> list[Call]:
+        """The last answered calls of a judge, newest first."""
+        sql = (
+            "SELECT body FROM calls WHERE judge = ? AND answered AND body NOT NULL "
+            "ORDER BY rowid DESC LIMIT ?"
+        )
+        return [_call(row[0]) for row in self._rows(sql, (judge, most))]
+
+    def judge_cost(self) -> float:
+        """Dollars of all questions to judges; those that were never closed at their highest."""
+        sql = "SELECT total(cost) FROM calls WHERE key NOT GLOB ?"
+        return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
+
+    def attempts_cost(self) -> float:
+        """The same of the questions that attempts have put to providers' models."""
+        sql = "SELECT total(cost) FROM calls WHERE key GLOB ?"
+        return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
+
+    def verdicts(self, trajectory_ids: Sequence[str]) -> list[Verdict]:
+        """All verdicts of these trajectories, oldest first."""
+        marks = ", ".join("?" * len(trajectory_ids))
+        sql = f"SELECT body FROM verdicts WHERE trajectory_id IN ({marks}) ORDER BY at, judge"
+        return [parsed(Verdict, row[0]) for row in self._rows(sql, tuple(trajectory_ids))]
+
+    def judges(self) -> list[tuple[str, str]]:
+        """(judge, version of the rubric) of all verdicts, that which judged last first."""
+        sql = "SELECT judge, rubric FROM verdicts GROUP BY judge, rubric ORDER BY max(at) DESC"
+        return [(str(judge), str(rubric)) for judge, rubric in self._rows(sql, ())]
+
+    def judged_groups(self, but: str, most: int) -> list[tuple[Split, int, int]]:
+        """(split, step, group) of the newest training groups with a verdict of any judge `but` one,
+        oldest first."""
+        sql = (
+            "SELECT t.split, t.step, t.grp, max(v.at) AS latest FROM verdicts v "
+            "JOIN trajectories t ON t.id = v.trajectory_id "
+            "WHERE v.judge != ? AND t.split = 'train' "
+            "GROUP BY t.split, t.step, t.grp ORDER BY latest DESC LIMIT ?"
+        )
+        rows = self._rows(sql, (but, most))
+        return [("train", int(str(step)), int(str(grp))) for _, step, grp, _ in reversed(rows)]
+
+    def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
+        """Of one judge by one rubric, newest first."""
+        sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
+        return [parsed(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
+
+    def cost_of(self, keys: Collection[str]) -> float:
+        """Dollars of these questions, every try."""
+        marks = ", ".join("?" * len(keys))
+        sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
+        return float(str(self._rows(sql, tuple(keys))[0][0]))
+
+    def names(self, split: Split, step: int, group: int) -> list[str]:
+        """Ids of a group's trajectories, in their order."""
+        sql = "SELECT id FROM trajectories WHERE split = ? AND step = ? AND grp = ? ORDER BY idx"
+        return [str(row[0]) for row in self._rows(sql, (split, step, group))]
+
+    def labels(
+        self, split: Split | None = None, step: int | None = None, group: int | None = None
+    ) -> list[Label]:
+        """Of the run, a split, a step or a group; oldest first, with those that were undone."""
+        wanted = {"split": split, "step": step, "grp": group}
+        tests = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
+        values = tuple(value for value in wanted.values() if value is not None)
+        sql = f"SELECT seq, undone, body FROM labels WHERE {tests or '1'} ORDER BY seq"
+        return [_label(*row) for row in self._rows(sql, values)]
+
+    def label(self, label_id: str) -> Label | None:
+        rows = self._rows("SELECT seq, undone, body FROM labels WHERE id = ?", (label_id,))
+        return _label(*rows[0]) if rows else None
+
+    def summaries(self, trajectory_ids: Sequence[str]) -> list[TrajectorySummary]:
+        """Rows of these trajectories, in any order."""
+        marks = ", ".join("?" * len(trajectory_ids))
+        sql = f"SELECT summary FROM trajectories WHERE id IN ({marks})"
+        rows = self._rows(sql, tuple(trajectory_ids))
+        return [parsed(TrajectorySummary, row[0]) for row in rows]
+
+    def summaries_of(self, split: Split, step: int) -> list[TrajectorySummary]:
+        """All rows of a step, ordered by group and index."""
+        sql = "SELECT summary FROM trajectories WHERE split = ? AND step = ? ORDER BY grp, idx"
+        return [parsed(TrajectorySummary, row[0]) for row in self._rows(sql, (split, step))]
+
+    def last_step(self, split: Split) -> int:
+        """The highest step with an attempt; 0 without any."""
+        return self._value(
+            "SELECT coalesce(max(step), 0) FROM trajectories WHERE split = ?", (split,)
+        )
+
+    def checkpoints(self) -> list[Checkpoint]:
+        rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
+        return [parsed(Checkpoint, row[0]) for row in rows]
+
+    def _rows(
+        self, sql: str, values: tuple[object, ...] | dict[str, object]
+    ) -> list[tuple[object, ...]]:
+        with self._one_at_a_time:
+            try:
+                return list(self._db.execute(sql, values))  # type: ignore[arg-type]
+            except (apsw.Error, UnicodeDecodeError) as error:
+                raise damaged(self._file, str(error)) from error
+
+    def _value(self, sql: str, values: tuple[object, ...] = ()) -> int:
+        return int(str(self._rows(sql, values)[0][0]))
+
+
+def search_phrase(words: str) -> str:
+    """Typed words as an FTS5 query: each must occur, the last one may be unfinished."""
+    found = re.findall(r"\w+", words)[:MOST_WORDS]
+    return " ".join(f'"{word}"' for word in found[:-1]) + f' "{found[-1]}"*' if found else '""'
+
+
+def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
+    tests: list[str] = []
+    values: list[object] = []
+    for column, value in (
+        ("split", query.split),
+        ("grp", query.group),
+        ("scenario_id", query.scenario_id),
+        ("json_extract(summary, '$.contestant')", query.contestant),
+    ):
+        if value is not None:
+            tests.append(f"{column} = ?")
+            values.append(value)
+    if query.step is not None:
+        tests.append("step BETWEEN ? AND ?")
+        values += [query.step, query.step if query.step_to is None else query.step_to]
+    state = {
+        "scored": "reward IS NOT NULL",
+        "unscored": "reward IS NULL",
+        "truncated": "truncated",
+        "marked": "marked",
+    }
+    if query.state in state:
+        tests.append(state[query.state])
+    if query.labelled is not None:
+        tests.append("labelled" if query.labelled else "NOT labelled")
+    if query.signal is not None:
+        tests.append("(split, step, grp) IN (SELECT split, step, grp FROM groups WHERE signal = ?)")
+        values.append(int(query.signal))
+    if query.search.strip():
+        tests.append("number IN (SELECT rowid FROM transcripts WHERE transcripts MATCH ?)")
+        values.append(search_phrase(query.search))
+    return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
+
+
+def _event(body: object, seq: object) -> Event | UnknownEvent:
+    try:
+        event = decode(str(body))
+    except ValueError as error:
+        raise damaged(None, f"event {seq} cannot be read: {in_one_line(error)}") from error
+    if event.seq != seq:
+        raise damaged(None, f"event {seq} says that it is event {event.seq}")
+    return event
+
+
+def _trajectory(body: object, advantage: object) -> Trajectory:
+    return unpacked(Trajectory, body).model_copy(update={"advantage": advantage})
+
+
+def _label(seq: object, undone: object, body: object) -> Label:
+    return parsed(Label, body).model_copy(update={"seq": seq, "undone": undone})
+
+
+def _call(body: object) -> Call:
+    return unpacked(Call, body)
+
+
+def _unfinished(trajectories: list[Trajectory]) -> GroupSummary:
+    """A group whose siblings are still arriving."""
+    first = trajectories[0]
+    return GroupSummary(
+        split=first.split,
+        step=first.step,
+        group=first.group,
+        scenario_id=first.scenario_id,
+        title=first.title,
+        rewards=[t.reward for t in trajectories],
+        mean=None,
+        std=None,
+        signal=False,
+    )

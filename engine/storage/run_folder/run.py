@@ -1,0 +1,324 @@
+"""A run folder that is open for work: its spec, its database, its lock, and what it was told."""
+
+import asyncio
+import contextlib
+import fcntl
+import itertools
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import psutil
+
+from engine.hardware.devices import visible
+from engine.hardware.gpus import watching
+from engine.protocol.events.base import BaseEvent
+from engine.protocol.events.run import (
+    LogWritten,
+    PhaseChanged,
+    ProgressTicked,
+    RunFinished,
+    RunStarted,
+    WorkerRestarted,
+)
+from engine.protocol.json_text import parse_json
+from engine.protocol.problems import Problem, Refused, StoreError, in_one_line
+from engine.protocol.records.hardware import Card
+from engine.protocol.records.runs import Phase, RunSpec
+from engine.runtime.files import write_atomically
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_db.writer import RunWriter
+from engine.storage.run_folder.files import check_run_folder, clear_lock
+from engine.trust.store import remember_run
+
+SPEC = "run.json"
+DATABASE = "run.db"
+LOCK = "lock"
+LOG = "logs/run.log"
+MOST_SPEC_BYTES = 2**26
+BALLAST = "ballast"
+BALLAST_BYTES = 2**21
+"""Set aside while a run is open: room to say why it ends when the disk is full."""
+LOCK_TRIES, LOCK_PAUSE_S = 5, 0.01
+TICK_EVERY_S = 0.25
+REPEAT_EVERY_S = 1.0
+CARDS_EVERY = 2
+"""Repeated ticks from one look at the cards to the next."""
+
+
+@dataclass
+class Orders:
+    """What the person wants of a living run; read by the loop between stages."""
+
+    steps: int
+    stop_after_step: bool = False
+    paused: bool = False
+    reviewed: bool = False
+    keep: bool = False
+    """A checkpoint after this step, due or not."""
+    rubric: str = ""
+    """Source of the rubric that has taken the place of the one the run started with."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def give(
+        self, *, paused: bool | None = None, stop: bool | None = None, reviewed: bool | None = None
+    ) -> None:
+        if paused is not None:
+            self.paused = paused
+        if stop is not None:
+            self.stop_after_step = stop
+        if reviewed is not None:
+            self.reviewed = reviewed
+        self.changed.set()
+
+
+@dataclass
+class Purse:
+    """What everybody shares who spends this run's money: two questions must not spend the same
+    last dollar, and the same question is asked once."""
+
+    counting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    questions: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+
+class Run:
+    """Open with `Run.open`; close it whatever happens."""
+
+    def __init__(
+        self, folder: Path, spec: RunSpec, announce: Callable[[BaseEvent | None], None]
+    ) -> None:
+        """Raises StoreError where something in the folder leads elsewhere, Refused where another
+        engine works on it."""
+        check_run_folder(folder)
+        self.folder = folder
+        self.spec = spec
+        self.config = spec.config
+        self.orders = Orders(spec.config.train.steps)
+        self.purse = Purse()
+        self._announce = announce
+        self._lock = _take_lock(folder / LOCK)
+        try:
+            (folder / LOG).parent.mkdir(exist_ok=True)
+            _set_aside(folder / BALLAST)
+            self.writer = RunWriter(folder / DATABASE, spec.id, lambda: announce(None))
+            self.reader = RunReader(folder / DATABASE)
+        except BaseException:
+            os.close(self._lock)  # a damaged run can still be repaired, or removed
+            raise
+        self.quiet: set[int] = set()
+        """Steps whose attempts are sampled while an earlier one learns: their phases are not
+        those of the run."""
+        self._ticked = 0.0
+        self._tick: ProgressTicked | None = None
+        self._cards: tuple[Card, ...] = ()
+        psutil.cpu_percent()  # the first reading is meaningless
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / LOG
+
+    @property
+    def project(self) -> Path:
+        return self.folder.parents[1]
+
+    async def say(self, event: BaseEvent) -> BaseEvent:
+        """Store an event; returns it as stored, when it is acknowledged."""
+        return await self.writer.say(event)
+
+    async def enter(self, step: int, phase: Phase) -> None:
+        """Say that a phase begins, unless it is of a step that runs ahead."""
+        if step in self.quiet:
+            return
+        await self.say(PhaseChanged(step=step, phase=phase))
+        self.tick(step, phase, 0, 0)
+
+    async def sampler_restarted(self, problem: Problem, attempt: int) -> None:
+        """A server that samples was started again; what it did goes on."""
+        await self.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))
+
+    async def log(self, level: str, source: str, text: str) -> None:
+        await self.say(LogWritten(level=level, source=source, text=text))  # type: ignore[arg-type]
+
+    def tick(
+        self,
+        step: int,
+        phase: Phase,
+        done: int,
+        total: int,
+        words: str = "",
+        in_flight: dict[int, tuple[int, int]] | None = None,
+        **hardware: float,
+    ) -> None:
+        """A sign of life, at most four a second (the last of a phase always)."""
+        if step in self.quiet:
+            return
+        now = time.monotonic()
+        if now - self._ticked < TICK_EVERY_S and done < total:
+            return
+        self._ticked = now
+        self._tick = ProgressTicked(
+            run_id=self.spec.id,
+            step=step,
+            phase=phase,
+            done=done,
+            total=total,
+            words=words,
+            in_flight=in_flight or {},
+            hardware=hardware,
+        )
+        self._announce_tick()
+
+    async def keep_ticking(self) -> None:
+        """Repeat the last tick with fresh figures of the machine, until cancelled."""
+        with watching() as look:
+            for beat in itertools.count():
+                if look is not None and beat % CARDS_EVERY == 0:
+                    self._cards = visible(await asyncio.to_thread(look), os.environ)
+                await asyncio.sleep(REPEAT_EVERY_S)
+                self._announce_tick()
+
+    def _announce_tick(self) -> None:
+        if tick := self._tick:
+            hardware = {**hardware_now(), **tick.hardware}
+            fresh = {"at": time.time(), "hardware": hardware, "cards": self._cards}
+            self._announce(tick.model_copy(update=fresh))
+
+    def free_ballast(self) -> None:
+        """Give up the room that was set aside, for the last events."""
+        (self.folder / BALLAST).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.reader.close()
+        self.writer.close()
+        self.free_ballast()
+        os.close(self._lock)
+
+
+def hardware_now() -> dict[str, float]:
+    memory = psutil.virtual_memory()
+    return {
+        "cpu/percent": psutil.cpu_percent(),
+        "memory/bytes": float(memory.total - memory.available),
+        "memory/total_bytes": float(memory.total),
+    }
+
+
+def _set_aside(file: Path) -> None:
+    with contextlib.suppress(OSError):  # no room for it: then there is none to set aside
+        file.write_bytes(b"\xff" * BALLAST_BYTES)
+
+
+def write_spec(folder: Path, spec: RunSpec) -> None:
+    """Write run.json of a run that begins on this machine; it is trusted from now on."""
+    text = spec.model_dump_json(indent=1)
+    write_atomically(folder / SPEC, text)
+    remember_run(spec.id, text.encode())
+
+
+async def make_place(project: Path, spec: RunSpec) -> Path:
+    """The folder of a run in which nothing goes on, and to which things are added: it has begun and
+    ended."""
+    folder = project / "runs" / spec.id
+    folder.mkdir(parents=True)
+    writer = RunWriter(folder / DATABASE, spec.id)
+    try:
+        await writer.say(RunStarted(spec=spec))
+        await writer.say(RunFinished(step=0, seconds=0))
+    finally:
+        writer.close()
+    write_spec(folder, spec)
+    return folder
+
+
+def read_spec(folder: Path) -> RunSpec:
+    """Raises StoreError where run.json is missing, damaged, or newer than this engine."""
+    try:
+        data = parse_json(_bounded(folder / SPEC))
+        if not isinstance(data, dict):
+            raise ValueError("it is not a JSON object")
+        version = data.get("schema_version", 1)
+        if isinstance(version, int) and version > 1:
+            raise StoreError.of(
+                "store.newer",
+                "This run was made by a newer version of Atelier.",
+                "Update Atelier to open it; nothing in it has been changed.",
+                where=str(folder),
+            )
+        return RunSpec.model_validate(data)
+    except (OSError, ValueError) as error:
+        raise StoreError.of(
+            "store.no_spec",
+            f"The run's {SPEC} cannot be read: {in_one_line(error)}.",
+            "Repair the run: `python -m engine repair RUN` writes it anew from the database.",
+            where=str(folder),
+            detail=str(error)[:4000],
+        ) from error
+
+
+def specs_of(project: Path) -> Iterator[tuple[Path, RunSpec]]:
+    """Folder and spec of each run of a project that can be read, newest first. Damaged runs are
+    left out: the list of runs shows them with the reason."""
+    for file in sorted(project.glob(f"runs/*/{SPEC}"), reverse=True):
+        try:
+            check_run_folder(file.parent)
+            yield file.parent, read_spec(file.parent)
+        except StoreError:
+            continue
+
+
+def _bounded(file: Path) -> bytes:
+    """The bytes of a regular file of sensible size. Raises OSError, ValueError."""
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is not a regular file")
+    if status.st_size > MOST_SPEC_BYTES:
+        raise ValueError(f"it has {status.st_size // 2**20} MB")
+    return file.read_bytes()
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether some engine works on this run right now."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody works on this run meanwhile. Raises Refused where somebody does."""
+    clear_lock(folder / LOCK)
+    descriptor = _take_lock(folder / LOCK)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take_lock(file: Path) -> int:
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOCK_PAUSE_S)  # `is_locked` holds it for a moment while it looks
+        else:
+            return descriptor
+    os.close(descriptor)
+    raise Refused.of(
+        "run.locked",
+        "Another engine works on this run.",
+        "Look at it in the window or terminal that started it.",
+        where=str(file),
+    )

@@ -1,0 +1,60 @@
+"""Sample projects: complete folders that ship with Atelier, and projects made of them."""
+
+import shutil
+import tempfile
+import tomllib
+from pathlib import Path
+
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.choices import Sample
+from engine.runtime.paths import RESOURCES
+from engine.trust.projects import trust_new_project
+
+SAMPLES = RESOURCES / "samples"
+ABOUT = "sample.toml"
+LEFT = (ABOUT, "__pycache__", "runs", "*.db")
+"""What is about a sample, or was made by one."""
+
+
+def samples() -> list[Sample]:
+    """In the order in which they are shown."""
+    folders = sorted(folder for folder in SAMPLES.iterdir() if (folder / ABOUT).is_file())
+    return sorted((_about(folder) for folder in folders), key=lambda sample: sample.place)
+
+
+def create_project(folder: Path, sample: str | None) -> None:
+    """Copy a sample, with the files that it shares with others, into a new folder. Raises
+    ConfigError where the folder is in the way."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError.of(
+            "project.exists",
+            f"{folder} exists and is not empty.",
+            "Choose another name.",
+            where=str(folder),
+        )
+    source = SAMPLES / (sample or "blank")
+    if not source.is_dir():
+        raise ConfigError.of("project.no_sample", f"There is no sample called {sample}.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
+        copy = Path(scratch) / "project"
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns(*LEFT))
+        for shared in _about(source).files if (source / ABOUT).is_file() else ():
+            _copy(source / shared, copy / Path(shared).name)
+        if folder.exists():
+            folder.rmdir()
+        copy.rename(folder)
+    trust_new_project(folder)
+
+
+def _about(folder: Path) -> Sample:
+    values = tomllib.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    return Sample(name=folder.name, **values)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Beside what the sample has of its own, which stays."""
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(*LEFT), dirs_exist_ok=True)
+    elif not target.exists():
+        shutil.copy(source, target)

@@ -1,1 +1,0 @@
-"""run.db: one SQLite file per run, one writer thread with group commit, readers beside it."""

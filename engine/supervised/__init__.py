@@ -1,1 +1,0 @@
-"""Supervised training: demonstrations → tokens → updates; the warm-up, and SFT runs."""

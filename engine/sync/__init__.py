@@ -1,1 +1,0 @@
-"""Folders between engines: what is in them, what is missing there, and how it arrives whole."""

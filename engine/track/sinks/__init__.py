@@ -1,1 +1,0 @@
-"""One module a service; each imports its client library, and nothing of ours."""

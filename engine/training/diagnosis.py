@@ -1,0 +1,339 @@
+"""Why is nothing learned? Plain-words findings from the metrics so far. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import Finding, Trajectory
+
+Metrics = dict[str, float]
+
+GAP_NATS = 0.1
+"""Mean log-prob gap: sampler and trainer give the average token 10 % other odds. Rounding in
+bfloat16 stays below (0.02 to 0.06 on the starter model); in float32 publishing refuses far less."""
+LEAST_ESS = 0.5
+"""The usual threshold of importance sampling (Doucet and Johansen, 2009, a tutorial on particle
+filtering): below half, few samples decide."""
+MOST_CLIPPED = 0.2
+"""PPO's range is meant for the tail; a fifth outside means that the policies are apart."""
+MOST_MASKED = 0.1
+STEPS_OF_ENTROPY = 5
+STEPS_OF_DRIFT = 5
+LEAST_UNSCORED = 0.1
+EXCLUDED_CODE = "label.excluded"
+"""A person took the rollout out."""
+NOT_RULES = ("reward/part/ruler", "reward/part/label", "reward/part/overlong")
+
+
+class Cause(NamedTuple):
+    """Cause of unscored rollouts of a step."""
+
+    problem: Problem
+    """Problem of the first of these rollouts."""
+    rollouts: int
+
+
+def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
+    """The problems of unscored rollouts, the most frequent first; those that a person excluded are
+    not among them."""
+    problems = [one.problem for one in trajectories if one.reward is None and one.problem]
+    found: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.code != EXCLUDED_CODE:
+            found.setdefault(problem.code, []).append(problem)
+    causes = [Cause(alike[0], len(alike)) for alike in found.values()]
+    return sorted(causes, key=lambda cause: -cause.rollouts)
+
+
+def findings(
+    history: Sequence[Metrics],
+    group_size: int,
+    max_tokens: int,
+    causes: Sequence[Cause] = (),
+) -> list[Finding]:
+    """The most important diagnoses of a run, worst first, at most three.
+
+    `history` has a row of metrics per step, `causes` says why rollouts of the last step are
+    unscored. `max_tokens` is 0 where a script outside says how long an answer may be.
+    """
+    if not history:
+        return []
+    last, recent = history[-1], history[-5:]
+    found = [
+        *_unscored(last, causes),
+        _fooled(recent),
+        _addressed(last),
+        _pleasing(history),
+        _padding(history),
+        _no_signal(last, recent),
+        _truncated(last, max_tokens),
+        _collapsed(history),
+        _scattered(history),
+        _apart(recent) or _few(recent) or _clipped(recent),
+        _masked(recent),
+    ]
+    return [finding for finding in found if finding][:3]
+
+
+FAMILIES = {
+    "agent": ("The agent failed.", "Read the output of one of them; one mistake may explain all."),
+    "gateway": ("A request of the agent was refused.", "Read the messages of one of them."),
+    "reward": ("The agent's answer gave no reward.", "Return the reward parts that are required."),
+    "judge": ("The judge gave no score; the agent is not to blame.", "Read the judge's answers."),
+    "rollout": ("The rollout itself failed.", "Read the output of one of them."),
+}
+"""First part of a problem's code → words on who failed, and what to try where it does not say."""
+
+
+def _unscored(last: Metrics, causes: Sequence[Cause]) -> list[Finding]:
+    """Findings on the two most frequent causes, where each accounts for a tenth of the rollouts."""
+    total = last.get("trajectories", 0)
+    found = []
+    for number, (problem, count) in enumerate(causes[:2]):
+        if not total or count / total < LEAST_UNSCORED:
+            continue
+        who, hint = FAMILIES.get(problem.code.partition(".")[0], FAMILIES["rollout"])
+        found.append(
+            Finding(
+                code="unscored" if number == 0 else "unscored_too",
+                title=f"{count} of {total:.0f} rollouts are unscored.",
+                words=f"{who} {problem.message} They are left out of the update, not scored 0.",
+                suggestion=problem.hint or hint,
+                where="unscored",
+            )
+        )
+    return found
+
+
+def _fooled(recent: Sequence[Metrics]) -> Finding | None:
+    tests = [m["judge/canaries"] for m in recent if "judge/canaries" in m]
+    if not tests or tests[-1] >= 1:
+        return None
+    return Finding(
+        code="fooled",
+        title="The judge fell for a planted attempt.",
+        words="An attempt that does nothing for its task was scored above the middle of the real "
+        "ones. What it rewards may not be what the rubric asks for.",
+        suggestion="Look at its question and answer in the log; say in the rubric what counts, or "
+        "take another judge.",
+        where="chart:judge",
+        action="pause",
+    )
+
+
+def _addressed(last: Metrics) -> Finding | None:
+    share, total = last.get("watch/addresses_judge", 0.0), last.get("trajectories", 0.0)
+    if not share:
+        return None
+    return Finding(
+        code="addressed",
+        title=f"{share * total:.0f} of {total:.0f} attempts seem to address the judge.",
+        words="They contain words that are aimed at a grader and not at the task.",
+        suggestion="Read them; a veto takes such attempts' reward away from the next run on.",
+        where="marked",
+        action="veto:addresses_judge",
+    )
+
+
+def _pleasing(history: Sequence[Metrics]) -> Finding | None:
+    """Finding for a judge's reward part that rises while rules or labels fall."""
+    for other, who in (("reward/part/label", "your labels"), ("rules", "the rules")):
+        known = [
+            (m["reward/part/ruler"], value)
+            for m in history
+            if "reward/part/ruler" in m and (value := _other(m, other)) is not None
+        ]
+        if len(known) < 2 * STEPS_OF_DRIFT:
+            continue
+        first, last = known[:STEPS_OF_DRIFT], known[-STEPS_OF_DRIFT:]
+        rose = _mean([a for a, _ in last]) - _mean([a for a, _ in first])
+        fell = _mean([b for _, b in first]) - _mean([b for _, b in last])
+        if rose > 0.1 and fell > 0.05:
+            return Finding(
+                code="pleasing",
+                title="The judge is more and more pleased, and alone with it.",
+                words=f"Since the first steps its part rose by {rose:.2f} while {who} fell by "
+                f"{fell:.2f}.",
+                suggestion="Grade a few of the best attempts blind before you train on.",
+                where="chart:judge",
+                action="pause",
+            )
+    return None
+
+
+def _padding(history: Sequence[Metrics]) -> Finding | None:
+    """Longer or more repetitive, and paid for it by the judge."""
+    known = [m for m in history if "reward/part/ruler" in m and "tokens/completion_mean" in m]
+    if len(known) < 2 * STEPS_OF_DRIFT:
+        return None
+    first, last = known[:STEPS_OF_DRIFT], known[-STEPS_OF_DRIFT:]
+    rose = _of(last, "reward/part/ruler") - _of(first, "reward/part/ruler")
+    before, now = _of(first, "tokens/completion_mean"), _of(last, "tokens/completion_mean")
+    again, once = _of(last, "watch/repetition"), _of(first, "watch/repetition")
+    if rose < 0.05 or (now < 1.5 * before and again < once + 0.15):
+        return None
+    return Finding(
+        code="padding",
+        title="Attempts grow, and the judge pays for it.",
+        words=f"From {before:.0f} to {now:.0f} tokens, repeated phrases from {once:.0%} to "
+        f"{again:.0%}, the judge's part up by {rose:.2f}.".replace("%", " %"),
+        suggestion="See whether length is what you want; penalise it, or say so in the rubric.",
+        where="chart:length",
+    )
+
+
+def _other(metrics: Metrics, name: str) -> float | None:
+    """Values of a reward part by its name, or the sum of all rule-based parts."""
+    if name != "rules":
+        return metrics.get(name)
+    parts = [v for k, v in metrics.items() if k.startswith("reward/part/") and k not in NOT_RULES]
+    return sum(parts) if parts else None
+
+
+def _no_signal(last: Metrics, recent: Sequence[Metrics]) -> Finding | None:
+    share = _mean([m.get("groups/no_signal", 0) for m in recent])
+    if share < 0.3:
+        return None
+    mean = last.get("reward/mean", 0)
+    best = last.get("reward/max", mean)
+    solved = best - mean < 1e-6
+    why = (
+        "All attempts at them score alike: they are solved, or nobody tries a better answer."
+        if solved
+        else "All attempts at them score the same: it does not meet the better answer."
+    )
+    suggestion = (
+        "Take harder scenarios, or stop here if the reward is as high as it gets."
+        if solved
+        else "Give partial credit in the reward, warm up on a few demonstrations, or more attempts."
+    )
+    return Finding(
+        code="no_signal",
+        title=f"{share:.0%} of the groups gave no signal.".replace("%", " %"),
+        words=why,
+        suggestion=suggestion,
+        where="no_signal",
+    )
+
+
+def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
+    """Completions that were cut, by the limit that cut most of them."""
+    share = last.get("truncated", 0)
+    if share < 0.25:
+        return None
+    limits = {
+        "max_tokens": (f"the limit of {max_tokens} tokens (train.max_tokens)", "train.max_tokens"),
+        "agent": ("the limit of tokens in the agent's own requests", "max_tokens in the agent"),
+        "context": ("the end of the context (model.max_context)", "model.max_context"),
+    }
+    known = {name: last.get(f"truncated/{name}", 0.0) for name in limits}
+    cut_by = max(known, key=lambda name: known[name]) if max_tokens else "agent"
+    limit, raised = limits[cut_by]
+    return Finding(
+        code="truncated",
+        title=f"{share:.0%} of the rollouts were cut.".replace("%", " %"),
+        words=f"They hit {limit} in the middle of an answer, and their reward is for half of it.",
+        suggestion=f"Raise {raised}, or ask for shorter answers in the prompt.",
+        where="truncated",
+    )
+
+
+def _collapsed(history: Sequence[Metrics]) -> Finding | None:
+    values = [m["entropy"] for m in history if "entropy" in m]
+    if len(values) < STEPS_OF_ENTROPY or values[-1] > 0.05 or values[-1] > values[0] / 10:
+        return None
+    return Finding(
+        code="collapsed",
+        title="It has almost stopped trying other answers.",
+        words=f"Entropy fell from {values[0]:.2f} to {values[-1]:.3f} nats per token.",
+        suggestion="Stop here, or branch from an earlier checkpoint with a lower learning rate.",
+        where="chart:entropy",
+    )
+
+
+def _scattered(history: Sequence[Metrics]) -> Finding | None:
+    """Finding for entropy that doubles without more reward: the policy turns into noise."""
+    known = [m for m in history if "entropy" in m and "reward/mean" in m]
+    if len(known) < 2 * STEPS_OF_ENTROPY:
+        return None
+    first, last = known[:STEPS_OF_ENTROPY], known[-STEPS_OF_ENTROPY:]
+    before, now = _of(first, "entropy"), _of(last, "entropy")
+    lost, reward = _of(first, "reward/mean"), _of(last, "reward/mean")
+    if now < 2 * before or now < before + 0.5 or reward > lost:
+        return None
+    return Finding(
+        code="scattered",
+        title="Its answers get more random, not better.",
+        words=f"Entropy rose from {before:.2f} to {now:.2f} nats per token, while the reward went "
+        f"from {lost:.2f} to {reward:.2f}.",
+        suggestion="Branch from an earlier checkpoint with a lower train.lr.",
+        where="chart:entropy",
+    )
+
+
+def _apart(recent: Sequence[Metrics]) -> Finding | None:
+    gap = _of(recent, "logprob_gap/mean")
+    if gap < GAP_NATS:
+        return None
+    return Finding(
+        code="apart",
+        title="Sampler and trainer disagree.",
+        words=f"They differ by {gap:.2f} nats per token on average, so the update learns from "
+        "odds that nobody sampled with.",
+        suggestion="Set model.dtype to float32, or lower train.lr.",
+        where="chart:gap",
+    )
+
+
+def _few(recent: Sequence[Metrics]) -> Finding | None:
+    share = _of(recent, "ess", 1)
+    if share >= LEAST_ESS:
+        return None
+    largest = max(m.get("ratio/max", 1) for m in recent)
+    return Finding(
+        code="few_count",
+        title="Few tokens carry the update.",
+        words=f"The effective sample size is {share:.0%} of the tokens; ".replace("%", " %")
+        + f"the largest counts {largest:.0f} times an ordinary one.",
+        suggestion="Set model.dtype to float32, lower train.lr, or mask such tokens with "
+        "train.algorithm.correction.",
+        where="chart:ess",
+    )
+
+
+def _clipped(recent: Sequence[Metrics]) -> Finding | None:
+    low, high = _of(recent, "clip/low"), _of(recent, "clip/high")
+    if low + high < MOST_CLIPPED:
+        return None
+    return Finding(
+        code="clipped",
+        title=f"{low + high:.0%} of the tokens lie outside the clip range.".replace("%", " %"),
+        words=f"{high:.0%} above and {low:.0%} below: ".replace("%", " %")
+        + "trainer and sampler are further apart than the range allows for.",
+        suggestion="Lower train.lr, or widen the range in train.algorithm.loss.",
+        where="chart:clip",
+    )
+
+
+def _masked(recent: Sequence[Metrics]) -> Finding | None:
+    share = _of(recent, "masked")
+    if share < MOST_MASKED:
+        return None
+    return Finding(
+        code="masked",
+        title=f"{share:.0%} of the tokens are left out of the update.".replace("%", " %"),
+        words="The correction drops tokens, or whole attempts, on which sampler and trainer "
+        "differ too much.",
+        suggestion="Set model.dtype to float32, or widen train.algorithm.correction.",
+        where="chart:clip",
+    )
+
+
+def _of(steps: Sequence[Metrics], key: str, otherwise: float = 0.0) -> float:
+    """Mean of a metric over the steps that measured it."""
+    known = [m[key] for m in steps if key in m]
+    return _mean(known) if known else otherwise
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,69 @@
+"""Attempts pinned as gold → `gold.jsonl` in the project, from where the warm-up learns."""
+
+import json
+from pathlib import Path
+
+from engine.judge.prompting.transcript import openai_messages
+from engine.protocol.problems import ConfigError, in_one_line
+from engine.protocol.records.runs import Trajectory
+from engine.runtime.files import write_atomically
+from engine.storage.run_folder.run import Run
+from engine.trust.files import project_file, read_regular
+
+FILE = "gold.jsonl"
+MOST_BYTES = 2**31
+
+
+def pin(run: Run) -> None:
+    """Make the file hold what this run's labels say now; lines of other runs stay."""
+    own = f"{run.spec.id}/"
+    wanted = {
+        word.trajectory_id
+        for label in run.reader.labels()
+        if label.holds()
+        for word in label.words
+        if word.kind == "gold" and word.trajectory_id
+    }
+    lines = [line_of(own, run.reader.trajectory(name)) for name in sorted(wanted)]
+    replace_lines(project_file(run.project, FILE, FILE), own, lines)
+
+
+def replace_lines(file: Path, own: str, lines: list[str]) -> None:
+    """These in place of all lines whose id begins with `own`; the others stay, and a file that has
+    none left goes."""
+    lines = [line for line in _lines(file) if not _id(line).startswith(own)] + lines
+    if not lines:
+        file.unlink(missing_ok=True)
+        return
+    write_atomically(file, "".join(f"{line}\n" for line in lines))
+
+
+def line_of(own: str, attempt: Trajectory) -> str:
+    """An attempt as a demonstration, in the OpenAI form."""
+    messages = openai_messages(attempt)
+    entry = {"id": own + attempt.id, "messages": messages, "tools": attempt.tools}
+    return json.dumps(entry, ensure_ascii=False)
+
+
+def _lines(file: Path) -> list[str]:
+    """Raises ConfigError where the file cannot be read."""
+    try:
+        text = read_regular(file, MOST_BYTES).decode()
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise ConfigError.of(
+            "demonstrations.unreadable",
+            f"{file.name} cannot be read: {in_one_line(error)[:200]}.",
+            "Move it away, or name another file.",
+            where=str(file),
+        ) from error
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _id(line: str) -> str:
+    """Empty for a line that somebody else wrote."""
+    try:
+        return str(json.loads(line).get("id", ""))
+    except (ValueError, AttributeError):
+        return ""

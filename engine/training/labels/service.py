@@ -1,0 +1,258 @@
+"""Labels of an open run: what they would do, storing them, taking them back.
+
+Comes in: what a person says. Goes out: rows and one event each, and the rewards and advantages that
+follow. An undo computes the group anew from the labels that are left, so it brings back every byte.
+"""
+
+import asyncio
+import getpass
+import time
+import uuid
+from collections.abc import Sequence
+
+from engine.protocol.events.run import BatchClosed
+from engine.protocol.problems import Refused
+from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.judging import version_of
+from engine.protocol.records.labels import (
+    MOST_STALE,
+    SCORING,
+    Enters,
+    Label,
+    Labelled,
+    LabelPreview,
+    Word,
+)
+from engine.protocol.records.runs import LEARNING, Split, Trajectory
+from engine.reward.advantage.group import group_summary
+from engine.reward.labels import labelled, may_be_scored, outcomes, unlabelled
+from engine.reward.order import JudgeToPerson
+from engine.storage.run_db.writer import summary_of
+from engine.storage.run_folder.run import Run
+from engine.training.labels.gold import pin
+
+
+class Labeller:
+    """One per open run; one label at a time."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def run_id(self) -> str:
+        return self._run.spec.id
+
+    def preview(self, label: Label) -> LabelPreview:
+        """What it would do. Raises Refused where it cannot be given."""
+        self._check_run(label)
+        now, after, mapped = self._with(label)
+        return LabelPreview(
+            outcomes=outcomes(self._run.config, now, after),
+            enters=self._enters(label),
+            mapped=mapped,
+        )
+
+    async def add(self, label: Label) -> Labelled:
+        """Store it; returns when it is acknowledged. The same id is stored once. Raises Refused
+        where it names another run."""
+        self._check_run(label)
+        async with self._one_at_a_time:
+            if known := self._run.reader.label(label.id):
+                return self._told(known)
+            _, after, _ = self._with(label)
+            label = self._signed(label)
+            return await self._store(label, False, after)
+
+    async def undo(self) -> Labelled:
+        """Take back the newest that holds. Raises Refused without one."""
+        async with self._one_at_a_time:
+            held = [label for label in self._run.reader.labels() if label.holds()]
+            if not held:
+                raise Refused.of("label.none", "There is nothing to undo in this run.")
+            label = max(held, key=lambda label: label.seq)
+            others = [one for one in self._of(label) if one.holds() and one.id != label.id]
+            return await self._store(label, True, self._made(label, others)[1])
+
+    async def redo(self) -> Labelled:
+        """Say again what was undone last, as long as nothing new was said. Raises Refused."""
+        async with self._one_at_a_time:
+            labels = self._run.reader.labels()
+            redone = {label.redo_of for label in labels}
+            said = max((one.seq for one in labels if not one.redo_of), default=0)
+            undone = [
+                (one.undone, one)
+                for one in labels
+                if one.undone and one.id not in redone and one.undone > said
+            ]
+            if not undone:
+                raise Refused.of("label.none", "There is nothing to redo in this run.")
+            last = max(undone, key=lambda pair: pair[0])[1]
+            update = {"id": uuid.uuid4().hex, "redo_of": last.id, "undone": None, "at": time.time()}
+            update["run_id"] = self._run.spec.id
+            again = last.model_copy(update=update)
+            return await self._store(again, False, self._with(again)[1])
+
+    def _check_run(self, label: Label) -> None:
+        if label.run_id != self._run.spec.id:
+            named = f"is for run {label.run_id}" if label.run_id else "names no run"
+            raise Refused.of(
+                "label.other_run",
+                f"The label {named}, and was sent to {self._run.spec.id}.",
+                "Open the run that the group belongs to, and label it there.",
+                where=self._run.spec.name,
+            )
+
+    def _with(self, label: Label) -> tuple[list[Trajectory], list[Trajectory], int]:
+        """The group now and with the label; how many scores stand behind the map."""
+        self._check(label)
+        held = [one for one in self._of(label) if one.holds()]
+        return self._made(label, [*held, label])
+
+    def _made(
+        self, place: Label, labels: list[Label]
+    ) -> tuple[list[Trajectory], list[Trajectory], int]:
+        """The group of `place` as it is, and as these labels of it make it."""
+        siblings = self._siblings(place)
+        own = {one.id for one in self._of(place)}
+        held = [one for one in self._run.reader.labels() if one.holds() and one.id not in own]
+        to_person = judge_to_person(self._run, [*held, *labels], siblings)
+        after = labelled(self._run.config, siblings, labels, to_person)
+        scored = any(word.kind == "score" for one in labels for word in one.words)
+        return siblings, after, to_person.count if scored and to_person.is_fitted else 0
+
+    async def _store(self, label: Label, undone: bool, after: list[Trajectory]) -> Labelled:
+        group = group_summary(self._run.config.train.algorithm.advantage, after)
+        write = self._run.writer.undo_label if undone else self._run.writer.add_label
+        await write(label, group, after)
+        if any(word.kind == "gold" for word in label.words):
+            await asyncio.to_thread(pin, self._run)
+        return self._told(self._run.reader.label(label.id) or label)
+
+    def _told(self, label: Label) -> Labelled:
+        siblings = self._siblings(label)
+        group = self._run.reader.group(label.split, label.step, label.group)
+        assert group is not None
+        return Labelled(label=label, group=group, trajectories=[summary_of(t) for t in siblings])
+
+    def _signed(self, label: Label) -> Label:
+        source = self._run.orders.rubric or self._run.spec.rubric
+        update = {
+            "at": time.time(),
+            "run_id": self._run.spec.id,
+            "who": label.who or getpass.getuser(),
+            "rubric": label.rubric or (version_of(source) if source else ""),
+            "seq": 0,
+            "undone": None,
+        }
+        return label.model_copy(update=update)
+
+    def _siblings(self, label: Label) -> list[Trajectory]:
+        return self._run.reader.stored(label.split, label.step, label.group)
+
+    def _of(self, label: Label) -> list[Label]:
+        return self._run.reader.labels(label.split, label.step, label.group)
+
+    def _enters(self, label: Label) -> Enters:
+        if label.effect == "none" or label.split != "train" or self._run.spec.kind not in LEARNING:
+            return "no step"
+        if label.step not in closed_batches(self._run):
+            return "this step"
+        return "the next step" if label.effect == "again" else "no step"
+
+    def _check(self, label: Label) -> None:
+        """Raises Refused with what is wrong."""
+        if self._run.reader.group(label.split, label.step, label.group) is None:
+            raise Refused.of(
+                "label.too_early",
+                "This group is not complete.",
+                "Wait until all its attempts have ended and were judged.",
+            )
+        siblings = {one.id: one for one in self._siblings(label)}
+        for word in label.words:
+            _check_word(word, siblings)
+        if label.effect == "again":
+            self._check_again(label)
+
+    def _check_again(self, label: Label) -> None:
+        closed = closed_batches(self._run)
+        following = max(closed, default=0) + 1
+        if label.split != "train" or self._run.spec.kind not in LEARNING:
+            raise Refused.of("label.not_trained", "This group was never trained on.")
+        if following - label.step > MOST_STALE:
+            raise Refused.of(
+                "label.too_stale",
+                f"This group is {following - label.step} steps old; the policy has moved on, and "
+                f"{MOST_STALE} is the most that can be corrected for.",
+                "Keep the label as an example for the judge, or pin an attempt as gold.",
+            )
+
+
+def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
+    named = [word.trajectory_id] if word.trajectory_id else []
+    named += [name for layer in word.order for name in layer]
+    strangers = [name for name in named if name not in siblings]
+    if strangers:
+        raise Refused.of("label.stranger", f"{strangers[0]} is no attempt of this group.")
+    if (word.kind == "order" and len(set(named)) < 2) or len(named) != len(set(named)):
+        raise Refused.of("label.bad_order", "An order names at least two attempts, each once.")
+    if word.kind not in ("order", "note") and not word.trajectory_id:
+        raise Refused.of("label.nobody", f"A label of kind {word.kind} needs an attempt.")
+    if word.kind == "score" and word.value is None:
+        raise Refused.of("label.no_score", "A score needs a value between 0 and 1.")
+    failed = [name for name in named if not may_be_scored(siblings[name])]
+    if word.kind in SCORING and failed:
+        raise Refused.of(
+            "label.failed_attempt",
+            f"Attempt {siblings[failed[0]].index + 1} failed by itself, so nobody can say how good "
+            "it is.",
+            "Leave it out of the order; it is not trained on.",
+        )
+
+
+def closed_batches(run: Run) -> dict[int, BatchClosed]:
+    """By step, what was settled first."""
+    found: dict[int, BatchClosed] = {}
+    for event in run.reader.events_of("batch.closed"):
+        if isinstance(event, BatchClosed):
+            found.setdefault(event.step, event)
+    return found
+
+
+def as_labelled(run: Run, split: Split, step: int, group: int, until: int) -> list[Trajectory]:
+    """A stored group as the labels make it that were stored before event `until`, with
+    advantages."""
+    siblings = run.reader.stored(split, step, group)
+    held = [label for label in run.reader.labels(split, step, group) if label.holds(until)]
+    counted = [label for label in run.reader.labels() if label.holds(until)]
+    to_person = judge_to_person(run, counted, siblings)
+    now = labelled(run.config, siblings, held, to_person)
+    summary = group_summary(run.config.train.algorithm.advantage, now)
+    return [
+        one.model_copy(update={"advantage": advantage})
+        for one, advantage in zip(now, summary.advantages, strict=True)
+    ]
+
+
+def judge_to_person(
+    run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
+) -> JudgeToPerson:
+    """The run's map, fitted on every labelled score that holds; a later one of the same attempt in
+    place of an earlier one."""
+    if not run.config.judge.enabled:
+        return JudgeToPerson([])
+    given = {
+        word.trajectory_id: word.value
+        for label in labels
+        for word in label.words
+        if word.kind == "score" and word.trajectory_id and word.value is not None
+    }
+    judged = {one.id: unlabelled(one).parts for one in siblings}
+    for row in run.reader.summaries([name for name in given if name not in judged]):
+        judged[row.id] = row.unlabelled.parts if row.unlabelled else row.parts
+    pairs = (
+        (judged[name][RULER], value)
+        for name, value in given.items()
+        if name in judged and RULER in judged[name]
+    )
+    return JudgeToPerson(pairs)

@@ -1,0 +1,114 @@
+"""Stages that every run which learns has: load the model, restore it, wait at the gate, keep a
+checkpoint. `loop.py` and `supervised/fine_tune.py` call them."""
+
+import asyncio
+
+from engine.models.registry import model_of
+from engine.policy.base import Policy
+from engine.policy.start import loaded, policy_spec
+from engine.protocol.config.algorithm import ValueCredit
+from engine.protocol.events.run import RunContinued, RunPaused, StepFinished
+from engine.protocol.problems import StoreError
+from engine.protocol.records.runs import Checkpoint
+from engine.runtime.seeds import derive
+from engine.storage.checkpoints import checkpoint
+from engine.storage.checkpoints.branches import compare_with_parent
+from engine.storage.checkpoints.retention import drop, prune
+from engine.storage.run_folder.run import Run
+
+SHOWN = ("reward/mean", "loss", "validation/loss")
+"""Metrics that a checkpoint's row has."""
+
+
+class StopRequested(Exception):
+    """The person asked for an end after this step."""
+
+
+async def load(run: Run, policy: Policy) -> None:
+    await run.enter(0, "loading")
+    config, model = run.config, model_of(run.spec)
+    spec = policy_spec(config, model, config.model, derive(config.train.seed, "adapter") % 2**31)
+    if isinstance(credit := config.train.algorithm.credit, ValueCredit):
+        spec = spec.model_copy(update={"value_lr": credit.lr})
+    info = await policy.load(spec)
+    await run.say(loaded(info))
+    if not info.shares_prefixes:
+        await run.log(
+            "warning",
+            "policy",
+            "Layers of this model keep a state that cannot branch (linear attention): each attempt "
+            "is computed by itself, prompt included. The results are right, and much slower.",
+        )
+    if info.peak_flops:
+        await run.log(
+            "info",
+            "policy",
+            f"This machine at best: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
+            f"{info.bandwidth / 1e9:.0f} GB/s read. Percent of limit counts against this.",
+        )
+
+
+async def restore(run: Run, policy: Policy) -> Checkpoint | None:
+    """The newest whole checkpoint, which the policy has now; None where there is none. Damaged ones
+    behind it are taken off the record, so that their steps are saved anew and no rule counts on
+    them. Raises StoreError where the weights that a branch began with are gone."""
+    known = run.reader.checkpoints()
+    await asyncio.to_thread(checkpoint.sweep, run.folder, known)
+    found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
+    if found is None:
+        _refuse_other_beginning(run)
+    for damaged in [one for one in known if found is None or one.step > found.step]:
+        where = f"after step {found.step}" if found else "from the beginning"
+        text = f"The checkpoint of step {damaged.step} is damaged: the run goes on {where}."
+        await run.log("warning", "checkpoint", text)
+        await drop(run, damaged, "damage")
+    if found:
+        await policy.restore(run.folder / found.path)
+    return found
+
+
+def _refuse_other_beginning(run: Run) -> None:
+    """A branch does not go on from the untrained model. Raises StoreError."""
+    parent = run.spec.parent
+    if parent and parent.adapter:
+        raise StoreError.of(
+            "checkpoint.no_beginning",
+            f"The weights of {parent.name} that this run began with are missing or damaged, and it "
+            "has no other checkpoint.",
+            f"Branch from {parent.name} again.",
+            where=str(checkpoint.folder_of(run.folder, parent.begins)),
+        )
+
+
+async def gate(run: Run, policy: Policy, step: int) -> None:
+    """Between two steps: stop or wait where that was asked; what is sampled ahead waits too."""
+    if run.orders.stop_after_step:
+        raise StopRequested
+    if not run.orders.paused:
+        return
+    await run.say(RunPaused(step=step))
+    await policy.hold()
+    while run.orders.paused:
+        run.orders.changed.clear()
+        await run.orders.changed.wait()
+        if run.orders.stop_after_step:
+            raise StopRequested
+    await policy.go_on()
+    await run.say(RunContinued(step=step))
+
+
+async def keep(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
+    """Save a checkpoint, once per step, and clear away what it makes superfluous."""
+    if any(known.step == step for known in run.reader.checkpoints()):
+        return
+    shown = {name: metrics[name] for name in SHOWN if name in metrics}
+    saved = await checkpoint.save(run.folder, step, policy, {"run": run.spec.id}, shown)
+    await run.writer.add_checkpoint(saved)
+    await compare_with_parent(run, saved)
+    await prune(run)
+
+
+def finished_steps(run: Run) -> dict[int, dict[str, float]]:
+    """Metrics of the steps that are stored already."""
+    events = run.reader.events_of("step.finished")
+    return {e.step: e.metrics for e in events if isinstance(e, StepFinished)}

@@ -1,0 +1,240 @@
+"""The whole algorithm, top to bottom: scenario → rollout → reward → advantage → train → checkpoint.
+
+Comes in: an open run, a started policy, a stage for rollouts. Goes out: events and rows, through
+the run. The server's supervisor wires it, restarts it, and says how it ended.
+
+A run that was interrupted goes on from its last checkpoint: the steps behind it are trained again
+on their stored trajectories, and only what is missing is rolled out, so resuming and never having
+stopped give the same adapter.
+"""
+
+import math
+import time
+from collections.abc import Awaitable, Iterable, Iterator
+from itertools import chain
+
+from engine.evaluation.validation import validate
+from engine.policy.base import Policy
+from engine.protocol.events.run import (
+    DiagnosisChanged,
+    RunFinished,
+    RunStopped,
+    StepFinished,
+    StepStarted,
+    ValidationFinished,
+)
+from engine.protocol.problems import RolloutError
+from engine.protocol.records.runs import Interval, Trajectory
+from engine.rollout.groups import roll_out_groups
+from engine.rollout.rollout import Stage
+from engine.storage.checkpoints.retention import prune
+from engine.storage.project import load_scenarios
+from engine.storage.run_folder.run import Run
+from engine.training import diagnosis
+from engine.training.lifecycle import StopRequested, finished_steps, gate, keep, load, restore
+from engine.training.sft.updates import warm_up
+from engine.training.step.curriculum_history import Practised
+from engine.training.step.dynamic_sampling import planned, refill
+from engine.training.step.metrics import describe
+from engine.training.step.review import review
+from engine.training.step.rollouts import Groups, Rollouts, staleness
+from engine.training.step.scenario_sampling import choose
+from engine.training.step.timing import Clock
+from engine.training.step.update import learn
+from engine.training.step.update_groups import close_batch
+
+UNSCORED_STEPS = 3
+"""Number of steps in a row without a scored rollout after which the run fails, with the reason."""
+
+
+async def train(run: Run, policy: Policy, stage: Stage) -> None:
+    """Train to the last step, or until told to stop. Raises what a worker or the store raises."""
+    begun = time.monotonic()
+    scenarios = load_scenarios(run.project, run.config, "train")
+    held_out = load_scenarios(run.project, run.config, "validation")
+    practised = Practised(run, scenarios)
+    policy.on_progress = lambda done, total: run.tick(step, "training", done, total)
+    step = silent = 0
+    await load(run, policy)
+    history = finished_steps(run)
+    step = await restore_or_warm_up(run, policy, stage)
+
+    def roll(number: int, clock: Clock) -> Awaitable[Groups]:
+        return roll_out_step(run, stage, number, practised, clock, number not in history)
+
+    try:
+        async with Rollouts(run, roll) as rollouts:
+            while step < run.orders.steps:
+                await gate(run, policy, step)
+                if validation_is_due(run, step):
+                    await validate(run, stage, held_out, step)
+                step += 1
+                clock = Clock()
+                anew = step not in history
+                groups = await rollouts.of(step, clock)
+                sampled = await policy.sampling()
+                if anew:
+                    await review(run, step, clock)
+                groups, again = await close_batch(run, step, groups)
+                learned = await learn(run, policy, groups + again, step, clock)
+                kind = run.config.train.algorithm.advantage
+                told = {"groups/again": float(len(again)), **sampled, **learned}
+                told |= {"staleness": staleness(step, groups)} if run.config.train.staleness else {}
+                told |= stage.judge.metrics() if stage.judge else {}
+                metrics = describe(groups, kind, told, clock)
+                if anew:
+                    await finish_step(run, step, metrics, learned, history, groups)
+                    silent = 0 if "reward/mean" in metrics else silent + 1
+                    if silent == UNSCORED_STEPS or silent == step == run.orders.steps:
+                        refuse_unscored(span(step, silent), chain(*groups))
+                if checkpoint_is_due(run, step):
+                    await keep(run, policy, step, metrics)
+    except StopRequested:
+        await keep(run, policy, step, history.get(step, {}))
+        await run.say(RunStopped(step=step, reason="You stopped it after this step."))
+        return
+    await validate(run, stage, held_out, step)
+    await prune(run)
+    await run.say(summary(run, step, history, time.monotonic() - begun))
+
+
+async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
+    """Solve rate of the untrained model on the training scenarios: is there something to learn?"""
+    begun = time.monotonic()
+    scenarios = load_scenarios(run.project, run.config, "train")
+    await load(run, policy)
+    await policy.publish(0)
+    if await validate(run, stage, scenarios, 0) is None:
+        refuse_unscored("the baseline", run.reader.stored("validation", 0))
+    await run.say(summary(run, 0, {}, time.monotonic() - begun))
+
+
+# The stages
+
+
+async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
+    """The step to go on from: that of the newest whole checkpoint, else 0 after the warm-up."""
+    if found := await restore(run, policy):
+        await policy.publish(found.step)
+        return found.step
+    if warmup := run.config.train.warmup:
+        await warm_up(run, policy, stage, warmup)
+        await policy.publish(0)
+        await keep(run, policy, 0, {})
+        return 0
+    await policy.publish(0)
+    return 0
+
+
+def validation_is_due(run: Run, step: int) -> bool:
+    every = run.config.train.validate_every
+    return step == 0 or bool(every and step % every == 0)
+
+
+def checkpoint_is_due(run: Run, step: int) -> bool:
+    wanted, run.orders.keep = run.orders.keep, False
+    return wanted or step % run.config.train.checkpoint_every == 0 or step == run.orders.steps
+
+
+async def roll_out_step(
+    run: Run,
+    stage: Stage,
+    step: int,
+    practised: Practised,
+    clock: Clock,
+    anew: bool,
+) -> Groups:
+    size = run.config.train.group_size
+    choice = practised.choice(step)
+    chosen = choose(choice, run.config.train.groups)
+    if anew:
+        await run.say(StepStarted(step=step, groups=planned(chosen, size)))
+    async with clock.phase(run, step, "rolling_out"):
+        if stage.judge:
+            await stage.judge.prepare()
+        groups = await roll_out_groups(run, stage, "train", step, chosen, size)
+        return await refill(run, stage, choice, chosen, groups, anew)
+
+
+async def finish_step(
+    run: Run,
+    step: int,
+    metrics: dict[str, float],
+    learned: dict[str, float],
+    history: dict[int, dict[str, float]],
+    groups: Groups,
+) -> None:
+    finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    history[step] = finite
+    await run.say(
+        StepFinished(
+            step=step,
+            skipped=not learned,
+            reason="" if learned else why_skipped(metrics),
+            metrics=finite,
+            dropped=len(metrics) - len(finite),
+        )
+    )
+    train = run.config.train
+    ordered = [history[number] for number in sorted(history)]
+    limit = 0 if run.spec.kind == "outside" else train.max_tokens
+    causes = diagnosis.unscored_causes(chain(*groups))
+    found = diagnosis.findings(ordered, train.group_size, limit, causes)
+    previous = [
+        e for e in run.reader.events_of("diagnosis.changed") if isinstance(e, DiagnosisChanged)
+    ]
+    if found != (previous[-1].findings if previous else []):
+        await run.say(DiagnosisChanged(step=step, findings=found))
+
+
+def why_skipped(metrics: dict[str, float]) -> str:
+    """Reason why a step had nothing to learn from."""
+    if metrics["unscored"] == metrics["trajectories"]:
+        return "No rollout could be scored: nothing to learn."
+    return "All rollouts of each group got the same reward: nothing to learn."
+
+
+def span(step: int, count: int) -> str:
+    return f"steps {step - count + 1} to {step}" if count > 1 else f"step {step}"
+
+
+def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
+    """Raise RolloutError with the most frequent cause: a run whose rollouts cannot be scored learns
+    nothing and costs as much as any other."""
+    causes = diagnosis.unscored_causes(trajectories)
+    if not causes:  # a person took them out
+        return
+    raise RolloutError.of(
+        "run.nothing_scored",
+        f"Not one rollout of {steps} could be scored. {causes[0].problem.message}",
+        causes[0].problem.hint or "Read the output of a rollout, and resume when it is mended.",
+        detail="\n".join(f"{c.rollouts} × {c.problem.code}: {c.problem.message}" for c in causes),
+    )
+
+
+# What the stages are made of
+
+
+def summary(
+    run: Run, step: int, history: dict[int, dict[str, float]], seconds: float
+) -> RunFinished:
+    rewards = [history[s]["reward/mean"] for s in sorted(history) if "reward/mean" in history[s]]
+    known = run.reader.checkpoints()
+    return RunFinished(
+        step=step,
+        seconds=seconds,
+        reward_first=rewards[0] if rewards else None,
+        reward_last=rewards[-1] if rewards else None,
+        validation=validation_at(run, step),
+        baseline=validation_at(run, 0),
+        checkpoint=known[-1].path if known else "",
+    )
+
+
+def validation_at(run: Run, step: int) -> Interval | None:
+    events: Iterator[Interval | None] = (
+        e.reward
+        for e in run.reader.events_of("validation.finished")
+        if isinstance(e, ValidationFinished) and e.step == step
+    )
+    return next(events, None)

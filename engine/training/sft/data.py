@@ -1,0 +1,230 @@
+"""Convert files of demonstrations into training and held-out examples."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.policy.base import TrainItem
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import ConfigError, Problem, StoreError
+from engine.protocol.records.demonstrations import (
+    BadLine,
+    DemonstrationFile,
+    Role,
+    SupervisedPlan,
+    Tally,
+)
+from engine.rollout.rendering.chat import ChatFormat
+from engine.runtime.files import write_atomically
+from engine.runtime.seeds import derive
+from engine.training.labels.gold import FILE as GOLD
+from engine.training.sft.formats import read_line
+from engine.training.sft.rendering import render
+from engine.training.sft.schedule import updates_of
+from engine.training.step.batch import trained_tokens
+from engine.trust.files import project_file, read_regular
+
+MOST_BYTES = 2**32
+"""Size limit of a file of demonstrations."""
+SHOWN, NAMED = 50, 3
+"""Default number of bad lines in a list, and number of those that a refusal names."""
+TRAIN, HELD_OUT = "demonstrations.jsonl", "held_out.jsonl"
+"""Files of demonstrations that an SFT run keeps in its folder."""
+
+
+class Entry(NamedTuple):
+    """Valid line of a file of demonstrations."""
+
+    line: bytes
+    beginning: str
+    """Key of the prompt: equal for answers to the same question, which are held out
+    together."""
+    items: list[TrainItem]
+
+
+class Source(NamedTuple):
+    """File of demonstrations, and its valid lines."""
+
+    file: DemonstrationFile
+    entries: list[Entry]
+
+
+class Data(NamedTuple):
+    """Files, training and held-out examples of an SFT run."""
+
+    files: list[DemonstrationFile]
+    train: list[Entry]
+    held_out: list[Entry]
+
+
+def read_source(
+    file: Path,
+    role: Role,
+    project: Path,
+    chat: ChatFormat,
+    context: int,
+    shown: int | None = SHOWN,
+) -> Source:
+    """Read a file to its end, whatever is wrong in it. `context` is the most tokens of a
+    demonstration, `shown` the most bad lines listed (None: all)."""
+    inside = file.is_relative_to(project)
+    about = DemonstrationFile(
+        path=os.path.relpath(file, project) if inside else str(file), role=role
+    )
+    try:
+        content = read_regular(file, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        problem = _unreadable(file, role, error)
+        return Source(about.model_copy(update={"problem": problem}), [])
+    entries: list[Entry] = []
+    bad: list[BadLine] = []
+    forms: Counter[str] = Counter()
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            example = read_line(line)
+            entries.append(Entry(line, example.beginning, render(example, chat, context)))
+            forms[example.form] += 1
+        except ValueError as error:
+            bad.append(BadLine(file=about.path, line=number, reason=str(error)))
+    found = {
+        "lines": len(entries) + len(bad),
+        "forms": dict(forms),
+        "tally": tally(entries),
+        "bad": bad[:shown],
+        "bad_count": len(bad),
+    }
+    return Source(about.model_copy(update=found), entries)
+
+
+def collect(
+    project: Path, config: ProjectConfig, chat: ChatFormat, shown: int | None = SHOWN
+) -> Data:
+    """Training and held-out examples of an SFT run of the project; refuses nothing."""
+    sft, context = config.sft, config.model.max_context
+    project = project.resolve()
+    wanted: list[tuple[Path, Role]] = [(project_file(project, sft.data, "sft.data"), "train")]
+    gold = project_file(project, GOLD, GOLD)
+    if sft.gold and gold.is_file() and gold != wanted[0][0]:
+        wanted.append((gold, "gold"))
+    if sft.validation:
+        wanted.append((project_file(project, sft.validation, "sft.validation"), "validation"))
+    sources = [read_source(file, role, project, chat, context, shown) for file, role in wanted]
+    learned = [e for source in sources if source.file.role != "validation" for e in source.entries]
+    measured = [e for source in sources if source.file.role == "validation" for e in source.entries]
+    if not sft.validation:
+        learned, measured = split(learned, sft.held_out, config.train.seed)
+    return Data([source.file for source in sources], learned, measured)
+
+
+def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], list[Entry]]:
+    """(training, held out): about this share of the questions is held out, at least one where there
+    are two; answers to one question stay together, so that none of them is known from training."""
+    questions = list(dict.fromkeys(entry.beginning for entry in entries))
+    count = max(1, round(share * len(questions))) if share and len(questions) > 1 else 0
+    count = min(count, len(questions) - 1)
+    drawn = set(random.Random(derive(seed, "held out")).sample(questions, max(0, count)))
+    learned = [entry for entry in entries if entry.beginning not in drawn]
+    return learned, [entry for entry in entries if entry.beginning in drawn]
+
+
+def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> Problem | None:
+    """Reason why these files cannot be trained on: one that cannot be read, or bad lines that were
+    not allowed to be left out; the first are named. None where there is no reason."""
+    files = list(files)
+    if broken := next((file.problem for file in files if file.problem), None):
+        return broken
+    spoilt = [file for file in files if file.bad_count]
+    if skip or not spoilt:
+        return None
+    first = spoilt[0]
+    lines = [f"line {one.line}: {one.reason}" for one in first.bad[:NAMED]]
+    more = sum(file.bad_count for file in spoilt) - len(lines)
+    of = f"{first.bad_count} of the {first.lines} lines of {first.path}"
+    return Problem(
+        code="demonstrations.bad_lines",
+        message=f"{of} cannot be learned from. {' '.join(lines)}"
+        + (f" {more} more." if more else ""),
+        hint=hint or "Mend them, or learn without them: --set sft.skip_bad_lines=true.",
+        where=f"{first.path}, line {first.bad[0].line}",
+    )
+
+
+def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
+    """Check that an SFT run may start. Raises ConfigError."""
+    if problem := refusal(data.files, config.sft.skip_bad_lines):
+        raise ConfigError(problem)
+    if not data.train:
+        raise ConfigError.of(
+            "demonstrations.empty",
+            "There is no demonstration to learn from.",
+            'Write {"messages": [{"role": "user", "content": "…"}, …]}, one a line.',
+            where=str(project / config.sft.data),
+        )
+
+
+def plan_of(config: ProjectConfig, data: Data) -> SupervisedPlan:
+    """Summary of the data for the run's run.json."""
+    sft = config.sft
+    return SupervisedPlan(
+        train=tally(data.train),
+        held_out=tally(data.held_out),
+        updates=updates_of(len(data.train), sft.batch_size, sft.epochs),
+        files=[file.path for file in data.files],
+        skipped=sum(file.bad_count for file in data.files),
+    )
+
+
+def tally(entries: Iterable[Entry]) -> Tally:
+    entries = list(entries)
+    items = [item for entry in entries for item in entry.items]
+    return Tally(
+        examples=len(entries),
+        tokens=sum(len(item.tokens) for item in items),
+        trained=sum(trained_tokens(item) for item in items),
+        longest=max((len(item.tokens) for item in items), default=0),
+    )
+
+
+# What a run keeps: it learns the same when it is resumed, whatever has become of the files
+
+
+def keep_lines(folder: Path, data: Data) -> None:
+    for name, entries in ((TRAIN, data.train), (HELD_OUT, data.held_out)):
+        text = b"".join(entry.line.strip() + b"\n" for entry in entries).decode("utf-8-sig")
+        write_atomically(folder / name, text)
+
+
+def kept_lines(folder: Path, chat: ChatFormat, context: int) -> tuple[list[Entry], list[Entry]]:
+    """(training, held out) examples that a run has kept. Raises StoreError where its files cannot
+    be read any more."""
+    found = []
+    for name in (TRAIN, HELD_OUT):
+        source = read_source(folder / name, "train", folder, chat, context)
+        if problem := refusal([source.file], skip=False):
+            raise StoreError.of(
+                "demonstrations.changed",
+                "The demonstrations that this run keeps cannot be read any more.",
+                "Start another run.",
+                where=str(folder / name),
+                detail=problem.message,
+            )
+        found.append(source.entries)
+    return found[0], found[1]
+
+
+def _unreadable(file: Path, role: Role, error: OSError | ValueError) -> Problem:
+    setting = {"train": "sft.data", "validation": "sft.validation", "gold": "sft.gold"}[role]
+    missing = isinstance(error, FileNotFoundError)
+    return Problem(
+        code="demonstrations.missing" if missing else "demonstrations.unreadable",
+        message=f"There is no {file.name} in the project."
+        if missing
+        else f"The demonstrations cannot be read: {getattr(error, 'strerror', None) or error}.",
+        hint=f"Make one with `python -m engine distill` or by hand, or set {setting}.",
+        where=str(file),
+    )

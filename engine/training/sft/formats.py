@@ -1,0 +1,168 @@
+"""One line of a demonstrations file → an example. Pure: text in, value out, no tokens yet.
+
+Read are chat messages in the OpenAI format (tools, and `weight` 0 on answers that only give
+context), TRL's conversational and plain prompt with completion, and plain `text`. A line that is
+none of these raises ValueError, whose text is the reason in one sentence.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.protocol.records.demonstrations import Form
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+SHAREGPT = {"human": "user", "gpt": "assistant"}
+KNOWN = '"messages", "prompt" with "completion", or "text"'
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Example:
+    """What one line asks the model to learn."""
+
+    form: Form
+    messages: list[Message] = field(default_factory=list)
+    """The whole conversation; empty where the line is plain text."""
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    learned: frozenset[int] = frozenset()
+    """Places of the messages whose words are trained."""
+    prompt: str = ""
+    """Plain text that is only read."""
+    answer: str = ""
+    """Plain text that is trained."""
+
+    @property
+    def beginning(self) -> str:
+        """What it shares with other answers to the same question."""
+        if not self.messages:
+            return self.prompt or self.answer
+        first = min(self.learned)
+        return json.dumps([self.messages[:first], self.tools], sort_keys=True)
+
+
+def read_line(line: bytes) -> Example:
+    """Raises ValueError with the reason."""
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("It is not UTF-8.") from None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"It is no JSON: {error}.") from None
+    except RecursionError:
+        raise ValueError("It is nested too deeply.") from None
+    value = {"messages": value} if isinstance(value, list) else value
+    if not isinstance(value, dict):
+        raise ValueError(f"It is a {type(value).__name__} and no object.")
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("It has half a character (a lone surrogate).") from None
+    return _example(value)
+
+
+def _example(value: dict[str, Any]) -> Example:
+    if "chosen" in value or "rejected" in value:
+        raise ValueError(
+            "It is a pair of preferences; supervised training learns one answer, so write the "
+            "chosen one as a completion."
+        )
+    if "messages" in value or "conversations" in value:
+        return _conversation(value)
+    if "prompt" in value and "completion" in value:
+        return _prompted(value)
+    if "text" in value:
+        if not isinstance(value["text"], str) or not value["text"].strip():
+            raise ValueError('Its "text" is empty, or no text.')
+        return Example("text", answer=value["text"])
+    found = ", ".join(f'"{key}"' for key in list(value)[:6]) or "nothing"
+    raise ValueError(f"It has none of {KNOWN}, but {found}.")
+
+
+def _conversation(value: dict[str, Any]) -> Example:
+    messages = _messages(value.get("messages", value.get("conversations")), "messages")
+    learned = {n for n, one in enumerate(messages) if one["role"] == "assistant" and _counts(one)}
+    if not learned:
+        raise ValueError("It has no message of the assistant to learn from.")
+    return Example("messages", messages, _tools(value), frozenset(learned))
+
+
+def _prompted(value: dict[str, Any]) -> Example:
+    prompt, completion = value["prompt"], value["completion"]
+    if isinstance(prompt, str) and isinstance(completion, str):
+        if not completion:
+            raise ValueError('Its "completion" is empty.')
+        return Example("text prompt and completion", prompt=prompt, answer=completion)
+    if isinstance(prompt, str) or isinstance(completion, str):
+        raise ValueError('"prompt" and "completion" must both be text, or both lists of messages.')
+    asked, said = _messages(prompt, "prompt"), _messages(completion, "completion")
+    messages = [*asked, *said]
+    places = range(len(asked), len(messages))
+    learned = {n for n in places if messages[n]["role"] == "assistant" and _counts(messages[n])}
+    if not learned:
+        raise ValueError('Its "completion" has no message of the assistant.')
+    return Example("prompt and completion", messages, _tools(value), frozenset(learned))
+
+
+def _counts(message: Message) -> bool:
+    """OpenAI's `weight`: 0 gives context and is not learned. Raises ValueError for other ones."""
+    weight = message.get("weight", 1)
+    if weight not in (0, 1):
+        raise ValueError(f"A message has the weight {weight}; only 0 and 1 mean something.")
+    return bool(weight)
+
+
+def _messages(value: Any, key: str) -> list[Message]:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f'Its "{key}" is no list of messages, or empty.')
+    return [_message(one, number) for number, one in enumerate(value, 1)]
+
+
+def _message(value: Any, number: int) -> Message:
+    if not isinstance(value, dict):
+        raise ValueError(f"Message {number} is no object.")
+    role = value.get("role", value.get("from"))
+    role = SHAREGPT.get(role, role) if isinstance(role, str) else role
+    if role not in ROLES:
+        raise ValueError(f"Message {number} has the role {role!r}; known are {', '.join(ROLES)}.")
+    rest = {k: v for k, v in value.items() if k not in ("from", "value")}
+    message = {**rest, "role": role, "content": value.get("content", value.get("value"))}
+    _check_content(message["content"], number)
+    calls = message.get("tool_calls")
+    if calls:
+        _check_calls(calls, number)
+    elif message["content"] in (None, "", []) and role == "assistant":
+        raise ValueError(f"Message {number}, of the assistant, says nothing.")
+    if message.get("function_call"):
+        raise ValueError(f'Message {number} has the old "function_call": write "tool_calls".')
+    return message
+
+
+def _check_content(content: Any, number: int) -> None:
+    if content is None or isinstance(content, str):
+        return
+    if not (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
+        raise ValueError(f"The content of message {number} is neither text nor parts.")
+    if any(part.get("type") != "text" for part in content):
+        raise ValueError(f"Message {number} holds an image, audio or file; only text is learned.")
+
+
+def _check_calls(calls: Any, number: int) -> None:
+    whole = isinstance(calls, list) and all(
+        isinstance(one, dict)
+        and isinstance(one.get("function"), dict)
+        and isinstance(one["function"].get("name"), str)
+        for one in calls
+    )
+    if not whole:
+        raise ValueError(f"A tool call of message {number} names no function.")
+
+
+def _tools(value: dict[str, Any]) -> list[dict[str, Any]]:
+    tools = value.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError('Its "tools" is no list of objects.')
+    return tools

@@ -1,0 +1,138 @@
+"""An SFT run, top to bottom: demonstrations → updates → held-out loss → checkpoint.
+
+Comes in: an open run that keeps its demonstrations, a started policy. Goes out: events and
+checkpoints, through the run. A run that was interrupted goes on from its newest checkpoint; which
+demonstrations an update takes and how far it goes derive from its number, so resuming and never
+having stopped give the same adapter.
+"""
+
+import asyncio
+import math
+import time
+
+from engine.policy.base import Policy
+from engine.protocol.events.run import RunFinished, RunStopped, StepFinished
+from engine.protocol.events.sft import LossMeasured
+from engine.rollout.rendering.chat import ChatFormat
+from engine.storage.checkpoints.retention import prune
+from engine.storage.run_folder.run import Run
+from engine.training.lifecycle import StopRequested, finished_steps, gate, keep, load, restore
+from engine.training.sft.data import Entry, kept_lines
+from engine.training.sft.schedule import batch_at, patience_ends, rate_at, updates_of
+from engine.training.sft.updates import loss_on, update
+
+
+async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
+    """Learn to the last update, until the patience ends, or until told to stop. Raises what a
+    worker or the store raises."""
+    begun, step = time.monotonic(), 0
+    policy.on_progress = lambda done, total: None
+    await load(run, policy)
+    context = run.config.model.max_context
+    learned, held_out = await asyncio.to_thread(kept_lines, run.folder, chat, context)
+    history = finished_steps(run)
+    found = await restore(run, policy)
+    step = found.step if found else 0
+    plan = run.spec.supervised
+    if plan and plan.skipped and not history:
+        words = f"Learns without {plan.skipped} bad lines, as sft.skip_bad_lines says."
+        await run.log("warning", "sft", words)
+    told = await measure(run, policy, held_out, step)
+    if told and step == 0:
+        await keep(run, policy, step, told)  # where the loss only rises, it stays the best
+    await run.enter(step, "training")
+    early = given_up(run, step)
+    try:
+        while step < run.orders.steps and not early:
+            await gate(run, policy, step)
+            step += 1
+            metrics = await learn(run, policy, learned, step)
+            if step not in history:
+                await say_step(run, step, metrics)
+            if is_due(run, step):
+                told = await measure(run, policy, held_out, step)
+                await keep(run, policy, step, metrics | told)
+                early = given_up(run, step)
+                await run.enter(step, "training")
+    except StopRequested:
+        await keep(run, policy, step, history.get(step, {}))
+        await run.say(RunStopped(step=step, reason="You stopped it after this update."))
+        return
+    if early:
+        await run.log("info", "sft", "The held-out loss falls no more: the run ends early.")
+    await prune(run)
+    await run.say(summary(run, step, time.monotonic() - begun))
+
+
+# The stages
+
+
+async def learn(run: Run, policy: Policy, learned: list[Entry], step: int) -> dict[str, float]:
+    """One update, and what is known of it."""
+    begun, sft = time.monotonic(), run.config.sft
+    plan = run.spec.updates
+    part = batch_at(learned, step, sft.batch_size, run.config.train.seed, "sft")
+    lr = rate_at(step, plan, sft.lr, sft.schedule, sft.warmup_share)
+    told = await update(policy, part, lr)
+    seconds = max(time.monotonic() - begun, 1e-9)
+    rate = told["tokens/trained"] / seconds
+    epoch = step / updates_of(len(learned), sft.batch_size, 1)
+    words = f"epoch {math.ceil(epoch)} of {sft.epochs}"
+    run.tick(step, "training", step, plan, words, tokens_per_s=rate)
+    return {**told, "epoch": epoch, "tokens_per_s/train": rate, "time_s/step": seconds}
+
+
+async def say_step(run: Run, step: int, metrics: dict[str, float]) -> None:
+    finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    dropped = len(metrics) - len(finite)
+    await run.say(StepFinished(step=step, metrics=finite, dropped=dropped))
+
+
+async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) -> dict[str, float]:
+    """The loss on what no update learns from; empty where nothing is held out. What was measured
+    before an interruption holds."""
+    if not held_out:
+        return {}
+    known = measured(run).get(step)
+    if known is None:
+        begun = time.monotonic()
+        await run.enter(step, "validating")
+        known, tokens = await loss_on(policy, held_out)
+        seconds, count = time.monotonic() - begun, len(held_out)
+        said = LossMeasured(step=step, loss=known, tokens=tokens, examples=count, seconds=seconds)
+        await run.say(said)
+    return {"validation/loss": known}
+
+
+# What the stages are made of
+
+
+def is_due(run: Run, step: int) -> bool:
+    """Whether the loss is measured and a checkpoint kept after this update."""
+    wanted, run.orders.keep = run.orders.keep, False
+    return wanted or step % run.config.sft.validate_every == 0 or step == run.orders.steps
+
+
+def measured(run: Run) -> dict[int, float]:
+    """The held-out losses by step, as far as they are stored."""
+    events = run.reader.events_of("loss.measured")
+    return {e.step: e.loss for e in events if isinstance(e, LossMeasured)}
+
+
+def given_up(run: Run, step: int) -> bool:
+    """Whether the held-out loss has not fallen for as long as the run is patient."""
+    losses = [loss for at, loss in sorted(measured(run).items()) if at <= step]
+    return patience_ends(losses, run.config.sft.patience)
+
+
+def summary(run: Run, step: int, seconds: float) -> RunFinished:
+    losses, known = measured(run), run.reader.checkpoints()
+    best = min(losses, key=lambda at: (losses[at], at), default=None)
+    return RunFinished(
+        step=step,
+        seconds=seconds,
+        checkpoint=known[-1].path if known else "",
+        loss_first=losses.get(0),
+        loss_best=None if best is None else losses[best],
+        loss_step=best or 0,
+    )

@@ -1,0 +1,29 @@
+"""What an SFT run of a project would learn from, for whoever looks before starting one."""
+
+from pathlib import Path
+
+from engine.models.registry import find_model
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.demonstrations import Demonstrations
+from engine.rollout.rendering.chat import ChatFormat
+from engine.training.sft.data import SHOWN, collect, plan_of, refuse
+
+
+def view(project: Path, config: ProjectConfig, shown: int | None = SHOWN) -> Demonstrations:
+    """Every line read, and of each file so many bad ones listed (None: all); what stands against a
+    start is said, not raised. Raises ModelError."""
+    with ChatFormat(find_model(config.model.name)) as chat:
+        data = collect(project, config, chat, shown)
+    plan, problem = plan_of(config, data), None
+    try:
+        refuse(project, config, data)
+    except ConfigError as error:
+        problem = error.problem
+    return Demonstrations(
+        files=data.files,
+        train=plan.train,
+        held_out=plan.held_out,
+        updates=plan.updates,
+        problem=problem,
+    )

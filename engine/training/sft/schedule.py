@@ -1,0 +1,54 @@
+"""How many updates there are, which demonstrations each takes, and how far it goes. Pure."""
+
+import math
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, TypeVar
+
+from engine.runtime.seeds import derive
+
+T = TypeVar("T")
+Schedule = Literal["linear", "cosine", "constant"]
+
+
+def updates_of(examples: int, batch_size: int, epochs: int) -> int:
+    """The last update of an epoch may have fewer examples."""
+    return math.ceil(examples / batch_size) * epochs
+
+
+def batch_at(examples: Sequence[T], update: int, batch_size: int, seed: int, name: str) -> list[T]:
+    """The examples of an update, from 1: each epoch has a shuffled order of its own, which `name`
+    and `seed` settle, so an interrupted run goes on with the very same."""
+    each = math.ceil(len(examples) / batch_size)
+    epoch, place = divmod(update - 1, each)
+    order = _order(len(examples), derive(seed, name, epoch))
+    return [examples[n] for n in order[place * batch_size : (place + 1) * batch_size]]
+
+
+def rate_at(update: int, updates: int, peak: float, schedule: Schedule, warmup: float) -> float:
+    """The learning rate of an update, from 1. It rises in a line over the first ⌈warmup · updates⌉
+    updates, the last of which has `peak`, and then falls so that an update behind the last one
+    would have 0 (transformers' `get_scheduler`, one update later: the first has not the rate 0)."""
+    rising = math.ceil(warmup * updates)
+    if update <= rising:
+        return peak * update / rising
+    gone = (update - rising) / (updates - rising + 1)
+    if schedule == "linear":
+        return peak * (1 - gone)
+    if schedule == "cosine":
+        return peak * 0.5 * (1 + math.cos(math.pi * gone))
+    return peak
+
+
+def patience_ends(losses: Sequence[float], patience: int | None) -> bool:
+    """Whether so many measurements in a row were not lower than the lowest before them."""
+    if patience is None or not losses:
+        return False
+    best = min(range(len(losses)), key=lambda n: losses[n])
+    return len(losses) - 1 - best >= patience
+
+
+@lru_cache(maxsize=2)
+def _order(count: int, seed: int) -> list[int]:
+    return random.Random(seed).sample(range(count), count)

@@ -1,0 +1,293 @@
+"""Groups of trajectories → what the policy trains on. Pure: values in, values out.
+
+`rows` finds the sequences that may teach, `train_items` gives their tokens advantages, `deal` makes
+one batch per update of them. What the policy says of the rows comes in where `scores_wanted` asks.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from engine.policy.base import ScoreBatch, Scores, TrainBatch, TrainItem
+from engine.protocol.config.algorithm import Algorithm, AnchorCredit, ValueCredit
+from engine.protocol.config.project import TrainConfig
+from engine.protocol.records.runs import Branch, Trajectory
+from engine.reward.advantage import credit
+
+
+class Row(NamedTuple):
+    """One branch that may teach."""
+
+    group: int
+    trajectory: Trajectory
+    branch: Branch
+
+
+class Attempt(NamedTuple):
+    """One trajectory's rows, and what is known of its T trained tokens, joined over them."""
+
+    trajectory: Trajectory
+    branches: list[Branch]
+    k1_T: list[float]
+    """Distance to the reference; empty where nothing asks for it."""
+    values_T: list[float]
+
+    @property
+    def advantage(self) -> float:
+        return self.trajectory.advantage or 0.0
+
+    @property
+    def turn_rewards(self) -> list[float]:
+        """Of its spans, where the agent has said them."""
+        return [reward for branch in self.branches for reward in branch.rewards]
+
+
+def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
+    """Every branch of every trajectory that may teach."""
+    return [
+        Row(number, trajectory, branch)
+        for number, group in enumerate(groups)
+        for trajectory in group
+        if may_teach(trajectory, algorithm)
+        for branch in trajectory.branches
+        if branch.spans
+    ]
+
+
+def may_teach(trajectory: Trajectory, algorithm: Algorithm) -> bool:
+    """Scored, and not masked for being cut; its advantage may still be 0."""
+    masked = algorithm.mask_truncated and trajectory.truncated
+    return trajectory.reward is not None and not masked
+
+
+def scores_wanted(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
+    """What must be asked of the policy before there are advantages."""
+    algorithm = train.algorithm
+    values = isinstance(algorithm.credit, ValueCredit)
+    if not (rows and (algorithm.shaped or values)):
+        return None
+    return ScoreBatch(
+        items=[TrainItem(tokens=row.branch.tokens, spans=row.branch.spans) for row in rows],
+        temperature=train.temperature,
+        reference=algorithm.shaped,
+        values=values,
+    )
+
+
+def train_items(
+    rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores] = ()
+) -> list[TrainItem | None]:
+    """One item a row; None where no token has anything to learn, and the row costs nothing."""
+    given_BT = _cut(_credited(rows, algorithm, scores), rows)
+    weights_B = _weights(rows, algorithm)
+    advantages_BT = _scaled(given_BT, weights_B, scores, algorithm)
+    items: list[TrainItem | None] = []
+    for number, row in enumerate(rows):
+        item = TrainItem(
+            tokens=row.branch.tokens,
+            spans=row.branch.spans,
+            logprobs=row.branch.logprobs,
+            advantages=advantages_BT[number],
+            weight=weights_B[number],
+        )
+        if scores:
+            item = _with_scores(item, scores[number], given_BT[number], algorithm)
+        items.append(item if item.returns or any(item.advantages) else None)
+    return items
+
+
+def deal(
+    groups: list[list[Trajectory]],
+    rows: list[Row],
+    items: list[TrainItem | None],
+    train: TrainConfig,
+) -> list[TrainBatch]:
+    """The groups dealt in turn into one batch per update, those that teach first; each batch is a
+    mean of its own. Fewer batches where fewer groups teach."""
+    updates = train.algorithm.updates
+    kept = [(row.group, item) for row, item in zip(rows, items, strict=True) if item]
+    teaching = {group for group, _ in kept}
+    order = sorted(range(len(groups)), key=lambda group: group not in teaching)
+    batches = []
+    for first in range(min(updates, len(teaching))):
+        dealt = set(order[first::updates])
+        batches.append(
+            TrainBatch(
+                items=[item for group, item in kept if group in dealt],
+                algorithm=train.algorithm,
+                temperature=train.temperature,
+                normaliser=normaliser([groups[group] for group in sorted(dealt)], train),
+            )
+        )
+    return batches
+
+
+def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
+    """What the summed losses are divided by: over all that may teach, with signal or without."""
+    algorithm = train.algorithm
+    taught = [t for group in groups for t in group if may_teach(t, algorithm) and t.sampled_tokens]
+    if algorithm.average == "tokens":
+        return sum(t.sampled_tokens for t in taught)
+    if algorithm.average == "trajectories":
+        return len(taught)
+    sequences = sum(bool(branch.spans) for t in taught for branch in t.branches)
+    return sequences * (train.max_tokens if algorithm.average == "constant" else 1)
+
+
+def distance(scores: Sequence[Scores]) -> float:
+    """Mean k1 to the reference, over all tokens."""
+    k1 = [gap for said in scores for gap in credit.divergence(said.logprobs, said.reference)]
+    return sum(k1) / len(k1)
+
+
+def trained_tokens(item: TrainItem) -> int:
+    return sum(end - start for start, end in item.spans)
+
+
+def anchors(branches: list[Branch]) -> list[tuple[int, ...]]:
+    """The state each turn starts from, as the agent sees it: the tokens between the last sampled
+    span and this one, or the whole prompt at the beginning of a branch."""
+    found = []
+    for branch in branches:
+        before = 0
+        for start, end in branch.spans:
+            found.append(tuple(branch.tokens[before:start]))
+            before = end
+    return found
+
+
+def _with_scores(
+    item: TrainItem, said: Scores, given_T: list[float], algorithm: Algorithm
+) -> TrainItem:
+    """… and what updates compare with: where they began, and the returns A + V."""
+    known: dict[str, list[float]] = {}
+    if algorithm.moving:
+        known["old_logprobs"] = said.logprobs
+    if said.values:
+        known["values"] = said.values
+        known["returns"] = [a + v for a, v in zip(given_T, said.values, strict=True)]
+    return item.model_copy(update=known)
+
+
+def _scaled(
+    given_BT: list[list[float]],
+    weights_B: list[float],
+    scores: Sequence[Scores],
+    algorithm: Algorithm,
+) -> list[list[float]]:
+    """What the whole batch does to its advantages."""
+    if algorithm.batch_scale == "whiten":
+        given_BT = credit.whitened(given_BT)
+    elif algorithm.batch_scale == "mean_abs":
+        given_BT = credit.to_mean_size_1(given_BT, weights_B)
+    return _leaned(given_BT, scores, algorithm.kl) if algorithm.kl_in == "advantage" else given_BT
+
+
+def _credited(rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores]) -> list[list[float]]:
+    """Advantages of each trajectory's trained tokens, as the setting `credit` says."""
+    kind, charge = algorithm.credit, algorithm.kl if algorithm.kl_in == "reward" else 0.0
+    found: list[list[float]] = []
+    for attempts in _by_group(rows, scores):
+        if isinstance(kind, ValueCredit):
+            found += [_valued(attempt, kind, charge) for attempt in attempts]
+            continue
+        given = (
+            _turn_by_turn(attempts, algorithm, kind)
+            if isinstance(kind, AnchorCredit)
+            else [[a.advantage] * sum(branch.sampled for branch in a.branches) for a in attempts]
+        )
+        if charge:
+            given = [
+                credit.charged(advantages_T, attempt.k1_T, charge)
+                for advantages_T, attempt in zip(given, attempts, strict=True)
+            ]
+        found += given
+    return found
+
+
+def _valued(attempt: Attempt, kind: ValueCredit, charge: float) -> list[float]:
+    spans = [end - start for branch in attempt.branches for start, end in branch.spans]
+    rewards_K = credit.by_turn(attempt.advantage, attempt.turn_rewards, len(spans))
+    rewards_T = [
+        reward
+        for at_end, length in zip(rewards_K, spans, strict=True)
+        for reward in credit.terminal(at_end, length)
+    ]
+    if charge:
+        rewards_T = [r - charge * k1 for r, k1 in zip(rewards_T, attempt.k1_T, strict=True)]
+    return credit.gae(rewards_T, attempt.values_T, kind.discount, kind.decay)
+
+
+def _turn_by_turn(
+    attempts: list[Attempt], algorithm: Algorithm, kind: AnchorCredit
+) -> list[list[float]]:
+    turns_G = [[end - start for b in a.branches for start, end in b.spans] for a in attempts]
+    returns_GK = [
+        credit.turn_returns(
+            credit.by_turn(a.trajectory.reward or 0.0, a.turn_rewards, len(turns)), kind.discount
+        )
+        for a, turns in zip(attempts, turns_G, strict=True)
+    ]
+    anchors_GK = [anchors(attempt.branches) for attempt in attempts]
+    turn_GK = credit.turn_advantages(algorithm.advantage, anchors_GK, returns_GK)
+    return [
+        [
+            a.advantage + kind.weight * of_turn
+            for of_turn, n in zip(of_K, turns, strict=True)
+            for _ in range(n)
+        ]
+        for a, of_K, turns in zip(attempts, turn_GK, turns_G, strict=True)
+    ]
+
+
+def _leaned(
+    advantages_BT: list[list[float]], scores: Sequence[Scores], weight: float
+) -> list[list[float]]:
+    """Over the rows that teach; the others stay as they are and are not trained."""
+    teaching = [number for number, advantages_T in enumerate(advantages_BT) if any(advantages_T)]
+    k1_BT = [credit.divergence(scores[n].logprobs, scores[n].reference) for n in teaching]
+    leaned = credit.leaned([advantages_BT[n] for n in teaching], k1_BT, weight)
+    changed = dict(zip(teaching, leaned, strict=True))
+    return [changed.get(n, advantages_T) for n, advantages_T in enumerate(advantages_BT)]
+
+
+def _by_group(rows: list[Row], scores: Sequence[Scores]) -> list[list[Attempt]]:
+    said = scores or [Scores(logprobs=[])] * len(rows)
+    pairs = list(zip(rows, said, strict=True))
+    return [
+        [_attempt(list(own)) for _, own in groupby(group, lambda pair: pair[0].trajectory.id)]
+        for _, group in groupby(pairs, lambda pair: pair[0].group)
+    ]
+
+
+def _attempt(pairs: list[tuple[Row, Scores]]) -> Attempt:
+    return Attempt(
+        trajectory=pairs[0][0].trajectory,
+        branches=[row.branch for row, _ in pairs],
+        k1_T=[
+            k1
+            for _, said in pairs
+            if said.reference
+            for k1 in credit.divergence(said.logprobs, said.reference)
+        ],
+        values_T=[value for _, said in pairs for value in said.values],
+    )
+
+
+def _cut(joined_BT: list[list[float]], rows: list[Row]) -> list[list[float]]:
+    """Trajectories' tokens as rows'."""
+    flat = [value for joined_T in joined_BT for value in joined_T]
+    cut, start = [], 0
+    for row in rows:
+        cut.append(flat[start : start + row.branch.sampled])
+        start += row.branch.sampled
+    return cut
+
+
+def _weights(rows: list[Row], algorithm: Algorithm) -> list[float]:
+    """What a trained token of each row counts before the division by the normaliser."""
+    if algorithm.average == "sequences":
+        return [1 / row.branch.sampled for row in rows]
+    if algorithm.average == "trajectories":
+        return [1 / row.trajectory.sampled_tokens for row in rows]
+    return [1.0] * len(rows)

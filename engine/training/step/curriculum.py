@@ -1,0 +1,171 @@
+"""What came of the visits so far → how much each scenario is worth a visit. Pure.
+
+Comes in: the groups of earlier steps as they were scored, oldest first. Goes out: one weight per
+scenario, at least `floor` of what an equal choice gives. `practised.py` reads the store for it.
+
+A visit is one group. Where rewards are 0 or 1, their mean is the solve rate p and their variance
+p(1 − p); others count by their spread, and by where they lie between the lowest and highest seen.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.runs import Scenario
+
+Kind = Literal["frontier", "easy_first", "hard"]
+
+RECENT = 4
+"""Visits of a scenario that count: what was true long ago is not what the policy does now."""
+PRIOR = 2.0
+"""Attempts that an estimate begins with, half of them solved (Laplace's rule of succession)."""
+EASIEST = 0.25
+"""Share of the scenarios with which `easy_first` begins."""
+WHOLE_AT = 0.5
+"""Share of the run after which `easy_first` takes from all."""
+
+
+class Visit(NamedTuple):
+    """A group as the step saw it, before anybody's label."""
+
+    step: int
+    scenario_id: str
+    rewards: tuple[float, ...]
+    """Of the scored attempts; none where nobody was scored."""
+
+
+def weigh(
+    kind: Kind,
+    scenarios: Sequence[Scenario],
+    visits: Sequence[Visit],
+    progress: float,
+    floor: float,
+) -> list[float]:
+    """One weight per scenario; they add up to 1. `progress` is the share of the run that is done.
+
+    `frontier`: the variance of a scenario's rewards, p(1 − p) where they are 0 or 1 (learnability:
+    2408.15099; for language models 2502.12272); a scenario that was never seen counts as the most
+    promising. `hard`: 1 − p (prioritized sampling, Kimi k1.5, 2501.12599, §2.3.4). `easy_first`:
+    alike for the easiest c(t) of all, c growing in a line (competence, 1903.09848, eq. 5).
+    """
+    recent = _recent(scenarios, visits)
+    if kind == "frontier":
+        raw = _spreads([recent[one.id] for one in scenarios])
+    elif kind == "hard":
+        raw = [1 - _solve_rate(recent[one.id], _scale(visits)) for one in scenarios]
+    else:
+        raw = _easiest(_hardness(scenarios, recent, _scale(visits)), progress)
+    return _floored(raw, floor)
+
+
+def check(kind: str, scenarios: Sequence[Scenario]) -> None:
+    """Raises ConfigError where a difficulty that is going to be needed is no number."""
+    if kind == "easy_first":
+        for scenario in scenarios:
+            difficulty(scenario)
+
+
+def difficulty(scenario: Scenario) -> float | None:
+    """What the file says under `difficulty`: the higher, the harder. None where it says nothing.
+
+    Raises ConfigError where that is no finite number.
+    """
+    said = scenario.data.get("difficulty")
+    if said is None:
+        return None
+    if isinstance(said, bool) or not isinstance(said, int | float) or not math.isfinite(said):
+        raise ConfigError.of(
+            "scenarios.bad_difficulty",
+            f"The difficulty of scenario {scenario.id} is no number.",
+            'Write "difficulty": 2.5, the higher, the harder; left out, it is measured.',
+            where=f"scenario {scenario.id}",
+        )
+    return float(said)
+
+
+class _Scale(NamedTuple):
+    low: float
+    high: float
+
+    def share(self, reward: float) -> float:
+        """0 for the lowest reward, 1 for the highest."""
+        return (reward - self.low) / (self.high - self.low)
+
+
+def _scale(visits: Sequence[Visit]) -> _Scale:
+    """From 0 to 1, or further where rewards are."""
+    seen = [reward for visit in visits for reward in visit.rewards]
+    return _Scale(min([0.0, *seen]), max([1.0, *seen]))
+
+
+def _recent(scenarios: Sequence[Scenario], visits: Sequence[Visit]) -> dict[str, list[Visit]]:
+    """The last visits with a scored attempt, by scenario."""
+    found: dict[str, list[Visit]] = {one.id: [] for one in scenarios}
+    for visit in visits:
+        if visit.rewards and visit.scenario_id in found:
+            found[visit.scenario_id].append(visit)
+    return {name: own[-RECENT:] for name, own in found.items()}
+
+
+def _solve_rate(visits: Sequence[Visit], scale: _Scale) -> float:
+    shares = [scale.share(reward) for visit in visits for reward in visit.rewards]
+    return (math.fsum(shares) + PRIOR / 2) / (len(shares) + PRIOR)
+
+
+def _spreads(visits_S: Sequence[Sequence[Visit]]) -> list[float]:
+    """The mean variance inside the groups of each scenario, which is all that their advantages are
+    made of; it begins with the greatest that any group has, so that the unseen are promising."""
+    found_S = [[(_variance(one.rewards), len(one.rewards)) for one in own] for own in visits_S]
+    most = max((variance for own in found_S for variance, _ in own), default=0.0) or 1.0
+    return [
+        (PRIOR * most + math.fsum(variance * count for variance, count in own))
+        / (PRIOR + sum(count for _, count in own))
+        for own in found_S
+    ]
+
+
+def _variance(rewards: Sequence[float]) -> float:
+    """Of the population."""
+    mean = math.fsum(rewards) / len(rewards)
+    return math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards)
+
+
+def _hardness(
+    scenarios: Sequence[Scenario], recent: dict[str, list[Visit]], scale: _Scale
+) -> list[float]:
+    """How hard each is among its like, from 0 to 1: by what its file says, else by what was
+    measured; in the middle where nobody knows."""
+    said = {one.id: difficulty(one) for one in scenarios}
+    told = {name: value for name, value in said.items() if value is not None}
+    measured = {
+        name: -_solve_rate(own, scale) for name, own in recent.items() if own and said[name] is None
+    }
+    ranks = {**_ranks(told), **_ranks(measured)}
+    return [ranks.get(one.id, 0.5) for one in scenarios]
+
+
+def _ranks(values: dict[str, float]) -> dict[str, float]:
+    """Each one's place among the others, from 0 to 1; those that are alike share the middle."""
+    ordered = sorted(values.values())
+    first = {value: place for place, value in reversed(list(enumerate(ordered)))}
+    last = {value: place for place, value in enumerate(ordered)}
+    width = 2 * max(len(ordered) - 1, 1)
+    return {
+        name: (first[value] + last[value]) / width if len(ordered) > 1 else 0.5
+        for name, value in values.items()
+    }
+
+
+def _easiest(hardness: Sequence[float], progress: float) -> list[float]:
+    """1 for the easiest share, whoever is as hard as the last of them included; else 0."""
+    share = min(1.0, EASIEST + (1 - EASIEST) * progress / WHOLE_AT)
+    limit = sorted(hardness)[max(1, math.ceil(share * len(hardness))) - 1]
+    return [float(one <= limit) for one in hardness]
+
+
+def _floored(raw: Sequence[float], floor: float) -> list[float]:
+    total, equal = math.fsum(raw), 1 / len(raw)
+    if not total:
+        return [equal] * len(raw)
+    return [floor * equal + (1 - floor) * value / total for value in raw]

@@ -1,0 +1,53 @@
+"""What a curriculum knows before a step: the groups of earlier steps, read from the store.
+
+It reads how each group was scored when it was whole (`group.scored`), which nothing changes later:
+labels change what is learned, not what is practised. So a run that is resumed, branched or replayed
+chooses as it did.
+"""
+
+from collections.abc import Sequence
+
+from engine.protocol.events.run import GroupScored
+from engine.protocol.records.runs import Scenario
+from engine.storage.run_folder.run import Run
+from engine.training.step.curriculum import Visit, weigh
+from engine.training.step.scenario_sampling import Choice
+
+PAGE = 5000
+
+
+class Practised:
+    """Keeps what it has read: a step asks only for what is new."""
+
+    def __init__(self, run: Run, scenarios: Sequence[Scenario]) -> None:
+        self._run, self._scenarios = run, scenarios
+        self._last = 0
+        self._visits: dict[tuple[int, int], Visit] = {}
+
+    def choice(self, step: int) -> Choice:
+        """What the scenarios of a step follow from. Groups of steps after step − 1 − staleness do
+        not count, however far those are."""
+        train = self._run.config.train
+        return Choice(self._scenarios, train.seed, step, self._weights(step))
+
+    def _weights(self, step: int) -> list[float] | None:
+        train = self._run.config.train
+        if train.curriculum == "uniform":
+            return None
+        self._read()
+        newest = step - 1 - train.staleness
+        seen = [visit for _, visit in sorted(self._visits.items()) if visit.step <= newest]
+        done = (step - 1) / train.steps
+        return weigh(train.curriculum, self._scenarios, seen, done, train.curriculum_floor)
+
+    def _read(self) -> None:
+        while events := self._run.reader.events_after(self._last, ("group.scored",), PAGE):
+            for event in events:
+                assert isinstance(event, GroupScored)
+                assert event.seq is not None
+                self._last = event.seq
+                group = event.group
+                if group.split == "train":
+                    scored = tuple(r for r in group.rewards if r is not None)
+                    place = (group.step, group.group)
+                    self._visits[place] = Visit(group.step, group.scenario_id, scored)

@@ -1,0 +1,55 @@
+"""Dynamic sampling (DAPO, 2503.14476, §3.2): groups that teach in place of those that do not.
+
+Comes in: a step's groups, whole. Goes out: more of them. It decides by stored rewards and derived
+choices alone, so a step that is trained again on what is stored takes the same groups.
+"""
+
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.events.run import PlannedGroup, StepExtended
+from engine.protocol.records.runs import Scenario, Trajectory
+from engine.reward.advantage.group import has_signal
+from engine.rollout.groups import roll_out_groups
+from engine.rollout.rollout import Stage
+from engine.storage.run_folder.run import Run
+from engine.training.step.scenario_sampling import Choice, further
+
+Groups = list[list[Trajectory]]
+
+
+async def refill(
+    run: Run,
+    stage: Stage,
+    choice: Choice,
+    chosen: list[Scenario],
+    groups: Groups,
+    anew: bool,
+) -> Groups:
+    """Roll out as many further scenarios as groups without signal, `refills` times at most; `anew`
+    says so to the studio."""
+    train, step = run.config.train, choice.step
+    for _ in range(train.algorithm.refills):
+        missing = train.groups - len(informative(groups, train.algorithm))
+        if not missing:
+            break
+        more = further(choice, chosen, missing)
+        first = len(groups)
+        if anew:
+            plan = planned(more, train.group_size, first)
+            await run.say(StepExtended(step=step, groups=plan))
+        groups = groups + await roll_out_groups(
+            run, stage, "train", step, more, train.group_size, first
+        )
+        chosen = chosen + more
+    return groups
+
+
+def informative(groups: Groups, algorithm: Algorithm) -> Groups:
+    """Those with something to learn."""
+    return [g for g in groups if has_signal(algorithm.advantage, [t.reward for t in g])]
+
+
+def planned(chosen: list[Scenario], size: int, first: int = 0) -> list[PlannedGroup]:
+    return [
+        PlannedGroup(group=number, scenario_id=s.id, title=s.title, size=size)
+        for number, s in enumerate(chosen, first)
+    ]

@@ -1,0 +1,90 @@
+"""A step's groups → its metrics, by their documented names (protocol/metrics.py)."""
+
+from collections import Counter
+from statistics import fmean
+
+from engine.judge.calibration.agreement import kendall_tau
+from engine.protocol.config.algorithm import Advantage
+from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.labels import PART as LABEL
+from engine.protocol.records.runs import Trajectory
+from engine.reward.advantage.group import has_signal, mean_and_std
+from engine.reward.reward_hacking import NAMES
+from engine.training.step.timing import Clock
+
+
+def describe(
+    groups: list[list[Trajectory]], kind: Advantage, told: dict[str, float], clock: Clock
+) -> dict[str, float]:
+    """The step's metrics by their documented names (protocol/metrics.py), with what the policy
+    told; unscored attempts stay out of every mean."""
+    everyone = [trajectory for group in groups for trajectory in group]
+    metrics = rewards(groups, kind)
+    metrics |= lengths(everyone)
+    sampled = sum(t.sampled_tokens for t in everyone)
+    metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
+    return metrics | told | clock.metrics()
+
+
+def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]:
+    """What can be said of any attempts, whoever made them."""
+    everyone = [trajectory for group in groups for trajectory in group]
+    scored = [t for t in everyone if t.reward is not None]
+    known = [t.reward for t in scored if t.reward is not None]
+    metrics = {"unscored": float(len(everyone) - len(scored)), "trajectories": float(len(everyone))}
+    if known:
+        mean, std = mean_and_std(known)
+        assert mean is not None
+        assert std is not None
+        metrics |= {"reward/mean": mean, "reward/std": std, "reward/max": max(known)}
+    for name in sorted({name for t in scored for name in t.parts}):
+        values = [t.parts[name] for t in scored if name in t.parts]
+        metrics[f"reward/part/{name}"] = sum(values) / len(values)
+    compared = [group for group in groups if sum(t.reward is not None for t in group) > 1]
+    spreads = [mean_and_std([t.reward for t in group])[1] for group in compared]
+    if known := [spread for spread in spreads if spread is not None]:
+        metrics["groups/std_mean"] = fmean(known)  # one attempt alone has no spread, not one of 0
+    silent = sum(not has_signal(kind, [t.reward for t in group]) for group in groups)
+    metrics["groups/no_signal"] = silent / len(groups)
+    metrics["groups/labelled"] = float(sum(any(t.labels for t in group) for group in groups))
+    for name in NAMES:
+        known = [t.metrics[name] for t in everyone if name in t.metrics]
+        if known:
+            metrics[f"watch/{name}"] = fmean(known)
+    if (tau := judge_and_rules(groups)) is not None:
+        metrics["judge/rules"] = tau
+    return metrics
+
+
+def lengths(everyone: list[Trajectory]) -> dict[str, float]:
+    """Tokens that the policy sampled per attempt, and the share of attempts cut by a limit."""
+    counts = sorted(t.sampled_tokens for t in everyone)
+    last = len(counts) - 1
+    return {
+        "tokens/completion_mean": sum(counts) / len(counts),
+        "tokens/completion_p10": float(counts[round(last * 0.1)]),
+        "tokens/completion_p50": float(counts[round(last * 0.5)]),
+        "tokens/completion_p90": float(counts[round(last * 0.9)]),
+        "truncated": sum(t.truncated for t in everyone) / len(everyone),
+        **{
+            f"truncated/{limit}": count / len(everyone)
+            for limit, count in Counter(t.cut_by for t in everyone if t.cut_by).items()
+        },
+    }
+
+
+def judge_and_rules(groups: list[list[Trajectory]]) -> float | None:
+    """Mean Kendall τ between the judge's order of siblings and that of the rules, over the groups
+    where both speak; None without any."""
+    taus = []
+    for group in groups:
+        both = [(t.parts[RULER], rules) for t in group if (rules := _rules(t)) is not None]
+        tau = kendall_tau([a for a, _ in both], [b for _, b in both])
+        taus += [tau] if tau is not None else []
+    return fmean(taus) if taus else None
+
+
+def _rules(one: Trajectory) -> float | None:
+    """What the rules alone say of an attempt that was judged as well."""
+    rules = [value for name, value in one.parts.items() if name not in (RULER, LABEL)]
+    return sum(rules) if rules and RULER in one.parts else None

@@ -1,0 +1,47 @@
+"""The gate between attempts and update: the run waits for a person's labels."""
+
+import asyncio
+import time
+from typing import Literal
+
+from engine.protocol.events.run import ReviewClosed, ReviewOpened, RunContinued, RunPaused
+from engine.storage.run_folder.run import Run
+from engine.training.labels.service import closed_batches
+from engine.training.step.timing import Clock
+
+
+async def review(run: Run, step: int, clock: Clock) -> None:
+    """Wait where a review is due, until the person is done, time is up, or the run is to stop."""
+    train = run.config.train
+    if not train.review_every or step % train.review_every or step in closed_batches(run):
+        return
+    run.orders.reviewed = False
+    wait_s = train.review_timeout_s
+    until = None if wait_s is None else time.time() + wait_s
+    async with clock.phase(run, step, "reviewing"):
+        await run.say(ReviewOpened(step=step, until=until, then=train.review_then))
+        by = await _decision(run, wait_s)
+        await run.say(ReviewClosed(step=step, by=by))
+        if by == "timeout" and train.review_then == "pause":
+            await _pause(run, step)
+
+
+async def _decision(run: Run, wait_s: float | None) -> Literal["person", "timeout", "stop"]:
+    try:
+        async with asyncio.timeout(wait_s):
+            while not (run.orders.reviewed or run.orders.stop_after_step):
+                run.orders.changed.clear()
+                await run.orders.changed.wait()
+    except TimeoutError:
+        return "timeout"
+    return "person" if run.orders.reviewed else "stop"
+
+
+async def _pause(run: Run, step: int) -> None:
+    run.orders.give(paused=True)
+    await run.say(RunPaused(step=step))
+    while run.orders.paused and not (run.orders.reviewed or run.orders.stop_after_step):
+        run.orders.changed.clear()
+        await run.orders.changed.wait()
+    run.orders.give(paused=False)
+    await run.say(RunContinued(step=step))

@@ -1,0 +1,82 @@
+"""The groups of one step after another. With `train.staleness`, the attempts of the next steps are
+sampled while the trainer still works: by weights that are at most that many updates old.
+
+The order is that of the steps, whatever the pace: the next one's attempts begin when this one's are
+whole, so a step that is trained again on what is stored learns from the same ones.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from engine.protocol.records.runs import Trajectory
+from engine.storage.run_folder.run import Run
+from engine.training.step.timing import Clock
+
+Groups = list[list[Trajectory]]
+Roll = Callable[[int, Clock], Awaitable[Groups]]
+"""Rolls out a step, by its number."""
+
+
+class Rollouts:
+    """Ask for the steps in order, inside `async with`; what was begun ahead ends with the block."""
+
+    def __init__(self, run: Run, roll: Roll) -> None:
+        self._run, self._roll = run, roll
+        self._ahead: dict[int, asyncio.Task[tuple[Groups, Clock]]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._ahead.values():
+            task.cancel()
+        await asyncio.gather(*self._ahead.values(), return_exceptions=True)
+
+    async def of(self, step: int, clock: Clock) -> Groups:
+        """The whole groups of a step; those of later ones are then under way."""
+        task = self._ahead.get(step)
+        groups = await (self._roll(step, clock) if task is None else self._wait(step, task, clock))
+        self._ahead.pop(step, None)
+        before = None
+        for later in range(step + 1, step + 1 + self._run.config.train.staleness):
+            if later > self._run.orders.steps or self._run.orders.stop_after_step:
+                break
+            if later not in self._ahead:
+                self._ahead[later] = asyncio.create_task(self._begin(later, before))
+            before = self._ahead[later]
+        return groups
+
+    async def _begin(
+        self, step: int, before: "asyncio.Task[tuple[Groups, Clock]] | None"
+    ) -> tuple[Groups, Clock]:
+        self._run.quiet.add(step)
+        if before:
+            await asyncio.wait({before})
+        clock = Clock()
+        return await self._roll(step, clock), clock
+
+    async def _wait(
+        self, step: int, task: "asyncio.Task[tuple[Groups, Clock]]", clock: Clock
+    ) -> Groups:
+        begun = time.monotonic()
+        self._run.quiet.discard(step)
+        if not task.done():
+            await self._run.enter(step, "rolling_out")
+        groups, own = await asyncio.shield(task)
+        clock.phases |= own.phases | {"waiting": time.monotonic() - begun}
+        return groups
+
+
+def staleness(step: int, groups: Groups) -> float:
+    """Mean number of updates between the weights that an attempt began with and those that learn
+    from it."""
+    ages = [step - 1 - attempt.policy_version for group in groups for attempt in group]
+    return sum(ages) / len(ages)

@@ -1,0 +1,75 @@
+"""Which scenarios a step practises: all of it derived from seed, step and weights. Pure.
+
+Without weights each epoch is a fresh shuffle; with them (`curriculum`) a step draws by weight.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.protocol.records.runs import Scenario
+from engine.runtime.seeds import derive
+
+Weights = Sequence[float]
+"""One per scenario, in the order of the file: at least 0, not all of them 0."""
+
+
+class Choice(NamedTuple):
+    """All that the choice of one step follows from."""
+
+    scenarios: Sequence[Scenario]
+    seed: int
+    step: int
+    weights: Weights | None = None
+
+
+def choose(choice: Choice, count: int) -> list[Scenario]:
+    """The scenarios of a step. A weighted step takes each once, and those of more weight sooner,
+    before it takes any a second time."""
+    scenarios, seed, step, weights = choice
+    if weights is not None:
+        found = drawn(scenarios, weights, random.Random(derive(seed, "curriculum", step)))
+        return [found[place % len(found)] for place in range(count)]
+    chosen = []
+    for position in range((step - 1) * count, step * count):
+        epoch, place = divmod(position, len(scenarios))
+        order = random.Random(derive(seed, "order", epoch)).sample(
+            range(len(scenarios)), len(scenarios)
+        )
+        chosen.append(scenarios[order[place]])
+    return chosen
+
+
+def further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scenario]:
+    """`count` more after the `chosen` ones of a step, those first that are not among them; a file
+    that is too small begins again."""
+    scenarios, seed, step, weights = choice
+    chance = random.Random(derive(seed, "refill", step))
+    order = (
+        chance.sample(scenarios, len(scenarios))
+        if weights is None
+        else drawn(scenarios, weights, chance)
+    )
+    times = [sum(one.id == scenario.id for one in chosen) for scenario in order]
+    found = []
+    for _ in range(count):
+        place = times.index(min(times))
+        times[place] += 1
+        found.append(order[place])
+    return found
+
+
+def drawn(scenarios: Sequence[Scenario], weights: Weights, chance: random.Random) -> list[Scenario]:
+    """All of them in the order of a draw by weight without putting back: by falling log(u) / w, u
+    uniform in (0, 1] (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+    Those of weight 0 come last."""
+    keys = [math.log(1.0 - chance.random()) for _ in scenarios]
+    places = sorted(
+        range(len(scenarios)),
+        key=lambda place: (
+            -(keys[place] / weights[place]) if weights[place] else math.inf,
+            -keys[place],
+        ),
+    )
+    return [scenarios[place] for place in places]

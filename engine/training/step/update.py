@@ -1,0 +1,82 @@
+"""Groups of one step → updates of the policy. The loop calls it; `batch.py` has the arithmetic.
+
+Looks at the policy before it learns (`score`) only where the algorithm needs that: a distance taken
+as advantage or reward, a value head, or several updates compared with where they began.
+"""
+
+from engine.policy.base import AdamStep, Policy, ScoreBatch, TrainBatch
+from engine.protocol.records.runs import Trajectory
+from engine.storage.run_folder.run import Run
+from engine.training.step.batch import (
+    deal,
+    distance,
+    rows,
+    scores_wanted,
+    train_items,
+    trained_tokens,
+)
+from engine.training.step.dynamic_sampling import informative
+from engine.training.step.timing import Clock
+
+
+async def learn(
+    run: Run, policy: Policy, groups: list[list[Trajectory]], step: int, clock: Clock
+) -> dict[str, float]:
+    """Updates from all groups with signal; empty when there is none, and nothing has changed."""
+    train = run.config.train
+    if train.algorithm.refills:
+        groups = informative(groups, train.algorithm)
+    found = rows(groups, train.algorithm)
+    wanted = scores_wanted(found, train)
+    items = [] if wanted else train_items(found, train.algorithm)
+    if not (wanted or any(items)):
+        return {}
+    seen: dict[str, float] = {}
+    async with clock.phase(run, step, "training"):
+        if wanted:
+            scores = await policy.score(wanted)
+            items = train_items(found, train.algorithm, scores)
+            seen = {"kl": distance(scores)} if wanted.reference else {}
+        batches = deal(groups, found, items, train)
+        if train.algorithm.moving and len(batches) > 1 and not wanted:
+            batches = [await with_old_logprobs(policy, batch) for batch in batches]
+        adam = AdamStep(
+            lr=train.lr,
+            weight_decay=train.algorithm.weight_decay,
+            max_grad_norm=train.algorithm.max_grad_norm,
+        )
+        metrics = seen | merged([await update(policy, batch, adam) for batch in batches])
+    if not batches:
+        return {}
+    async with clock.phase(run, step, "publishing"):
+        metrics |= await policy.publish(step)
+    trained = sum(trained_tokens(item) for batch in batches for item in batch.items)
+    return {**metrics, "lr": train.lr, "tokens_per_s/train": trained / clock.seconds("training")}
+
+
+async def with_old_logprobs(policy: Policy, batch: TrainBatch) -> TrainBatch:
+    """The trainer's log-probs as they are now: what later ratios are taken against."""
+    scores = await policy.score(ScoreBatch(items=batch.items, temperature=batch.temperature))
+    items = [
+        item.model_copy(update={"old_logprobs": said.logprobs})
+        for item, said in zip(batch.items, scores, strict=True)
+    ]
+    return batch.model_copy(update={"items": items})
+
+
+async def update(policy: Policy, batch: TrainBatch, step: AdamStep) -> dict[str, float]:
+    """One optimizer step."""
+    return await policy.forward_backward(batch) | await policy.optim_step(step)
+
+
+def merged(updates: list[dict[str, float]]) -> dict[str, float]:
+    """The metrics of a step: the mean over its updates; tokens are summed, the worst gap stays."""
+    found = {}
+    for name in updates[0] if updates else {}:
+        values = [update[name] for update in updates]
+        found[name] = sum(values) / len(values)
+        if name == "tokens/forwarded":
+            found[name] = sum(values)
+        elif name == "logprob_gap/max":
+            found[name] = max(values)
+    return found

@@ -1,0 +1,49 @@
+"""What the update of a step learns from: its groups as labelled by now, and corrected older ones.
+
+The event that settles it is stored once; a step that is trained again after a restart sees the very
+same labels, whatever was said since.
+"""
+
+from engine.protocol.events.run import BatchClosed
+from engine.protocol.records.labels import MOST_STALE
+from engine.protocol.records.runs import Trajectory
+from engine.storage.run_folder.run import Run
+from engine.training.labels.service import as_labelled, closed_batches
+
+Groups = list[list[Trajectory]]
+
+
+async def close_batch(run: Run, step: int, groups: Groups) -> tuple[Groups, Groups]:
+    """The step's own groups, and those that are trained on again."""
+    closed = closed_batches(run)
+    event = closed.get(step)
+    if event is None:
+        said = await run.say(BatchClosed(step=step, again=_corrected(run, step, closed)))
+        assert isinstance(said, BatchClosed)
+        event = said
+    assert event.seq is not None
+    until = event.seq
+    spoken_of = {label.group for label in run.reader.labels("train", step)}
+    own = [
+        as_labelled(run, "train", step, group[0].group, until)
+        if group[0].group in spoken_of
+        else group
+        for group in groups
+    ]
+    again = [as_labelled(run, "train", past, number, until) for past, number in event.again]
+    return own, again
+
+
+def _corrected(run: Run, step: int, closed: dict[int, BatchClosed]) -> list[tuple[int, int]]:
+    """Older groups about which something was said that their own update did not see."""
+    used = {tuple(place) for event in closed.values() for place in event.again}
+    found = []
+    for label in run.reader.labels("train"):
+        own = closed.get(label.step)
+        late = own is not None and own.seq is not None and label.seq > own.seq
+        wanted = label.effect == "again" and label.holds() and late
+        if wanted and 0 < step - label.step <= MOST_STALE:
+            place = (label.step, label.group)
+            if place not in used and place not in found:
+                found.append(place)
+    return found

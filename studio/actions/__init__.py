@@ -1,0 +1,4 @@
+"""Actions and keyboard shortcuts as data.
+
+Importable by every room of the studio.
+"""

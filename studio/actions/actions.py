@@ -1,0 +1,172 @@
+"""Everything one can do, as data in one table.
+
+Buttons, shortcuts, the command palette (Ctrl K) and the sheet behind ? are all made from
+`ACTIONS`; a handler is bound by id, once, in the composition root.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QWidget
+
+from studio.actions.keymap import DRAFT, TRAJECTORIES
+
+ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """One action. `when` names the condition that enables it; `place` groups the sheet."""
+
+    id: str
+    text: str
+    icon: str
+    shortcut: str = ""
+    when: str = ALWAYS
+    place: str = "Everywhere"
+    bound: bool = True
+    """False for keys that a widget itself handles: listed in ?, not made into a QAction."""
+
+
+def _keys(place: str, *rows: tuple[str, str, str, str]) -> list[ActionSpec]:
+    """Keys that widgets of a page handle themselves."""
+    return [
+        ActionSpec(i, text, icon, keys, "run", place, bound=False) for i, text, icon, keys in rows
+    ]
+
+
+ACTIONS: tuple[ActionSpec, ...] = (
+    ActionSpec("go.home", "Home", "house", "Ctrl+1", place="Go to"),
+    ActionSpec("go.setup", "Setup", "sliders-horizontal", "Ctrl+2", "project", "Go to"),
+    ActionSpec("go.judge", "Judge", "scale", "Ctrl+3", "project", "Go to"),
+    ActionSpec("go.run", "Run", "activity", "Ctrl+4", "project", "Go to"),
+    ActionSpec("go.trajectories", "Trajectories", "git-fork", "Ctrl+5", "project", "Go to"),
+    ActionSpec("go.checkpoints", "Checkpoints", "layers", "Ctrl+6", "project", "Go to"),
+    ActionSpec("go.settings", "Settings", "settings", "Ctrl+,", place="Go to"),
+    ActionSpec("app.commands", "Find a command", "search", "Ctrl+K"),
+    ActionSpec("app.help", "Help", "circle-help", "F1"),
+    ActionSpec("app.shortcuts", "Show all keys", "keyboard", "?"),
+    ActionSpec("app.sidebar", "Fold the sidebar", "panel-left", "Ctrl+B"),
+    ActionSpec("app.theme", "Switch light and dark", "moon", "Ctrl+Shift+T"),
+    ActionSpec("app.quit", "Close the window; training goes on", "x", "Ctrl+Q"),
+    ActionSpec("project.new", "New project", "plus", "Ctrl+N", "engine", "Project"),
+    ActionSpec(
+        "project.describe",
+        "New project from a description…",
+        "sparkles",
+        "Ctrl+Shift+N",
+        "engine",
+        "Project",
+    ),
+    ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
+    ActionSpec("project.import", "Import attempts…", "import", "", "project", "Project"),
+    ActionSpec("sft.open", "Demonstrations", "book-open", "Ctrl+D", "project", "Project"),
+    ActionSpec(
+        "sft.teacher", "Demonstrations from a teacher…", "sparkles", "", "trainable", "Project"
+    ),
+    ActionSpec("project.save", "Save", "save", "Ctrl+S", "project", "Project"),
+    ActionSpec("run.train", "Train", "play", "Ctrl+Return", "trainable", "Run"),
+    ActionSpec(
+        "sft.train", "Train on demonstrations", "play", "Ctrl+Shift+Return", "trainable", "Run"
+    ),
+    ActionSpec(
+        "run.train_lending",
+        "Train, and lend the server the judge's keys for this run",
+        "key-round",
+        "",
+        "lendable",
+        "Run",
+    ),
+    ActionSpec("run.pause", "Pause or continue", "pause", "Ctrl+P", "living", "Run"),
+    ActionSpec("run.stop_after", "Stop after this step", "square", "Ctrl+.", "living", "Run"),
+    ActionSpec(
+        "run.stop_now", "Stop now, keep the last checkpoint", "square", "", "stoppable", "Run"
+    ),
+    ActionSpec("run.keep", "Keep a checkpoint after this step", "layers", "", "living", "Run"),
+    ActionSpec(
+        "run.adapter", "Train on from an adapter made elsewhere…", "import", "", "trainable", "Run"
+    ),
+    ActionSpec("run.branch", "Branch…", "git-branch", "Ctrl+Shift+B", "branchable", "Run"),
+    ActionSpec("run.resume", "Resume", "play", "Ctrl+R", "resumable", "Run"),
+    ActionSpec("run.extend", "Train more steps", "plus", "", "extendable", "Run"),
+    ActionSpec("run.choose", "Choose another run", "chevron-down", "Ctrl+J", "project", "Run"),
+    ActionSpec("run.repair", "Repair the damaged run", "wrench", "", "damaged", "Run"),
+    ActionSpec("run.remove", "Remove the damaged run…", "trash-2", "", "damaged", "Run"),
+    ActionSpec("run.log", "Show the log", "square-terminal", "Ctrl+L", "run", "Run"),
+    ActionSpec(
+        "run.track", "Send the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
+    ),
+    ActionSpec("run.bring_home", "Bring the run to this machine…", "download", "", "remote", "Run"),
+    ActionSpec("run.send", "Send the run to a server…", "upload", "", "sendable", "Run"),
+    ActionSpec(
+        "engine.choose", "Choose where this project trains", "server", "Ctrl+E", ALWAYS, "Engine"
+    ),
+    ActionSpec("servers.add", "Add a server…", "plus", "", "engine", "Engine"),
+    ActionSpec("servers.open", "Servers…", "server", "", ALWAYS, "Engine"),
+    ActionSpec(
+        "servers.connect", "Connect or reconnect the server", "plug-zap", "", "server", "Engine"
+    ),
+    ActionSpec("engine.start", "Start or reconnect the engine", "plug-zap", "", ALWAYS, "Engine"),
+    ActionSpec("engine.restart", "Restart the engine", "rotate-ccw", "", "engine", "Engine"),
+    ActionSpec("engine.doctor", "Check this machine", "search-check", "", "engine", "Engine"),
+    *_keys("New project", *((k.id, k.text, k.icon, k.shown) for k in DRAFT)),
+    *_keys("Trajectories", *((k.id, k.text, k.icon, k.shown) for k in TRAJECTORIES)),
+    *_keys(
+        "Run",
+        ("strip.step", "Step before, next (in the strip)", "activity", "← →"),
+        ("strip.branch", "Branch at the step (in the strip)", "git-branch", "B"),
+        ("strip.open", "Open the step's trajectories (in the strip)", "git-fork", "Enter"),
+        ("chart.full", "Chart on the full page, and back", "maximize-2", "Enter, Esc"),
+    ),
+)
+
+
+class Actions(QObject):
+    """The QActions of `ACTIONS`, enabled by conditions, triggered by key, palette or button."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._actions: dict[str, QAction] = {}
+        self._true: set[str] = {ALWAYS}
+        for spec in ACTIONS:
+            if spec.bound:
+                self._actions[spec.id] = self._make(window, spec)
+        self.set_conditions(())
+
+    def bind(self, **handlers: Callable[[], object]) -> None:
+        """Handlers by id, with an underscore for the first dot: run_train=…"""
+        for name, handler in handlers.items():
+            self[name.replace("_", ".", 1)].triggered.connect(lambda _=False, call=handler: call())
+
+    def set_conditions(self, conditions: Iterable[str]) -> None:
+        """What holds now: engine, project, trainable, run, living, stoppable, branchable,
+        resumable, extendable, trackable, server, lendable, remote, sendable."""
+        self._true = {ALWAYS, *conditions}
+        for spec in ACTIONS:
+            if spec.bound:
+                self._actions[spec.id].setEnabled(spec.when in self._true)
+
+    def holds(self, condition: str) -> bool:
+        return condition in self._true
+
+    def __getitem__(self, action_id: str) -> QAction:
+        return self._actions[action_id]
+
+    def trigger(self, action_id: str) -> None:
+        """As if chosen by hand; does nothing while it is disabled."""
+        self._actions[action_id].trigger()
+
+    def available(self) -> list[ActionSpec]:
+        """What the palette offers now."""
+        return [spec for spec in ACTIONS if spec.bound and self._actions[spec.id].isEnabled()]
+
+    def _make(self, window: QWidget, spec: ActionSpec) -> QAction:
+        action = QAction(spec.text, window)
+        action.setObjectName(spec.id)
+        if spec.shortcut:
+            action.setShortcut(QKeySequence(spec.shortcut))
+            action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+        window.addAction(action)
+        return action

@@ -1,0 +1,37 @@
+"""How the engine is doing, as far as the studio can tell."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests.runs import EngineInfo
+
+Contact = Literal["none", "starting", "connected", "reconnecting", "gone"]
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """One word for the dot, one sentence for the person."""
+
+    contact: Contact = "none"
+    info: EngineInfo | None = None
+    """What the engine last said of itself."""
+    latency_s: float | None = None
+    retry_s: int = 0
+    """Seconds until the next attempt."""
+    problem: Problem | None = None
+
+    @property
+    def words(self) -> str:
+        device = f"This machine · {self.info.device}" if self.info else "This machine"
+        match self.contact:
+            case "none":
+                return "No engine"
+            case "starting":
+                return "Starting the engine…"
+            case "connected":
+                return device
+            case "reconnecting":
+                return f"This machine · back in {self.retry_s} s"
+            case "gone":
+                return "This machine · gone"

@@ -1,0 +1,59 @@
+"""Hears of every change of a server: the engine's list of servers, asked for again as soon as it is
+newer than what is known."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from engine.client import EngineClient
+from engine.protocol.problems import AtelierError, LaunchError
+from engine.protocol.requests.remote import HostList
+from studio.link.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 20.0
+LEAST_S = 0.1
+"""From one answer to the next question: progress changes the list with every block."""
+
+
+class HostWatcher:
+    """`run` it in the pump's loop. `client` raises LaunchError while there is no engine; `broken`
+    is called when one that was there is gone."""
+
+    def __init__(
+        self,
+        client: Callable[[], Awaitable[EngineClient]],
+        heard: Callable[[HostList], None],
+        broken: Callable[[], None],
+    ) -> None:
+        self._client, self._heard, self._broken = client, heard, broken
+        self._asked: EngineClient | None = None
+        self._revision = 0
+
+    async def run(self) -> None:
+        """Until cancelled; how the link is, is told by who asks the engine how it is."""
+        backoff = Backoff()
+        while True:
+            try:
+                await self._ask()
+                backoff.worked()
+                await asyncio.sleep(LEAST_S)
+            except AtelierError:
+                await asyncio.sleep(backoff.failed())
+            except Exception:
+                log.exception("the engine's list of servers cannot be read")
+                await asyncio.sleep(backoff.failed())
+
+    async def _ask(self) -> None:
+        client = await self._client()
+        if client is not self._asked:  # another engine counts from 1 again
+            self._asked, self._revision = client, 0
+        try:
+            found = await client.hosts(self._revision, WAIT_S)
+        except LaunchError:
+            self._broken()
+            raise
+        if found.revision != self._revision:
+            self._revision = found.revision
+            self._heard(found)

@@ -1,0 +1,144 @@
+"""Scenarios of a draft as a table: what the writer wrote, and what a person made of it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+from engine.protocol.requests.drafts import DraftScenario
+from studio.models.paged import ROOT
+from studio.models.rows import RowsModel
+from studio.theme.item_roles import TONE_ROLE
+
+KEEP, INPUT, DIFFICULTY, SPLIT = range(4)
+SPLITS = {"train": "practise", "validation": "test"}
+HARDEST = 5
+
+
+@dataclass(frozen=True)
+class DraftRow:
+    """One scenario; `written` is None for one that a person added."""
+
+    now: DraftScenario
+    written: DraftScenario | None = None
+    keep: bool = True
+
+    @property
+    def touched(self) -> bool:
+        return self.now != self.written
+
+
+class DraftTableModel(RowsModel[DraftRow]):
+    """`take(scenarios)` shows what is written by now: what a person changed, unchecked or deleted
+    stays so. `edited()` when a person did."""
+
+    columns = ("Keep", "Input", "Difficulty", "For")
+    edited = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._deleted: set[str] = set()
+
+    @property
+    def kept(self) -> list[DraftScenario]:
+        return [row.now for row in self.rows if row.keep]
+
+    def begin(self) -> None:
+        """Another draft: nothing is known of it."""
+        self._deleted.clear()
+        self.set_rows([])
+
+    def take(self, scenarios: Sequence[DraftScenario]) -> None:
+        """All that is written by now."""
+        known = {row.written.input: row for row in self.rows if row.written}
+        rows = [
+            _renewed(known.get(one.input), one)
+            for one in scenarios
+            if one.input not in self._deleted
+        ]
+        rows += [row for row in self.rows if row.written is None]
+        self._show(rows)
+
+    def _show(self, rows: list[DraftRow]) -> None:
+        """Rows that only come between those in view leave selection and editor where they are."""
+        before, most = self.rows, min(len(rows), len(self.rows))
+        start = next((i for i in range(most) if rows[i] != before[i]), most)
+        rest = most - start
+        end = next((i for i in range(rest) if rows[-1 - i] != before[-1 - i]), rest)
+        if start + end < len(before):
+            self.set_rows(rows)
+        elif len(rows) > len(before):
+            self.beginInsertRows(ROOT, start, len(rows) - end - 1)
+            self.rows = rows
+            self.endInsertRows()
+
+    def add(self) -> int:
+        """An empty one at the end; its place."""
+        place = len(self.rows)
+        self.beginInsertRows(ROOT, place, place)
+        self.rows = [*self.rows, DraftRow(DraftScenario(input=""))]
+        self.endInsertRows()
+        self.edited.emit()
+        return place
+
+    def delete(self, places: Collection[int]) -> None:
+        """What was written and deleted does not come again."""
+        for place in places:
+            if (written := self.rows[place].written) is not None:
+                self._deleted.add(written.input)
+        self.set_rows([row for place, row in enumerate(self.rows) if place not in places])
+        self.edited.emit()
+
+    def switch_split(self, places: Collection[int]) -> None:
+        for place in places:
+            split = "train" if self.rows[place].now.split == "validation" else "validation"
+            self._put(place, SPLIT, split=split)
+
+    def switch_keep(self, places: Collection[int]) -> None:
+        """All of them on, unless they are on."""
+        keep = not all(self.rows[place].keep for place in places)
+        for place in places:
+            self._set(place, KEEP, replace(self.rows[place], keep=keep))
+
+    def set_difficulty(self, places: Collection[int], difficulty: int) -> None:
+        """1 easy to 5 hard; 0 says nothing."""
+        for place in places:
+            self._put(place, DIFFICULTY, difficulty=difficulty or None)
+
+    def set_input(self, place: int, text: str) -> None:
+        self._put(place, INPUT, input=text)
+
+    def _put(self, place: int, column: int, **values: Any) -> None:
+        row = self.rows[place]
+        self._set(place, column, replace(row, now=row.now.model_copy(update=values)))
+
+    def _set(self, place: int, column: int, row: DraftRow) -> None:
+        self.rows = [*self.rows[:place], row, *self.rows[place + 1 :]]
+        self.dataChanged.emit(self.index(place, column), self.index(place, len(self.columns) - 1))
+        self.edited.emit()
+
+    def cell(self, row: DraftRow, column: int, role: int) -> Any:
+        match role:
+            case Qt.ItemDataRole.DisplayRole | Qt.ItemDataRole.AccessibleTextRole:
+                return self._words(row)[column]
+            case Qt.ItemDataRole.ToolTipRole if column == INPUT:
+                return row.now.input[:2000]
+            case Qt.ItemDataRole.CheckStateRole if column == KEEP:
+                return Qt.CheckState.Checked if row.keep else Qt.CheckState.Unchecked
+            case _ if role == TONE_ROLE and not row.keep:
+                return "faint"
+            case _ if role == TONE_ROLE and column == SPLIT and row.now.split == "validation":
+                return "info"
+        return None
+
+    def _words(self, row: DraftRow) -> tuple[str, ...]:
+        said = " ".join(row.now.input.split())[:400]
+        hard = f"{row.now.difficulty} of {HARDEST}" if row.now.difficulty else "–"
+        return "", said or "Write what comes in…", hard, SPLITS[row.now.split]
+
+
+def _renewed(row: DraftRow | None, written: DraftScenario) -> DraftRow:
+    if row is None:
+        return DraftRow(written, written)
+    return replace(row, now=row.now if row.touched else written, written=written)

@@ -1,0 +1,148 @@
+"""Where the event pump meets Qt: batches cross into the GUI thread and are folded in small slices.
+
+In: the pump's calls, from its thread. Out: signals in the GUI thread, at most 30 times a second per
+run. Wired by the composition root; the pages' models listen.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+
+from engine.protocol.events.history import History
+from engine.protocol.problems import Problem
+from engine.protocol.requests.remote import HostList
+from studio.link.engine_state import LinkState
+from studio.link.follower import Events
+from studio.store.runs.runs import RunStore
+from studio.store.runs.state import SequenceGap
+
+log = logging.getLogger(__name__)
+
+SLICE_S = 0.008
+"""Folding may hold the GUI thread for so long before the window gets a turn."""
+TELL_S = 1 / 30
+TELL_FAR_S, FAR_FOR_S = 0.5, 2.0
+"""While long stretches of the past arrive, and for so long after one: everything on screen changes
+each time."""
+AT_ONCE = 50
+
+
+class Feed(QObject):
+    """Implements studio.link.event_pump.Listener."""
+
+    run_changed = Signal(str)
+    link_changed = Signal(object)
+    run_lost = Signal(str, object)
+    gap_found = Signal(str, int)
+    """A run's stream has a hole: follow it anew from this seq."""
+    hosts_changed = Signal(object)
+    """A HostList: servers as they are now."""
+
+    _arrived = Signal(str, object)
+    _linked = Signal(object)
+    _lost = Signal(str, object)
+    _hosts = Signal(object)
+
+    def __init__(self, store: RunStore, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.link = LinkState()
+        self._store = store
+        self._waiting: dict[str, deque[Events]] = {}
+        self._dirty: set[str] = set()
+        self._told_at = 0.0
+        self._far_until = 0.0
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self._work)
+        queued = Qt.ConnectionType.QueuedConnection
+        self._arrived.connect(self._take, queued)
+        self._linked.connect(self._take_link, queued)
+        self._lost.connect(self.run_lost, queued)
+        self._hosts.connect(self.hosts_changed, queued)
+
+    # Called by the pump, in its thread
+
+    def events_arrived(self, run_id: str, events: Events) -> None:
+        self._arrived.emit(run_id, events)
+
+    def set_link(self, state: LinkState) -> None:
+        """For states that only the GUI side knows: starting."""
+        self._take_link(state)
+
+    def say_link(self, state: LinkState) -> None:
+        self._linked.emit(state)
+
+    def say_lost(self, run_id: str, problem: Problem) -> None:
+        self._lost.emit(run_id, problem)
+
+    def say_hosts(self, found: HostList) -> None:
+        self._hosts.emit(found)
+
+    # In the GUI thread
+
+    @Slot(str, object)
+    def _take(self, run_id: str, events: Events) -> None:
+        self._waiting.setdefault(run_id, deque()).append(events)
+        if not self._timer.isActive():
+            self._timer.start(0)
+
+    @Slot(object)
+    def _take_link(self, state: LinkState) -> None:
+        self.link = state
+        self.link_changed.emit(state)
+
+    def _work(self) -> None:
+        """In each turn fold for one slice, or tell where 33 ms have passed: both hold the window
+        up."""
+        if self._dirty and self._until_told_s() <= 0:
+            self._tell()
+        else:
+            end = time.perf_counter() + SLICE_S
+            while self._waiting and time.perf_counter() < end:
+                self._fold_some()
+        if self._waiting:
+            self._timer.start(1)
+        elif self._dirty:
+            self._timer.start(max(0, round(self._until_told_s() * 1000)))
+
+    def _until_told_s(self) -> float:
+        """Until the next telling is due; negative where it was."""
+        now = time.monotonic()
+        return self._told_at + (TELL_FAR_S if now < self._far_until else TELL_S) - now
+
+    def _tell(self) -> None:
+        self._told_at = time.monotonic()
+        told, self._dirty = self._dirty, set()
+        for run_id in told:
+            self.run_changed.emit(run_id)
+
+    def _fold_some(self) -> None:
+        run_id, batches = next(iter(self._waiting.items()))
+        batch = batches.popleft()
+        if len(batch) > AT_ONCE:
+            batches.appendleft(batch[AT_ONCE:])
+            batch = batch[:AT_ONCE]
+        if not batches:
+            del self._waiting[run_id]
+        if isinstance(batch[0], History):
+            self._far_until = time.monotonic() + FAR_FOR_S
+        try:
+            self._store.fold(run_id, batch)
+        except SequenceGap as gap:
+            log.warning("%s", gap)
+            self._waiting.pop(run_id, None)
+            self.gap_found.emit(run_id, self._store.state(run_id).seq)
+        self._dirty.add(run_id)
+
+
+class PumpListener:
+    """What the pump calls: plain methods, for a QObject cannot carry their names twice."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.events_arrived: Callable[[str, Events], None] = feed.events_arrived
+        self.link_changed: Callable[[LinkState], None] = feed.say_link
+        self.run_lost: Callable[[str, Problem], None] = feed.say_lost
+        self.hosts_changed: Callable[[HostList], None] = feed.say_hosts

@@ -1,0 +1,72 @@
+"""The table of scenarios: what came of each, visit by visit; the engine counts and sorts."""
+
+from typing import Any
+
+from PySide6.QtCore import QObject, Qt
+
+from engine.protocol.records.curves import CurveQuery, ScenarioCurve
+from studio.models.columns import Column, ColumnsModel
+from studio.runtime.tasks import TaskScope
+from studio.text import formatting
+from studio.theme.item_roles import TONE_ROLE, VALUE_ROLE
+
+SHARP = 0.1
+"""A change of the solve rate from which it has a colour."""
+
+
+def change(value: float | None) -> str:
+    """+12 %, −3 %."""
+    if value is None:
+        return "–"
+    return f"{'+' if value > 0 else '−' if value < 0 else ''}{formatting.percent(abs(value))}"
+
+
+COLUMNS: tuple[Column[ScenarioCurve], ...] = (
+    Column("Scenario", "scenario", lambda r: r.title, right=False),
+    Column("Reward by step", None, lambda r: curve_words(r), right=False,
+           help="Mean reward of each visit, from its lowest to its highest"),
+    Column("Mean", "mean", lambda r: formatting.number(r.mean), help="Mean reward of all attempts"),
+    Column("Early", "early", lambda r: formatting.percent(r.early),
+           help="Solved in the first third of its visits"),
+    Column("Late", "late", lambda r: formatting.percent(r.late),
+           help="Solved in the last third of its visits"),
+    Column("Gain", "gain", lambda r: change(r.gain), help="Late minus early"),
+    Column("Forgotten", "lost", lambda r: formatting.percent(r.lost),
+           help="Its best third minus late: what it could do before"),
+    Column("Spread", "spread", lambda r: formatting.number(r.spread),
+           help="Mean standard deviation inside its groups: what there is to learn from"),
+    Column("Difficulty", "difficulty", lambda r: formatting.number(r.difficulty),
+           help="1 minus the solve rate of its last visits, smoothed"),
+    Column("Visits", "visits", lambda r: formatting.count(r.visits),
+           help="Groups of rollouts of the scenario"),
+    Column("Last step", "last_step", lambda r: str(r.last_step)),
+)  # fmt: skip
+
+
+def curve_words(record: ScenarioCurve) -> str:
+    """What the line says, for those who do not see it."""
+    if not record.curve:
+        return "nothing scored"
+    first, last = record.curve[0][1], record.curve[-1][1]
+    return f"reward from {formatting.number(first)} to {formatting.number(last)}"
+
+
+class CurveTableModel(ColumnsModel[ScenarioCurve, CurveQuery]):
+    """`UserRole` is the record."""
+
+    columns = COLUMNS
+    unsorted = "difficulty"
+
+    def __init__(self, tasks: TaskScope, parent: QObject | None = None) -> None:
+        super().__init__(tasks, CurveQuery(), parent)
+
+    def look(self, record: ScenarioCurve, title: str, role: int) -> Any:
+        if role == Qt.ItemDataRole.ToolTipRole and title == "Scenario":
+            return record.title
+        if role == VALUE_ROLE and title == "Reward by step" and record.curve:
+            return [mean for _, mean in record.curve], "plot-1"
+        if role == TONE_ROLE and title == "Gain" and abs(record.gain or 0) >= SHARP:
+            return "good" if (record.gain or 0) > 0 else "bad"
+        if role == TONE_ROLE and title == "Forgotten" and (record.lost or 0) >= SHARP:
+            return "warn"
+        return None

@@ -1,0 +1,85 @@
+"""One model of the arena: who it is, what was said, how it ended, what a judge thinks of it."""
+
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.pages.trajectories.reader.transcript_rows import items_of
+from studio.store.runs.chat import Side
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import Item, Message
+from studio.widgets.transcript.view import Transcript
+
+
+class SideColumn(QWidget):
+    """One model: who it is, what was said, how it ended."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.first = True
+        """Without a line at its left."""
+        self._name = Text("", "body", 600, elide=True)
+        self._facts = Text("", "caption", 400, "faint")
+        self._talk = Transcript(compact=True)
+        self._talk.set_tint("none")
+        self._verdict = Text("", "label", 400, "judge", wrap=True)
+        self._verdict.setContentsMargins(14, 6, 14, 8)
+        line = QHBoxLayout()
+        line.setContentsMargins(14, 10, 14, 6)
+        line.addWidget(self._name, 1)
+        line.addWidget(self._facts)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(line)
+        column.addWidget(self._talk, 1)
+        column.addWidget(self._verdict)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.first:
+            with paint.painting(self) as painter:
+                painter.fillRect(0, 0, 1, self.height(), theme().color("border"))
+
+    def show_side(self, side: Side, name: str, tone: str, nameless: bool, waits: bool) -> None:
+        self._name.set_words(name)
+        self._name.set_tone("text" if tone == "muted" else "accent")
+        facts = ("answers…" if side.text else "waits…") if waits else facts_of(side)
+        self._facts.set_words("" if nameless and not waits else facts)
+        self._talk.set_items(rows_of(side, nameless), keep_place=True)
+        self._verdict.set_words(verdict_words(side))
+        self._verdict.setVisible(bool(self._verdict.words()))
+        if side.text:
+            self._talk.verticalScrollBar().setValue(self._talk.verticalScrollBar().maximum())
+
+
+def rows_of(side: Side, nameless: bool) -> list[Item]:
+    """The talk as rows; the reward only where names are shown."""
+    if side.attempt is not None:
+        scored = side.attempt.reward is not None
+        words = side.attempt.model_copy(update={"branches": []})  # without the tokens that end it
+        return items_of(words, blind=nameless or not scored)
+    titles = {"user": "Question", "assistant": "Answer"}
+    return [
+        Message(one.role, one.content, titles.get(one.role, one.role.capitalize()))
+        for one in side.shown
+    ]
+
+
+def verdict_words(side: Side) -> str:
+    """The judge's score and reason, where it was asked."""
+    if side.verdict is None:
+        return ""
+    score = formatting.number(side.verdict.score)
+    return f"{score}  {side.verdict.reason or 'no reason given'}"
+
+
+def facts_of(side: Side) -> str:
+    attempt = side.attempt
+    if attempt is None:
+        return ""
+    facts = [formatting.plural(attempt.turns, "call")]
+    if attempt.sampled_tokens:
+        facts.append(formatting.plural(attempt.sampled_tokens, "token"))
+    return " · ".join([*facts, formatting.duration(attempt.duration_s)])

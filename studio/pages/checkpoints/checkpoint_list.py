@@ -1,0 +1,191 @@
+"""The list: what can be compared, what is chosen, and what one wants of a row."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QMenu, QWidget
+
+from engine.protocol.records.runs import KeptCheckpoint, RunSummary
+from studio.pages.checkpoints.rows import CheckpointModel, Contender
+from studio.store.runs.checkpoint_rows import baseline_of, best_of, marks_of, metric_at
+from studio.store.runs.state import RunState
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.tables.table import Table
+
+KL_COLUMN, SIZE_COLUMN, ROOMY_PX, CROWDED_PX = 4, 5, 700, 900
+WIDTHS = ((0, 40, "check"), (1, None, "strong"), (2, 64, "mono"), (3, 170, "interval"),
+          (4, 64, "figure"), (5, 78, "figure"), (6, 96, "figure"))  # fmt: skip
+
+
+class ListCard(Card):
+    """`show_rows(…)`; the wishes of a person are signals."""
+
+    chosen_changed = Signal()
+    evaluate_wanted = Signal()
+    export_wanted = Signal(object)
+    branch_wanted = Signal(int)
+    pin_wanted = Signal(int, bool)
+    delete_wanted = Signal(int)
+    add_wanted = Signal()
+    forget_wanted = Signal(str)
+    fetch_wanted = Signal(object)
+    """A row that is on a server; None stops what comes."""
+    refused = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Checkpoints", " ", padding=0, parent=parent)
+        self.model, self.table = CheckpointModel(self), Table("Checkpoints")
+        self.evaluate = Button("Evaluate", "outlined", icon="flask-conical", height=28)
+        self._add = Button("Add a model", "quiet", icon="plus", height=28)
+        self._fetch = Button("Fetch", "outlined", icon="download", height=28)
+        self._stop = IconButton("x", "Stop fetching; it goes on from there", size=28)
+        self._save = Button("Export", "outlined", icon="package-check", height=28)
+        self.table.setModel(self.model)
+        for place, width, kind in WIDTHS:
+            self.table.set_column(place, width, kind)
+        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        assert self.header is not None
+        for button in (self._add, self._fetch, self._stop, self._save, self.evaluate):
+            self.header.add_right(button)
+        self.body.addWidget(self.table)
+        self._wire()
+
+    def show_rows(
+        self,
+        summary: RunSummary,
+        state: RunState,
+        kept: Sequence[KeptCheckpoint],
+        providers: Sequence[str],
+    ) -> None:
+        """A run's checkpoints, newest first, then the base and models of providers."""
+        rows = [
+            Contender(
+                name=f"{summary.id}@{one.checkpoint.step}",
+                words=f"step {one.checkpoint.step}",
+                step=one.checkpoint.step,
+                kept=one,
+                mean=one.checkpoint.metrics.get("reward/mean"),
+                validation=one.validation,
+                kl=metric_at(state, "kl", one.checkpoint.step),
+                marks=marks_of(kept, one.checkpoint.step, bool(summary.host)),
+                elsewhere=summary.host if one.state == "elsewhere" else "",
+            )
+            for one in reversed(kept)
+        ]
+        rows.append(Contender("base", "base", 0, validation=baseline_of(state)))
+        rows += [Contender(name, name) for name in providers]
+        self.model.show_rows(rows, state.at)
+        self.table.setColumnHidden(KL_COLUMN, all(row.kl is None for row in rows))
+        assert self.header is not None
+        total = sum(one.checkpoint.bytes for one in kept)
+        self.header.set_words(f"{len(kept)} · {formatting.size(total)}")
+        self._show_fetch()
+        if self.table.currentIndex().row() < 0:
+            self.table.selectRow(0)
+
+    def choose_first(
+        self, run_id: str, kept: Sequence[KeptCheckpoint], remote: bool = False
+    ) -> None:
+        """The base, and the best, or the newest."""
+        best = best_of(kept, remote)
+        steps = [one.checkpoint.step for one in kept]
+        step = best if best is not None else max(steps, default=None)
+        self.model.choose(["base"] + ([f"{run_id}@{step}"] if step is not None else []))
+
+    def show_coming(self, words: str, share: float | None) -> None:
+        """How far a checkpoint is that comes here; no words: none does."""
+        self._fetch.set_busy(words or None, share)
+        self._stop.setVisible(bool(words))
+        self._show_fetch()
+
+    def _current(self) -> Contender | None:
+        row = self.table.currentIndex().row()
+        return self.model.rows[row] if 0 <= row < len(self.model.rows) else None
+
+    def _show_fetch(self) -> None:
+        """Of the row that is looked at, where its files are on a server."""
+        one = self._current()
+        away = one is not None and bool(one.elsewhere)
+        self._fetch.setVisible(self._fetch.is_busy() or away)
+        self._stop.setVisible(self._fetch.is_busy())
+        if one is not None and one.kept is not None and not self._fetch.is_busy():
+            self._fetch.set_words(f"Fetch {one.words}", formatting.size(one.kept.checkpoint.bytes))
+        self._fit()
+
+    def toggle(self, row: int) -> None:
+        """Choose a row, or no longer."""
+        if not self.model.toggle(row):
+            self.refused.emit("Four are compared at most: take one out first.")
+
+    def toggle_name(self, name: str) -> None:
+        self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
+
+    def want_export(self, row: int) -> None:
+        """Of a row; of the best checkpoint where the row is none."""
+        rows = self.model.rows
+        if not 0 <= row < len(rows) or not rows[row].is_checkpoint:
+            row = next((n for n, one in enumerate(rows) if "best" in one.marks), 0)
+        if rows and rows[row].is_checkpoint:
+            self.export_wanted.emit(rows[row])
+
+    def _wire(self) -> None:
+        table = self.table
+        table.row_marked.connect(self.toggle)
+        table.row_opened.connect(self.want_export)
+        table.clicked.connect(self._clicked)
+        table.customContextMenuRequested.connect(self._menu)
+        self.model.chosen_changed.connect(self.chosen_changed)
+        self.evaluate.clicked.connect(self.evaluate_wanted)
+        self._add.clicked.connect(self.add_wanted)
+        self._fetch.clicked.connect(lambda: self.fetch_wanted.emit(self._current()))
+        self._stop.clicked.connect(lambda: self.fetch_wanted.emit(None))
+        table.selectionModel().currentRowChanged.connect(lambda *_: self._show_fetch())
+        self._save.clicked.connect(lambda: self.want_export(table.currentIndex().row()))
+
+    def _clicked(self, index: QModelIndex) -> None:
+        if index.column() == 0:
+            self.toggle(index.row())
+
+    def _menu(self, place: QPoint) -> None:
+        row = self.table.indexAt(place).row()
+        if row < 0:
+            return
+        one, menu = self.model.rows[row], QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        first = menu.addAction("Compare the others with this")
+        first.triggered.connect(lambda: self.model.make_baseline(row))
+        if one.kept is not None and one.step is not None:
+            step, pinned = one.step, "pinned" in one.kept.kept_by
+            if one.elsewhere:
+                size = formatting.size(one.kept.checkpoint.bytes)
+                fetch = menu.addAction(f"Fetch from {one.elsewhere} · {size}")
+                fetch.triggered.connect(lambda: self.fetch_wanted.emit(one))
+            menu.addAction("Export…").triggered.connect(lambda: self.want_export(row))
+            words = "Unpin" if pinned else "Pin: keep it whatever the rules say"
+            pin = menu.addAction(words)
+            pin.triggered.connect(lambda: self.pin_wanted.emit(step, not pinned))
+            branch = menu.addAction("Branch here…")
+            branch.triggered.connect(lambda: self.branch_wanted.emit(step))
+            delete = menu.addAction(f"Delete · frees {formatting.size(one.kept.checkpoint.bytes)}")
+            delete.setEnabled("newest" not in one.marks)
+            delete.triggered.connect(lambda: self.delete_wanted.emit(step))
+        elif not one.is_base:
+            off = menu.addAction("Take it off the list")
+            off.triggered.connect(lambda: self.forget_wanted.emit(one.name))
+        menu.popup(self.table.viewport().mapToGlobal(place))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where it is narrow the size goes: the marks of a row say more."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """One more button in the head takes the words of two others."""
+        narrow = self.width() < ROOMY_PX
+        crowded = not self._fetch.isHidden() and self.width() < CROWDED_PX
+        self.table.setColumnHidden(SIZE_COLUMN, narrow)
+        self._add.set_icon_only(narrow or crowded)
+        self._save.set_icon_only(crowded)

@@ -1,0 +1,116 @@
+"""A run goes on on a server that is not heard of: said quietly, with what it means for the run."""
+
+import time
+from datetime import datetime
+
+from PySide6.QtCore import QPointF, Slot
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.requests.remote import HostView
+from studio.services.servers import UNDER_WAY
+from studio.services.session import Session
+from studio.store.runs.state import RunState
+from studio.store.servers.servers import BEHIND, behind_words, words_of
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.text.phrase import Phrase, Span
+
+GOES_ON = "  ·  The run goes on there; what happened shows as soon as it is back."
+JUDGE_WAITS = " Its judge waits for this machine."
+
+
+class AwayBar(QWidget):
+    """In sight while the server of the selected run is away, or is far ahead of what is here."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._hosts = session, session.hosts
+        self._name = ""
+        self.setFixedHeight(44)
+        self._words = Phrase((), "body")
+        self._again = Button("Reconnect now", "outlined", icon="plug-zap")
+        self._again.clicked.connect(lambda: self._hosts.act(self._name, "connect"))
+        line = QHBoxLayout(self)
+        line.setContentsMargins(40, 0, 8, 0)
+        line.setSpacing(8)
+        line.addWidget(self._words, 1)
+        line.addWidget(self._again)
+        session.hosts.changed.connect(self._show)
+        session.run.changed.connect(self._show)
+        session.run.selected.connect(self._show)
+        self.hide()
+
+    def words(self) -> str:
+        """What it says."""
+        return self._words.words()
+
+    @Slot()
+    def _show(self) -> None:
+        run, state = self._session.run.summary, self._session.run.state
+        spans = self._spans(run, state) if run is not None and run.host else []
+        self.setVisible(bool(spans))
+        if spans and "".join(span.words for span in spans) != self.words():
+            self._words.set_spans(spans)
+            self.setAccessibleName(self.words())
+            set_tip(self, self.words())
+
+    def _spans(self, run: RunSummary, state: RunState) -> list[Span]:
+        view = self._hosts.view(run.host)
+        self._name = run.host
+        if run.state not in LIVING or view is None or not self._session.connected:
+            return []
+        busy = view.state in UNDER_WAY
+        self._again.setVisible(view.state != "connected")
+        self._again.set_busy("Connecting…" if busy else None)
+        if view.state == "connected":
+            return catching_up(view)
+        waits = judge_waits(state)
+        return away_spans(view, self._hosts.store.away_since(run.host), run, waits, time.time())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.box(painter, self.rect(), "surface", "border-strong", 8)
+            paint.icon(painter, QPointF(13, 13), "unplug", "warn", 18)
+
+
+def judge_waits(state: RunState) -> bool:
+    """Whether its judge is asked from this machine, with the keys that are here."""
+    spec = state.spec
+    return bool(
+        spec and spec.keys_at_home and spec.config.judge.enabled and spec.config.judge.models
+    )
+
+
+def away_spans(
+    view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
+) -> list[Span]:
+    """box is away since 14:02 · The run goes on there; …"""
+    name = view.spec.name
+    if since is not None:
+        begin = f"{name} is away since {_clock(since)}"
+    else:
+        begin = f"{name} is away; the last that came is of {_clock(run.changed_at)}"
+    spans = [Span(begin, "text", 600)]
+    if view.state in ("asking", "stopped"):
+        spans.append(Span(f" ({words_of(view, now).text})", "warn"))
+    spans.append(Span(GOES_ON))
+    return [*spans, Span(JUDGE_WAITS, "judge")] if waits else spans
+
+
+def catching_up(view: HostView) -> list[Span]:
+    """Nothing while it keeps up."""
+    if view.behind <= BEHIND:
+        return []
+    return [
+        Span(f"Catching up with {view.spec.name}", "text", 600),
+        Span(f"  ·  {behind_words(view)}; charts and lists fill as they come."),
+    ]
+
+
+def _clock(at: float) -> str:
+    then = datetime.fromtimestamp(at)
+    day = "" if then.date() == datetime.now().date() else f"{then.day} {then:%b}, "
+    return f"{day}{then:%H:%M}"

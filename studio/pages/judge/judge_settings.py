@@ -1,0 +1,158 @@
+"""Who judges: the model, its settings, the price of judging again, what is spent."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from engine.protocol.config.project import JudgeConfig
+from engine.protocol.records.judging import JudgeOption, TrialPrice
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.price_button import PriceButton
+from studio.widgets.forms.form_fields import ChoiceField, TextField, ToggleField
+from studio.widgets.text.chip import Chip
+from studio.widgets.text.text import Text
+
+OTHER, LOCAL = "other", "local"
+LOCAL_WORDS = "Local judge, from your labels · free"
+
+
+class JudgeChoice(Card):
+    """`show_judge(config, options, used, spent)`; `models_chosen(models, base_url)`."""
+
+    models_chosen = Signal(list, object)
+    local_chosen = Signal()
+    enabled_chosen = Signal(bool)
+    try_wanted = Signal()
+    cancel_wanted = Signal()
+    setup_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Judge", parent=parent)
+        self._options: dict[str, JudgeOption] = {}
+        self._more, self._combine, self._spent = 0, "mean", ""
+        self._pick = ChoiceField("Judge", [(OTHER, "Name one…")])
+        self._pick.setFixedWidth(220)
+        self._name = TextField("Judge model", "as litellm names it: openai/gpt-5.4", mono=True)
+        self._use = Button("Use it", "outlined")
+        self._temperature, self._passes = Chip("temperature 0"), Chip("one look")
+        self._on = ToggleField("Judge the next runs")
+        self.price = PriceButton("scale")
+        self._time = Text("", "label", 400, "muted")
+        self._lay_out()
+        self._pick.edited.connect(self._picked)
+        self._use.clicked.connect(self._named)
+        self._on.edited.connect(lambda on: self.enabled_chosen.emit(bool(on)))
+        self.price.pressed.connect(self.try_wanted)
+        self.price.cancel_requested.connect(self.cancel_wanted)
+        self.price.budget_requested.connect(self.setup_wanted)
+        self.show_nothing("A run with stored groups comes first.")
+
+    def _lay_out(self) -> None:
+        top = QHBoxLayout()
+        top.setSpacing(8)
+        for part in (self._pick, self._name, self._use):
+            top.addWidget(part)
+        top.addWidget(self._temperature)
+        top.addWidget(self._passes)
+        top.addStretch(1)
+        bottom = QHBoxLayout()
+        bottom.setSpacing(12)
+        bottom.addWidget(self.price)
+        bottom.addWidget(self._time)
+        bottom.addStretch(1)
+        assert self.header is not None
+        self.header.add_right(Text("judges new runs", "caption", 400, "muted"))
+        self.header.add_right(self._on)
+        self.body.addLayout(top)
+        self.body.addLayout(bottom)
+
+    def show_judge(
+        self, judge: JudgeConfig, options: Sequence[JudgeOption], used: Sequence[str]
+    ) -> None:
+        """The project's judge, those found on this machine, and those that a run has used."""
+        self._options = {one.model: one for one in options}
+        choices = [(name, name) for name in judge.models[:1]]
+        choices += [(one.model, f"{one.title} · {one.where}") for one in options]
+        choices += [(name, name) for name in used if name != LOCAL]
+        named = dict(reversed(choices))
+        last = [(LOCAL, LOCAL_WORDS), (OTHER, "Name one…")]
+        self._pick.set_choices([*reversed(named.items()), *last])
+        now = judge.models[0] if judge.models else LOCAL if judge.local else OTHER
+        self._pick.set_value(now)
+        self._ask_name(now == OTHER)
+        self._temperature.setVisible(bool(judge.models))
+        self._passes.setVisible(bool(judge.models))
+        self._temperature.set_state(f"temperature {judge.temperature:g}")
+        looks = f"{judge.passes} looks at most"
+        self._passes.set_state(looks if judge.passes > 1 else "one look")
+        self._on.set_value(judge.enabled)
+        self._on.setEnabled(bool(judge.models) or judge.local)
+        self._more, self._combine = len(judge.models) - 1, judge.combine
+        self._say()
+
+    def show_spent(self, spent: float, budget: float | None) -> None:
+        of = f" of ${budget:.2f}" if budget is not None else ""
+        self._spent = f"${spent:.2f}{of} spent on this run"
+        self._say()
+
+    def show_price(self, price: TrialPrice) -> None:
+        """Exactly the calls; tokens and money as near as can be known before the answers."""
+        words = f"Re-judge {formatting.plural(price.groups, 'group')}"
+        self._time.set_words("")
+        if not price.calls:
+            self.price.set_free(words, f"all {price.cached} answered · free")
+            return
+        calls = formatting.plural(price.calls, "call")
+        money = f"≈ ${price.usd:.2f}" if price.usd >= 0.005 else "under 1 ¢"
+        money = money if price.most_usd else "free"
+        told = f"{calls} · {formatting.short(price.tokens)} tokens · {money}"
+        if price.left_usd is not None and price.usd > price.left_usd:
+            left = f"${price.usd:.2f}, ${price.left_usd:.2f} left"
+            self.price.set_over_budget(words, told, left)
+            return
+        self.price.set_priced(words, told)
+        self._time.set_words(f"about {formatting.duration(max(1.0, price.seconds))}")
+
+    def show_running(self, done: int, total: int) -> None:
+        self._time.set_words("")
+        self.price.set_running(f"Judging {done} of {total}", done / max(1, total))
+
+    def show_measuring(self, groups: int) -> None:
+        words = f"Re-judge {formatting.plural(groups, 'group')}" if groups else "Re-judge"
+        self._time.set_words("")
+        self.price.set_measuring(words)
+
+    def show_nothing(self, why: str) -> None:
+        """No price can be worked out."""
+        self.price.set_unavailable("Re-judge")
+        self._time.set_words(why)
+
+    def _say(self) -> None:
+        assert self.header is not None
+        others = f"and {formatting.plural(self._more, 'other')}, {self._combine} · "
+        self.header.set_words((others if self._more > 0 else "") + self._spent)
+
+    def _ask_name(self, wanted: bool) -> None:
+        self._name.setVisible(wanted)
+        self._use.setVisible(wanted)
+        self._temperature.setVisible(not wanted)
+        self._passes.setVisible(not wanted)
+
+    def _picked(self, value: object) -> None:
+        if value == OTHER:
+            self._ask_name(True)
+            self._name.setFocus()
+            return
+        if value == LOCAL:
+            self.local_chosen.emit()
+            return
+        option = self._options.get(str(value))
+        self._ask_name(False)
+        self.models_chosen.emit([str(value)], option.base_url if option else None)
+
+    def _named(self) -> None:
+        if name := self._name.value().strip():
+            self.models_chosen.emit([name], None)

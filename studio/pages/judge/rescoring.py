@@ -1,0 +1,112 @@
+"""What a rubric would change: stored groups, before on the left and after on the right."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QWidget
+
+from engine.protocol.records.judging import Tried
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.tables.slope_chart import HEIGHT, Slope, SlopeChart, Slopes, ranks
+from studio.widgets.text.text import Text
+
+
+class TrialCard(Card):
+    """`show_tried(list, left, right)`; `group_opened(split, step, group)`."""
+
+    group_opened = Signal(str, int, int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Try it", padding=0, parent=parent)
+        self._row = QHBoxLayout()
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setSpacing(0)
+        inside = QWidget()
+        inside.setProperty("transparent", True)
+        inside.setLayout(self._row)
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._area.setWidget(inside)
+        self._area.setFixedHeight(HEIGHT + 14)
+        self._nothing = Text(
+            "Judge stored groups again to see whose rank changes, before a run does.",
+            "label",
+            400,
+            "muted",
+            wrap=True,
+        )
+        self._nothing.setContentsMargins(12, 0, 12, 12)
+        self.body.addWidget(self._nothing)
+        self.body.addWidget(self._area)
+        self._area.hide()
+        assert self.header is not None
+        self._legend = [Text("— rises", "caption", 500, "accent")]
+        self._legend.append(Text("— falls", "caption", 500, "bad"))
+        for words in self._legend:
+            self.header.add_right(words)
+            words.hide()
+
+    def show_tried(self, found: Sequence[Tried], left: str, right: str) -> None:
+        """Those with the most change of rank first."""
+        while (item := self._row.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.deleteLater()
+        ordered = sorted(found, key=lambda one: -_change(one))
+        for one in ordered:
+            chart = SlopeChart(slopes_of(one, left, right))
+            chart.opened.connect(
+                lambda one=one: self.group_opened.emit(one.split, one.step, one.group)
+            )
+            self._row.addWidget(chart)
+        self._nothing.setVisible(not found)
+        self._area.setVisible(bool(found))
+        for words in self._legend:
+            words.setVisible(bool(found))
+        assert self.header is not None
+        moved = sum(_change(one) > 0 for one in found)
+        told = f"{left} against {right} · order changes in {moved} of {len(found)} groups"
+        self.header.set_words(told if found else "")
+
+
+def slopes_of(one: Tried, left: str, right: str) -> Slopes:
+    """A group as the chart draws it, with what happened in words."""
+    names = sorted(one.indexes, key=lambda name: one.indexes[name])
+    siblings = tuple(
+        Slope(one.indexes[name] + 1, one.before.get(name), one.after.get(name)) for name in names
+    )
+    obeyed, tone = "", "faint"
+    if one.problem is not None:
+        obeyed, tone = f"unscored · {one.problem.message}", "warn"
+    elif one.pairs:
+        obeyed = f"{one.obeyed} of {formatting.plural(one.pairs, 'pair')} obeyed"
+        tone = "good" if one.obeyed == one.pairs else "warn"
+    return Slopes(one.title, left, right, siblings, what_happened(siblings), obeyed, tone)
+
+
+def what_happened(siblings: Sequence[Slope]) -> str:
+    """One line: who moved furthest."""
+    befores, afters = ranks([s.before for s in siblings]), ranks([s.after for s in siblings])
+    moves = [
+        (b - a, s.number, b, a)
+        for s, b, a in zip(siblings, befores, afters, strict=True)
+        if a is not None and b is not None and a != b and s.has_moved
+    ]
+    if not moves:
+        return "Order kept"
+    if len({a for a in afters if a is not None}) == 1:
+        return "All tie now"
+    by, number, was, now = max(moves, key=lambda move: abs(move[0]))
+    verb = "rises" if by > 0 else "falls"
+    return f"{number} {verb}, {formatting.ordinal(round(was))} to {formatting.ordinal(round(now))}"
+
+
+def _change(one: Tried) -> float:
+    """Places that all siblings have moved together."""
+    names = list(one.indexes)
+    befores = ranks([one.before.get(n) for n in names])
+    afters = ranks([one.after.get(n) for n in names])
+    return sum(
+        abs(b - a) for b, a in zip(befores, afters, strict=True) if a is not None and b is not None
+    )

@@ -1,0 +1,4 @@
+"""Wizard for a project from a description.
+
+Imported by pages and shell.
+"""

@@ -1,0 +1,166 @@
+"""Step 2: what is written, as it comes; all of it can be changed at once."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests.drafts import Draft, DraftTold
+from studio.pages.new_project.scenario_table import ScenarioTable
+from studio.store.projects import draft
+from studio.widgets.forms.form_fields import TextField
+from studio.widgets.forms.text_area import TextArea
+from studio.widgets.tables.meter import Meter
+from studio.widgets.text.text import Text
+
+TEXT_PX, HEAD_PX = 116, 24
+BOTTOM = Qt.AlignmentFlag.AlignBottom
+
+
+class DraftStep(QWidget):
+    """`show_told(told, wanted, budget)` while it comes; `draft()` is what a person made of it."""
+
+    edited = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._told: DraftTold | None = None
+        self._wanted = 0
+        self._budget: float | None = None
+        self.title = TextField("Title", "comes first")
+        self.system = TextArea("System prompt", "What the agent is told before each task.",
+                               mono=True, least_px=TEXT_PX)  # fmt: skip
+        self.rubric = TextArea("Rubric", "What the judge looks for, a line each.",
+                               mono=True, least_px=TEXT_PX)  # fmt: skip
+        self.scenarios = ScenarioTable()
+        self._progress = Text("", "label", 500, elide=True)
+        self._spent = Text("", "label", 400, "muted")
+        self._meter = Meter("Scenarios written", "accent", 4)
+        self._left_out = Text("", "caption", 400, "faint", wrap=True)
+        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
+        self._build()
+        self._wire()
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was written."""
+        return self._told is not None and bool(self._told.draft.system)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was wanted was written."""
+        told = self._told
+        return told is not None and told.ended and told.problem is None
+
+    def begin(self) -> None:
+        """Of another task."""
+        self._told = None
+        for part in (self.system, self.rubric):
+            part.set_text("")
+        self.title.set_value("")
+        self.scenarios.begin()
+
+    def expect(self, wanted: int, budget: float | None) -> None:
+        """It is asked for."""
+        self._wanted, self._budget = wanted, budget
+        self._say("Asking the engine", "text")
+        self._problem.hide()
+        self._show()
+
+    def show_told(self, told: DraftTold) -> None:
+        """What a person changed stays; what is told again is known."""
+        if self._told is not None and self._is_behind(told):
+            self._say(draft.progress_words(told), "text")
+            self.refuse(told.problem)
+            return
+        before = self._told.draft if self._told else Draft()
+        if self.title.value() == before.title:
+            self.title.set_value(told.draft.title)
+        for part, old, new in (
+            (self.system, before.system, told.draft.system),
+            (self.rubric, before.rubric, told.draft.rubric),
+        ):
+            if part.text() == old:
+                part.set_text(new)
+        self.scenarios.model.take(told.draft.scenarios)
+        self._told = told
+        self._say(draft.progress_words(told), "text")
+        self._left_out.set_words(draft.left_out_words(told.left_out))
+        self.refuse(told.problem)
+        self._show()
+
+    def _is_behind(self, told: DraftTold) -> bool:
+        """Asked again, it begins with what was written before."""
+        assert self._told is not None
+        fewer = len(told.draft.scenarios) < len(self._told.draft.scenarios)
+        lacks = bool(self._told.draft.system) and not told.draft.system
+        return (fewer or lacks) and (not told.ended or told.problem is not None)
+
+    def refuse(self, problem: Problem | None) -> None:
+        """Why it ended before all was written."""
+        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
+        self._problem.setVisible(problem is not None)
+        if problem is not None:
+            self._say("Ended before all was written", "warn")
+
+    def stopped(self) -> None:
+        self._say(f"Stopped. {draft.KEPT}", "warn")
+
+    def draft(self) -> Draft:
+        return Draft(
+            title=self.title.value().strip(),
+            system=self.system.text(),
+            rubric=self.rubric.text(),
+            scenarios=self.scenarios.model.kept,
+        )
+
+    def _say(self, words: str, tone: str) -> None:
+        self._progress.set_words(words)
+        self._progress.set_tone(tone)
+
+    def _show(self) -> None:
+        kept = self.scenarios.model.kept
+        self._spent.set_words(draft.spent_words(self._told, self._budget))
+        self._meter.set_share(min(1.0, len(kept) / self._wanted) if self._wanted else 0.0)
+        self.scenarios.words.set_words(
+            draft.counts_words(kept, self._wanted) if kept else "They come a few at a time."
+        )
+        self._left_out.setVisible(bool(self._left_out.words()))
+
+    def _build(self) -> None:
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(12)
+        grid.setVerticalSpacing(4)
+        grid.addWidget(self._progress, 0, 0)
+        grid.addWidget(self._spent, 0, 1)
+        grid.setColumnStretch(0, 1)
+        grid.addWidget(self._meter, 1, 0, 1, 2)
+        texts = QGridLayout()
+        texts.setHorizontalSpacing(12)
+        texts.setVerticalSpacing(4)
+        texts.addWidget(Text("Title", "label", 600), 0, 0)
+        texts.addWidget(self.title, 1, 0, 1, 2)
+        texts.setRowMinimumHeight(2, HEAD_PX)
+        for column, (name, part) in enumerate(
+            (("System prompt", self.system), ("Rubric", self.rubric))
+        ):
+            texts.addWidget(Text(name, "label", 600), 2, column, BOTTOM)
+            texts.addWidget(part, 3, column)
+            texts.setColumnStretch(column, 1)
+        column_box = QVBoxLayout(self)
+        column_box.setContentsMargins(0, 0, 0, 0)
+        column_box.setSpacing(10)
+        column_box.addLayout(grid)
+        column_box.addWidget(self._problem)
+        column_box.addLayout(texts)
+        column_box.addWidget(self.scenarios, 1)
+        column_box.addWidget(self._left_out)
+
+    def _wire(self) -> None:
+        for part in (self.system, self.rubric):
+            part.edited.connect(self.edited)
+        self.title.edited.connect(lambda _: self.edited.emit())
+        self.scenarios.edited.connect(self._changed)
+
+    def _changed(self) -> None:
+        self._show()
+        self.edited.emit()

@@ -1,0 +1,81 @@
+"""Step 3: which model learns, who judges, and whether to measure first."""
+
+from collections.abc import Sequence
+
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.choices import ModelInfo
+from engine.protocol.records.judging import JudgeOption
+from engine.protocol.requests.drafts import Draft, Writer
+from studio.pages.new_project.writer_fields import LABEL_PX, WriterFields
+from studio.store.projects.draft import ATTEMPTS
+from studio.text import formatting
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import SuggestField
+from studio.widgets.text.text import Text
+
+WORDS = (
+    "The project gets these files: system.md, rubric.md, scenarios, an agent. They are yours, and "
+    "Setup edits them."
+)
+MEASURE = (
+    "The untrained model tries each practice scenario {attempts} times, judged within the judge's "
+    "budget. Where all attempts are alike, there is nothing to learn yet: Setup names these."
+)
+LEARNER_HELP = "A model of this machine, a folder, or a name on Hugging Face."
+
+
+class FinishStep(QWidget):
+    """`show_draft(draft)`; then `learner`, `judge.writer()` and `measure` are what was chosen."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._facts = KeyValues(2)
+        self.learner = SuggestField("Model that learns", "the starter model")
+        self.judge = WriterFields("Who judges")
+        self.measure = Toggle("Then measure what the untrained model can do")
+        self.measure.setChecked(True)
+        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(10)
+        column.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
+        column.addWidget(self._facts)
+        row = FormRow("learner", "Model that learns", self.learner, help=LEARNER_HELP,
+                      label_px=LABEL_PX)  # fmt: skip
+        column.addWidget(row)
+        column.addWidget(self.judge)
+        column.addWidget(self.measure)
+        words = MEASURE.format(attempts=ATTEMPTS)
+        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        column.addWidget(self._problem)
+        column.addStretch(1)
+
+    def set_models(self, models: Sequence[ModelInfo]) -> None:
+        self.learner.set_choices([one.name for one in models])
+
+    def set_options(self, options: Sequence[JudgeOption], used: Sequence[str]) -> None:
+        self.judge.set_options(options, used)
+
+    def show_draft(self, draft: Draft, writer: Writer) -> None:
+        """The writer judges too, unless somebody else is named."""
+        tests = sum(one.split == "validation" for one in draft.scenarios)
+        practise = formatting.plural(len(draft.scenarios) - tests, "scenario")
+        self._facts.set_values([("Title", draft.title), ("To practise with", practise),
+                                ("Rubric", formatting.plural(len(draft.rubric.split()), "word")),
+                                ("Validation", formatting.plural(tests, "scenario"))])  # fmt: skip
+        if not self.judge.now().model:
+            self.judge.show_writer(writer)
+        self.refuse(None)
+
+    def begin(self) -> None:
+        self.learner.set_value("")
+        self.judge.show_writer(Writer(model=""))
+        self.measure.setChecked(True)
+
+    def refuse(self, problem: Problem | None) -> None:
+        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
+        self._problem.setVisible(problem is not None)

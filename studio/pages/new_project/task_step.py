@@ -1,0 +1,150 @@
+"""Step 1: the task in a paragraph, who writes, how much, and for which tools."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.judging import JudgeOption
+from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.drafts import LEAST, DescribeTask, Writer
+from studio.pages.new_project.tools import ToolsPart
+from studio.pages.new_project.writer_fields import LABEL_PX, WriterFields
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.projects import draft
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import SpinField, TextField
+from studio.widgets.forms.text_area import ParagraphField
+from studio.widgets.text.text import Text
+
+WORDS = (
+    "You have a task and no data. A model writes a system prompt, a rubric and scenarios of five "
+    "difficulties, a fifth of them held out; you read and change all of it before anything trains."
+)
+EXAMPLE = (
+    "A customer of a bicycle shop writes a short message. The model answers in at most three "
+    "sentences, says what to do next, and never promises a date."
+)
+USUAL_COUNT, MOST = 60, 2000
+PRICE_UNKNOWN = "judge.price_unknown"
+
+
+class TaskStep(QWidget):
+    """`request()` is None while something is wrong, which is then said."""
+
+    edited = Signal()
+
+    def __init__(self, session: Session, tasks: TaskScope, workspace: Path, host: QWidget) -> None:
+        super().__init__()
+        self._session, self._workspace = session, workspace
+        self.name = TextField("Name", "polite-answers")
+        self.description = ParagraphField("The task", EXAMPLE, least_px=120)
+        self.count = SpinField("Scenarios", LEAST, MOST, step=10)
+        self.writer = WriterFields("Who writes")
+        self.tools = ToolsPart(session, tasks, host, self._folder)
+        self._rows = {
+            key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
+            for key, label, field, help in (
+                ("name", "Name", self.name, "Of the project, and of its folder."),
+                ("description", "The task", self.description, draft.description_problem("")),
+                ("count", "Scenarios", self.count, "Those to test with included: a fifth."),
+            )
+        }
+        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
+        self._build()
+
+    def begin(self) -> None:
+        """Empty, with who wrote last."""
+        self._set("", "")
+        self.count.set_value(USUAL_COUNT)
+        last = self._session.settings.current.writer
+        self.writer.show_writer(Writer.model_validate(last) if last else Writer(model=""))
+        self.tools.begin()
+
+    def go_on(self, view: ProjectView) -> None:
+        """With a project that was begun."""
+        self.begin()
+        self._set(Path(view.path).name, view.description)
+        if view.config is not None and view.config.agent.requirements:
+            self.tools.begin(view.path)
+        self._lock()
+
+    def set_options(self, options: Sequence[JudgeOption], used: Sequence[str]) -> None:
+        self.writer.set_options(options, used)
+
+    def refuse(self, problem: Problem | None) -> None:
+        """Why nothing was written."""
+        words = f"{problem.message} {problem.hint}".strip() if problem else ""
+        if problem is not None and problem.code == PRICE_UNKNOWN:
+            self.writer.ask_prices()
+            words = f"{problem.message} Write its prices above."
+        self._problem.set_words(words)
+        self._problem.setVisible(bool(words))
+
+    def request(self) -> DescribeTask | None:
+        """What was entered, as it is asked of the engine."""
+        self.refuse(None)
+        folder, writer = self._folder(), self.writer.writer()
+        text = self.description.value()
+        said = draft.description_problem(text)
+        self._rows["description"].set_problem(said)
+        if said:
+            self.description.setFocus()
+        elif folder and (lacking := self.tools.problem()):
+            self._problem.set_words(lacking)
+            self._problem.show()
+            said = lacking
+        if not folder or writer is None or said:
+            return None
+        wanted = self.tools.wanted.isChecked()
+        return DescribeTask(
+            folder=folder,
+            description=text.strip(),
+            writer=writer,
+            count=self.count.value(),
+            tools=self.tools.servers.offered if wanted else [],
+        )
+
+    def _folder(self) -> str:
+        """Empty where the name will not do, which is then said."""
+        name = self.name.value().strip()
+        said = draft.name_problem(name, self._session.projects)
+        if said:
+            self._rows["name"].set_problem(said)
+            self.name.setFocus()
+        return "" if said else str(self._workspace / name)
+
+    def _set(self, name: str, description: str) -> None:
+        self.name.set_value(name)
+        self.description.set_value(description)
+        self._rows["name"].set_locked("")
+        self._rows["description"].set_problem("")
+        self.refuse(None)
+
+    def _lock(self) -> None:
+        self._rows["name"].set_locked(f"Its folder is made: {self._workspace / self.name.value()}")
+
+    def _build(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(10)
+        column.addWidget(Text(WORDS, "label", 400, "muted", wrap=True))
+        for key in ("name", "description"):
+            column.addWidget(self._rows[key])
+        column.addWidget(self.writer)
+        column.addWidget(self._rows["count"])
+        column.addWidget(self.tools)
+        column.addWidget(self._problem)
+        column.addStretch(1)
+        for row in self._rows.values():
+            row.edited.connect(self._edited)
+        self.writer.edited.connect(self.edited)
+        self.tools.changed.connect(self.edited)
+        self.tools.begun.connect(self._lock)
+
+    def _edited(self, key: str, _: object) -> None:
+        self._rows[key].set_problem("")
+        self.edited.emit()

@@ -1,0 +1,138 @@
+"""An agent with tools: its MCP servers and packages, before anything is written for them."""
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.config.mcp import ServerViews
+from engine.protocol.problems import Problem
+from engine.protocol.requests.drafts import BeginWithTools
+from studio.pages.tools.agent_tools import AgentTools
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.projects import mcp
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.text.text import Text
+
+REQUIREMENTS = "requirements.txt"
+WORDS = (
+    "Tasks are written that need its tools. The project's folder is made first, so that its "
+    "packages can be installed and its servers asked what they offer; nothing is paid for that."
+)
+
+
+class ToolsPart(QWidget):
+    """`folder` gives the project's folder, empty where it cannot be made yet (it says why)."""
+
+    changed = Signal()
+    begun = Signal()
+
+    def __init__(
+        self, session: Session, tasks: TaskScope, host: QWidget, folder: Callable[[], str]
+    ) -> None:
+        super().__init__()
+        self._session, self._tasks, self._folder_of = session, tasks, folder
+        self._folder, self._looked = "", False
+        self.wanted = Toggle("The agent has tools, from MCP servers")
+        self._words = Text(WORDS, "label", 400, "muted", wrap=True)
+        self._file = Button("Choose an mcp.json…", "outlined", icon="folder-open")
+        self._one = Button("Add a server…", "outlined", icon="plus")
+        self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
+        self._tools = AgentTools(session, tasks, host, self._asked_for)
+        self.servers, self._packages = self._tools.servers, self._tools.packages
+        self._build()
+        self._wire()
+
+    def begin(self, folder: str = "") -> None:
+        """Of another project; `folder` where it is made already."""
+        self._folder, self._looked = folder, False
+        self.wanted.setChecked(bool(folder))
+        self._say(None)
+        self._tools.look()
+        self._show()
+
+    def problem(self) -> str:
+        """Why nothing can be written yet; empty where it can."""
+        if not self.wanted.isChecked():
+            return ""
+        return self._tools.lacking or mcp.not_ready(self.servers.views)
+
+    def bring(self, file: str) -> None:
+        """The servers of an mcp.json."""
+        self._looked = False
+        self._make(file, lambda: None)
+
+    def _build(self) -> None:
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addWidget(self._file)
+        line.addWidget(self._one)
+        line.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(self.wanted)
+        column.addWidget(self._words)
+        column.addLayout(line)
+        for part in (self._problem, self._tools):
+            column.addWidget(part)
+
+    def _wire(self) -> None:
+        self.wanted.clicked.connect(lambda _: self._show())
+        self._file.clicked.connect(self._choose)
+        self._one.clicked.connect(lambda: self._make("", self.servers.add))
+        self._tools.changed.connect(self._tools_changed)
+
+    def _asked_for(self) -> tuple[str, str]:
+        return self._folder, REQUIREMENTS if self._folder else ""
+
+    def _choose(self) -> None:
+        dialog = QFileDialog(self, "Choose an mcp.json", "", "MCP servers (*.json)")
+        dialog.fileSelected.connect(self.bring)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _make(self, file: str, done: Callable[[], None]) -> None:
+        """The folder, with these servers, or with those that it has."""
+        if not (folder := self._folder or self._folder_of()):
+            return
+        request = BeginWithTools(folder=folder, servers=file)
+
+        def made(views: ServerViews) -> None:
+            self._folder = folder
+            self._say(None)
+            self.servers.show_views(views)
+            self._packages.look()
+            self._show()
+            self.begun.emit()
+            done()
+
+        call = self._session.client.begin_with_tools(request)
+        self._tasks.run("begin with tools", call, made, self._say)
+
+    def _tools_changed(self) -> None:
+        """Once the packages are there, the servers are asked."""
+        if self._ready and not self._looked:
+            self._looked = True
+            self.servers.look()
+        self.changed.emit()
+
+    @property
+    def _ready(self) -> bool:
+        unseen = [view for view in self.servers.views.servers if not view.looked]
+        return bool(self._folder and unseen and self._packages.known and not self._tools.lacking)
+
+    def _say(self, problem: Problem | None) -> None:
+        self._problem.set_words(f"{problem.message} {problem.hint}".strip() if problem else "")
+        self._problem.setVisible(problem is not None)
+
+    def _show(self) -> None:
+        wanted = self.wanted.isChecked()
+        self._file.setVisible(wanted)
+        self._one.setVisible(wanted and not self._folder)
+        self._words.setVisible(wanted and not self._folder)
+        self._tools.setVisible(wanted and bool(self._folder))
+        self._problem.setVisible(wanted and bool(self._problem.words()))
+        self.changed.emit()

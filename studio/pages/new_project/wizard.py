@@ -1,0 +1,275 @@
+"""A project from a description: the task, what is written for it, the project made of that.
+
+Closing it asks the writer no more; what was paid for is in the project, and the sheet opens again
+where it was.
+"""
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.judging import JudgeOption
+from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.drafts import DescribeTask, FinishProject
+from studio.pages.new_project.draft_step import DraftStep
+from studio.pages.new_project.finish_step import FinishStep
+from studio.pages.new_project.task_step import TaskStep
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.projects import draft
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.controls.buttons import Button
+from studio.widgets.text.text import Text
+
+Step = Literal["task", "draft", "finish"]
+TITLES: dict[Step, str] = {
+    "task": "Step 1 of 3 · the task",
+    "draft": "Step 2 of 3 · what is written",
+    "finish": "Step 3 of 3 · the project",
+}
+WIDTH_PX = 860
+NEXT_KEY = "Ctrl+Return"
+
+
+class DescribeSheet(Sheet):
+    """`begin()` opens it, `go_on(view)` with a project that was begun; `made(view, measure)`."""
+
+    made = Signal(object, bool)
+
+    def __init__(self, session: Session, tasks: TaskScope, workspace: Path, host: QWidget) -> None:
+        super().__init__("New project from a description", host, WIDTH_PX)
+        self._session, self._tasks = session, tasks
+        self._at: Step = "task"
+        self._asked: DescribeTask | None = None
+        self.writing = False
+        self._step = Text("", "caption", 500, "faint")
+        self.task = TaskStep(session, tasks, workspace, host)
+        self.draft, self.finish = DraftStep(), FinishStep()
+        self._parts: dict[Step, QWidget] = {
+            "task": self.task, "draft": self.draft, "finish": self.finish,
+        }  # fmt: skip
+        self._note = Text("", "label", 400, "muted", elide=True)
+        self._back = Button("Back", "quiet", height=32)
+        self._anew = Button("Begin anew", "quiet", height=32)
+        self._stop = Button("Stop", "outlined", icon="square", height=32)
+        self._more = Button("Write on", "outlined", icon="sparkles", height=32)
+        self._main = Button("Write", "primary", icon="sparkles", height=32)
+        self._build()
+        self._wire()
+        self._forget()
+
+    def begin(self) -> None:
+        """Where it was closed, or empty."""
+        self._open()
+
+    def go_on(self, view: ProjectView) -> None:
+        """With a project that was begun."""
+        if self._asked is None or self._asked.folder != view.path:
+            self._forget()
+            self.task.go_on(view)
+        self._open()
+
+    def _open(self) -> None:
+        self._tasks.run("writers", self._session.client.judges(), self._take_options)
+        self._tasks.run("models", self._session.client.models(), self.finish.set_models)
+        self._show(self._at)
+        self.open()
+        self._first(self._at).setFocus()
+
+    def _take_options(self, options: list[JudgeOption]) -> None:
+        used = [str(self._session.settings.current.writer.get("model", ""))]
+        for project in self._session.projects:
+            if project.config is not None:
+                used += project.config.judge.models
+        named = [name for name in used if name]
+        self.task.set_options(options, named)
+        self.finish.set_options(options, named)
+
+    def _forget(self) -> None:
+        self._asked = None
+        self._at = "task"
+        self.task.begin()
+        self.draft.begin()
+        self.finish.begin()
+
+    # What a person wants
+
+    def _press(self) -> None:
+        """The button at the right, and Ctrl Enter: whatever comes next."""
+        if not self._main.isEnabled() or self._main.isHidden():
+            return
+        match self._at:
+            case "task":
+                self._write()
+            case "draft":
+                assert self._asked is not None
+                self.finish.show_draft(self.draft.draft(), self._asked.writer)
+                self._show("finish")
+            case "finish":
+                self._create()
+
+    def _write(self) -> None:
+        request = self.task.request()
+        if request is None:
+            return
+        if self._asked is None or _subject(self._asked) != _subject(request):
+            self.draft.begin()
+        self._asked = request
+        self._session.settings.update(writer=request.writer.model_dump(exclude_none=True))
+        self.draft.expect(request.count, request.writer.budget_usd)
+        self.writing = True
+        self._tasks.run("write", self._tell(request), self._ended, self._refused)
+        self._show("draft")
+
+    async def _tell(self, request: DescribeTask) -> None:
+        await self._session.lend_keys([request.writer.model])
+        async with aclosing(self._session.client.write_draft(request)) as told:
+            async for one in told:
+                self.draft.show_told(one)
+                self._show_foot()
+
+    def _ended(self, _: object) -> None:
+        self.writing = False
+        self._session.refresh()
+        self._show_foot()
+
+    def _refused(self, problem: Problem) -> None:
+        """With nothing written, the task is what can be mended."""
+        self.writing = False
+        if self.draft.begun:
+            self.draft.refuse(problem)
+            self._show_foot()
+        else:
+            self._show("task")
+            self.task.refuse(problem)
+
+    def _halt(self) -> None:
+        """Ask no more; what is written stays."""
+        if self.writing:
+            self.writing = False
+            self._tasks.cancel("write")
+            self.draft.stopped()
+            self._session.refresh()
+            self._show_foot()
+
+    def _step_back(self) -> None:
+        if self._at == "draft":
+            self._halt()
+        self._show("task" if self._at == "draft" else "draft")
+
+    def _begin_anew(self) -> None:
+        self._forget()
+        self._show("task")
+
+    def _create(self) -> None:
+        judge = self.finish.judge.writer()
+        if judge is None or self._asked is None:
+            return
+        request = FinishProject(
+            folder=self._asked.folder,
+            description=self._asked.description,
+            draft=self.draft.draft(),
+            learner=self.finish.learner.value().strip(),
+            judge=judge,
+            tools=self.task.tools.wanted.isChecked(),
+        )
+        self._main.set_busy("Making the project")
+        call = self._session.client.finish_project(request)
+        self._tasks.run("create", call, self._created, self._not_created)
+
+    def _created(self, view: ProjectView) -> None:
+        self._main.set_busy(None)
+        measure = self.finish.measure.isChecked()
+        self._forget()
+        self.close_sheet()
+        self.made.emit(view, measure)
+
+    def _not_created(self, problem: Problem) -> None:
+        self._main.set_busy(None)
+        self.finish.refuse(problem)
+
+    def _left(self) -> None:
+        """Nobody watches: nobody pays."""
+        if self.writing:
+            self._halt()
+            self._session.said.emit(f"The writing was stopped. {draft.KEPT}")
+
+    # What is so
+
+    def _show(self, step: Step) -> None:
+        self._at = step
+        self._step.set_words(TITLES[step])
+        self._parts[step].setVisible(True)
+        self._show_foot()
+        self._first(step).setFocus()
+        for name, part in self._parts.items():
+            part.setVisible(name == step)
+
+    def _first(self, step: Step) -> QWidget:
+        """Where the keyboard goes on, before what had the focus is hidden."""
+        if step == "draft":
+            return self._stop if self.writing else self.draft.scenarios.table
+        return self.task.name if step == "task" else self.finish.learner
+
+    def _show_foot(self) -> None:
+        at, writing = self._at, self.writing
+        focused = self.window().focusWidget()
+        wrong = draft.draft_problem(self.draft.draft()) if at != "task" else ""
+        self._back.setVisible(at != "task")
+        self._anew.setVisible(at == "task" and self._asked is not None)
+        self._stop.setVisible(at == "draft" and writing)
+        self._more.setVisible(at == "draft" and not writing and not self.draft.whole)
+        self._main.setVisible(not (at == "draft" and writing))
+        words, icon, price = {
+            "task": ("Write", "sparkles", self._most()),
+            "draft": ("Go on", "arrow-right", ""),
+            "finish": ("Create", "check", ""),
+        }[at]
+        self._main.set_words(words, price)
+        self._main.set_icon(icon)
+        self._main.setEnabled(not wrong and self._session.connected)
+        self._note.set_words(draft.KEPT if writing else wrong)
+        if focused in (self._stop, self._more, self._main) and not focused.isVisible():
+            self._first(at).setFocus()
+
+    def _most(self) -> str:
+        """What all of it can cost."""
+        budget = self.task.writer.now().budget_usd
+        return "no limit" if budget is None else f"at most {draft.dollars(budget)}"
+
+    # Building
+
+    def _build(self) -> None:
+        self.body.addWidget(self._step)
+        for part in self._parts.values():
+            self.body.addWidget(part, 1)
+        self.foot.addWidget(self._back)
+        self.foot.addWidget(self._anew)
+        self.foot.addWidget(self._note, 1)
+        for button in (self._stop, self._more, self._main):
+            self.foot.addWidget(button)
+
+    def _wire(self) -> None:
+        self._main.clicked.connect(self._press)
+        self._more.clicked.connect(self._write)
+        self._stop.clicked.connect(self._halt)
+        self._back.clicked.connect(self._step_back)
+        self._anew.clicked.connect(self._begin_anew)
+        self.task.edited.connect(self._show_foot)
+        self.draft.edited.connect(self._show_foot)
+        servers = self.task.tools.servers
+        servers.looked.connect(lambda: self.bring_into_view(servers))
+        self.closed.connect(self._left)
+        go_on = QShortcut(QKeySequence(NEXT_KEY), self)
+        go_on.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        go_on.activated.connect(self._press)
+
+
+def _subject(asked: DescribeTask) -> tuple[object, ...]:
+    """What a draft is of: anything else may change and it goes on."""
+    return asked.folder, asked.description, [tool.name for tool in asked.tools]

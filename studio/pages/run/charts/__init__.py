@@ -1,0 +1,4 @@
+"""Charts of the Run page.
+
+Imported by pages and shell.
+"""

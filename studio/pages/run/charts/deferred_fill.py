@@ -1,0 +1,36 @@
+"""Gives the charts their data a few in each turn of the event loop: all of them would take long."""
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QObject, QTimer
+
+from studio.pages.run.charts.spec import BoundChart
+
+AT_ONCE = 3
+
+
+class Filling(QObject):
+    """`start(charts)` fills the first at once and the others in the next turns."""
+
+    def __init__(self, fill: Callable[[BoundChart], None], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._fill = fill
+        self._left: list[BoundChart] = []
+        self._turn = QTimer(self)
+        self._turn.setSingleShot(True)
+        self._turn.setInterval(0)
+        self._turn.timeout.connect(self._go_on)
+
+    def start(self, charts: Iterable[BoundChart]) -> None:
+        """Those that wait still come first: whoever is asked all the time fills all of them."""
+        wanted = list(charts)
+        waiting = [chart for chart in self._left if chart in wanted]
+        self._left = waiting + [chart for chart in wanted if chart not in waiting]
+        self._go_on()
+
+    def _go_on(self) -> None:
+        now, self._left = self._left[:AT_ONCE], self._left[AT_ONCE:]
+        for chart in now:
+            self._fill(chart)
+        if self._left:
+            self._turn.start()

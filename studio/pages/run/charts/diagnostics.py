@@ -1,0 +1,309 @@
+"""The charts below the main ones: what the update is made of, how far trainer and sampler are
+apart, how well the machine is used. What their ⓘ says comes from the registry of metrics."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from studio.models.run import RunModel
+from studio.pages.run.charts.spec import ChartSpec, Fill, Maker, last_of
+from studio.store.runs.backend_labels import precision
+from studio.store.runs.status_words import largest_gap
+from studio.text import formatting
+from studio.widgets.charts.chart_card import ChartCard
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.charts.pane import Limit
+
+Form = Callable[[float], str]
+SECTIONS = {
+    "Learning": "what the update is made of",
+    "Trust": "whether the reward still means what it should",
+    "Policy drift": "how far trainer and sampler are apart, on the tokens that were sampled",
+    "Speed": "how much of this machine is used, and on what",
+}
+
+
+class Line(NamedTuple):
+    metric: str
+    name: str
+    token: str
+
+
+def percent(value: float) -> str:
+    return formatting.percent(value, 0 if value >= 0.1 else 1)
+
+
+def lines(
+    title: str,
+    drawn: Sequence[Line],
+    form: Form = formatting.significant,
+    *,
+    zero: bool = True,
+    log: bool = False,
+    full: bool = False,
+    limit: Callable[[RunModel], Limit | None] = lambda run: None,
+) -> Maker:
+    """Plain lines on one axis: shares as per cent where `form` says so, up to 100 % if `full`."""
+
+    def make(link: ChartLink) -> tuple[ChartCard, Fill]:
+        card = ChartCard(title, link)
+        several = len(drawn) > 1
+        made = [
+            (line.metric, card.add_line(line.name, line.token, form=form, in_legend=several))
+            for line in drawn
+        ]
+        unit = "%" if form is percent else ""
+        card.set_y(0 if full else None, 1 if full else None, zero=zero, unit=unit, log=log)
+
+        def fill(run: RunModel) -> None:
+            for metric, line in made:
+                line.set_data(*run.series(metric))
+            last = last_of(run, drawn[0].metric)
+            card.set_last(form(last) if last is not None else "")
+            wanted = limit(run)
+            card.set_limits([wanted] if wanted else [])
+
+        return card, fill
+
+    return make
+
+
+def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Lost signal", link)
+    add = partial(card.add_line, ghost=False, form=percent)
+    silent, cut = add("no signal", "plot-1"), add("cut", "plot-2")
+    unscored = add("unscored", "plot-5")
+    card.set_y(0, None, unit="%")
+
+    def fill(run: RunModel) -> None:
+        silent.set_data(*run.series("groups/no_signal"))
+        cut.set_data(*run.series("truncated"))
+        steps, counts, attempts = run.aligned("unscored", "trajectories")
+        unscored.set_data(steps, counts / np.maximum(attempts, 1))
+
+    return card, fill
+
+
+def _ratio(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Ratio", link, ("Middle and 1–99 %", "Largest"))
+    band = card.add_band("1–99 %", "plot-1", form=_three)
+    middle = card.add_line("middle", "plot-1", ghost=False, form=_three, in_legend=False)
+    largest = card.add_line("largest", "plot-5", pane=1, ghost=False, in_legend=False)
+    card.set_y(None, None, zero=False)
+    card.set_y(None, None, pane=1, log=True)
+
+    def fill(run: RunModel) -> None:
+        band.set_data(*run.aligned("ratio/p1", "ratio/p99"))
+        middle.set_data(*run.series("ratio/p50"))
+        largest.set_data(*run.series("ratio/max"))
+        last = last_of(run, "ratio/max")
+        card.set_last(formatting.number(last) if last is not None else "")
+
+    return card, fill
+
+
+def _three(value: float) -> str:
+    return formatting.number(value, 3)
+
+
+def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Effective sample, KL", link, ("Effective sample size", "KL, nats per token"))
+    ess = card.add_line("effective", "plot-1", form=percent, in_legend=False)
+    form = formatting.significant
+    sampler = card.add_line("to the sampler", "plot-6", pane=1, form=form, in_legend=False)
+    base = card.add_line("to the base model", "plot-7", pane=1, form=form, in_legend=False)
+    card.set_y(0, 1, unit="%")
+    card.set_y(None, None, pane=1, log=True)
+
+    def fill(run: RunModel) -> None:
+        ess.set_data(*run.series("ess"))
+        sampler.set_data(*run.series("kl/sampler"))
+        base.set_data(*run.series("kl"))
+        last, kl = last_of(run, "ess"), last_of(run, "kl/sampler")
+        card.set_last(f"{percent(last)} · {formatting.significant(kl)}" if last is not None else "")
+
+    return card, fill
+
+
+def norm_limit(run: RunModel) -> Limit | None:
+    spec = run.state.spec
+    return Limit(spec.config.train.algorithm.max_grad_norm, "cut above") if spec else None
+
+
+def _gap_limit(run: RunModel) -> Limit | None:
+    dtype = precision(run.state)
+    return Limit(largest_gap(dtype), "rounding explains") if dtype else None
+
+
+GAP = (
+    Line("logprob_gap/max", "largest", "plot-5"),
+    Line("logprob_gap/p99", "99 %", "plot-3"),
+    Line("logprob_gap/mean", "mean", "plot-1"),
+)
+
+
+def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
+    """Where a server samples, beside how far each update moved the policy: in the same unit."""
+    card = ChartCard("Log-prob gap", link)
+    form = formatting.significant
+    sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]
+    moved = card.add_line("moved", "plot-7", ghost=False, dashed=True, form=form, in_legend=False)
+    card.set_y(None, None, zero=True, log=True)
+
+    def fill(run: RunModel) -> None:
+        for line, drawn in zip(GAP, sampled, strict=True):
+            drawn.set_data(*run.series(line.metric))
+        moved.set_data(*run.series("publish_moved"))
+        card.set_shown(moved, "moved", bool(len(run.series("publish_moved")[0])))
+        last = last_of(run, GAP[0].metric)
+        card.set_last(form(last) if last is not None else "")
+        wanted = _gap_limit(run)
+        card.set_limits([wanted] if wanted else [])
+
+    return card, fill
+
+
+CLIP = (
+    Line("clip/high", "above", "plot-1"),
+    Line("clip/low", "below", "plot-5"),
+    Line("masked", "masked", "plot-3"),
+)
+
+
+def _use(phase: str) -> tuple[Line, ...]:
+    return (
+        Line(f"goodput/{phase}", "goodput", "plot-1"),
+        Line(f"hardware/{phase}", "hardware", "plot-7"),
+    )
+
+
+SHARING = (Line("sharing/train", "training", "plot-3"), Line("sharing/sample", "prompts", "plot-1"))
+NORM, LOSS = (Line("grad_norm", "norm", "plot-1"),), (Line("loss", "loss", "plot-1"),)
+TRUST = (
+    Line("judge/rules", "judge and rules, τ", "plot-2"),
+    Line("judge/local", "local judge, pairs", "plot-1"),
+    Line("judge/canaries", "canaries caught", "plot-4"),
+)
+WATCH = (
+    Line("watch/addresses_judge", "address the judge", "plot-5"),
+    Line("watch/repetition", "repeated phrases", "plot-3"),
+)
+RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "attempts", "plot-1"),)
+
+DIAGNOSTICS: tuple[ChartSpec, ...] = (
+    ChartSpec(
+        "lost",
+        "Lost signal",
+        _lost,
+        ("groups/no_signal", "truncated", "unscored"),
+        "Learning",
+        "Groups and attempts that teach little or nothing",
+    ),
+    ChartSpec(
+        "grad_norm",
+        "Gradient norm",
+        lines("Gradient norm", NORM, log=True, limit=norm_limit),
+        ("grad_norm",),
+        "Learning",
+        "Size of the update, before it is cut",
+    ),
+    ChartSpec(
+        "loss",
+        "Loss",
+        lines("Loss", LOSS, zero=False),
+        ("loss",),
+        "Learning",
+        "Near 0 by design: no measure of success",
+    ),
+    ChartSpec(
+        "lr",
+        "Learning rate",
+        lines("Learning rate", RATE),
+        ("lr",),
+        "Learning",
+        "How far one update goes",
+    ),
+    ChartSpec(
+        "judge",
+        "Judge",
+        lines("Judge", TRUST, formatting.number, zero=False),
+        ("judge/rules", "judge/local", "judge/canaries"),
+        "Trust",
+        "How far it goes along with the rules, and what it lets through",
+        of_judge=True,
+    ),
+    ChartSpec(
+        "watch",
+        "Attempts",
+        lines("Attempts", WATCH, percent),
+        ("watch/addresses_judge", "watch/repetition", "watch/tool_calls"),
+        "Trust",
+        "Words aimed at a grader, and phrases said again",
+    ),
+    ChartSpec(
+        "ratio",
+        "Ratio",
+        _ratio,
+        ("ratio/p1", "ratio/p50", "ratio/p99", "ratio/max"),
+        "Policy drift",
+        "Trainer’s over sampler’s probability; 1 is equal",
+    ),
+    ChartSpec(
+        "clip",
+        "Clipped",
+        lines("Clipped", CLIP, percent),
+        ("clip/high", "clip/low", "masked"),
+        "Policy drift",
+        "Tokens outside the clip range, or left out",
+    ),
+    ChartSpec(
+        "gap",
+        "Log-prob gap",
+        _gap,
+        (*(line.metric for line in GAP), "publish_moved"),
+        "Policy drift",
+        "Sampler against trainer, nats per token",
+    ),
+    ChartSpec(
+        "ess",
+        "Effective sample, KL",
+        _drift,
+        ("ess", "kl/sampler", "kl"),
+        "Policy drift",
+        "Tokens that carry the update; distance in all",
+    ),
+    ChartSpec(
+        "train_use",
+        "Training",
+        lines("Training", _use("train"), percent, full=True),
+        ("goodput/train", "hardware/train"),
+        "Speed",
+        "Of the limit: the best matrix rate of this machine",
+    ),
+    ChartSpec(
+        "sample_use",
+        "Sampling",
+        lines("Sampling", _use("sample"), percent, full=True),
+        ("goodput/sample", "hardware/sample"),
+        "Speed",
+        "Of the limit: what memory and cores allow",
+    ),
+    ChartSpec(
+        "sharing",
+        "Prefix sharing",
+        lines("Prefix sharing", SHARING, percent, full=True),
+        ("sharing/train", "sharing/sample"),
+        "Speed",
+        "Tokens computed, of those without sharing",
+    ),
+    ChartSpec(
+        "rows",
+        "Sampled at once",
+        lines("Sampled at once", ROWS),
+        ("rows/sample",),
+        "Speed",
+        "Attempts in one pass, on average",
+    ),
+)

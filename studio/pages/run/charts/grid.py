@@ -1,0 +1,163 @@
+"""The grid of chart cards: a column under 620, two up to 1 320, three above; 180 high at least.
+
+The main charts fill the view; the sections of smaller ones begin below it, and the heading of the
+first shows that they are there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QWidget
+
+from studio.widgets.text.text import Text
+
+GAP = 12
+LEAST_HEIGHT = 180
+GOOD_HEIGHT = 232
+HEADING = 32
+
+
+def columns_for(width: int) -> int:
+    """How many charts fit beside each other."""
+    return 1 if width < 620 else 2 if width <= 1320 else 3
+
+
+def places(count: int, width: int, height: int, columns: int = 0) -> list[QRect]:
+    """Equal cells in rows that fill the height where it is enough; else they are 180 and scroll."""
+    columns = columns or min(columns_for(width), max(1, count))
+    rows = -(-count // columns)
+    if not rows:
+        return []
+    room = (height - GAP * (rows - 1)) // rows
+    tall = max(LEAST_HEIGHT, room)
+    cells = []
+    for index in range(count):
+        row, column = divmod(index, columns)
+        left = round(column * (width + GAP) / columns)
+        right = round((column + 1) * (width + GAP) / columns) - GAP
+        cells.append(QRect(left, row * (tall + GAP), right - left, tall))
+    return cells
+
+
+@dataclass(frozen=True)
+class Section:
+    """Cards under one heading; the main charts have none."""
+
+    title: str
+    words: str
+    cards: Sequence[QWidget]
+
+
+def small_columns_for(width: int) -> int:
+    """How many of the smaller charts fit beside each other: they come in fours."""
+    return 1 if width < 620 else 2 if width < 1240 else 4
+
+
+def stacked(
+    counts: Sequence[int], width: int, height: int
+) -> tuple[list[list[QRect]], list[QRect]]:
+    """Cells of each section and the headings of all but the first, which fills the height."""
+    peek = HEADING + GAP if len(counts) > 1 else 0
+    main = places(counts[0], width, height - peek)
+    cells, headings = [main], []
+    top = max((cell.bottom() + 1 for cell in main), default=0) + GAP
+    for count in counts[1:]:
+        headings.append(QRect(0, top, width, HEADING))
+        columns = small_columns_for(width)
+        rows = -(-count // columns)
+        whole = rows * GOOD_HEIGHT + GAP * (rows - 1)
+        found = places(count, width, whole, columns)
+        cells.append([cell.translated(0, top + HEADING) for cell in found])
+        top += HEADING + whole + GAP
+    return cells, headings
+
+
+class ChartGrid(QScrollArea):
+    """`set_sections(…)`; `show_full(card)` gives one card all the room until Escape."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._cards: list[QWidget] = []
+        self._counts: list[int] = [0]
+        self._headings: list[QWidget] = []
+        self._full: QWidget | None = None
+        self._inner = QWidget()
+        self._inner.setProperty("transparent", True)
+        self.setWidget(self._inner)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewport().setAutoFillBackground(False)
+        self._inner.setAutoFillBackground(False)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    def set_sections(self, sections: Sequence[Section]) -> None:
+        """The main charts first."""
+        cards = [card for section in sections for card in section.cards]
+        for card in self._cards:
+            if card not in cards:
+                card.hide()
+        for heading in self._headings:
+            heading.deleteLater()
+        self._cards, self._counts = cards, [len(section.cards) for section in sections]
+        self._headings = [_heading(section) for section in sections[1:]]
+        for widget in (*self._headings, *self._cards):
+            widget.setParent(self._inner)
+            widget.show()
+        self._lay_out()
+
+    def show_full(self, card: QWidget | None) -> None:
+        """One card on the full page, and back with None."""
+        self._full = None if card is self._full else card
+        self._lay_out()
+
+    @property
+    def full(self) -> QWidget | None:
+        return self._full
+
+    def sizeHint(self) -> QSize:
+        return QSize(640, 3 * GOOD_HEIGHT)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._lay_out()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self._full is not None:
+            self.show_full(None)
+        else:
+            super().keyPressEvent(event)
+
+    def _lay_out(self) -> None:
+        width, height = self.width(), self.viewport().height()
+        for widget in (*self._cards, *self._headings):
+            widget.setVisible(self._full is None or widget is self._full)
+        if self._full is not None:
+            self._inner.resize(width, height)
+            self._full.setGeometry(QRect(0, 0, width, height))
+            return
+        cells, headings = stacked(self._counts, width, height)
+        bottom = _bottom(cells)
+        if bottom > height:  # the scroll bar takes its part
+            bar = self.verticalScrollBar().sizeHint().width() + 2
+            cells, headings = stacked(self._counts, width - bar, height)
+            bottom = _bottom(cells)
+        self._inner.resize(width, max(bottom, height))
+        for card, cell in zip(self._cards, (c for part in cells for c in part), strict=True):
+            card.setGeometry(cell)
+        for heading, room in zip(self._headings, headings, strict=True):
+            heading.setGeometry(room)
+
+
+def _bottom(cells: Sequence[Sequence[QRect]]) -> int:
+    return max((cell.bottom() + 1 for part in cells for cell in part), default=0)
+
+
+def _heading(section: Section) -> QWidget:
+    heading = QWidget()
+    row = QHBoxLayout(heading)
+    row.setContentsMargins(2, 0, 0, 0)
+    row.setSpacing(8)
+    row.addWidget(Text(section.title, "label", 600))
+    row.addWidget(Text(section.words, "caption", tone="muted", elide=True), 1)
+    return heading

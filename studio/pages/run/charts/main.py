@@ -1,0 +1,238 @@
+"""The charts of the Run page: each is a card plus how it takes its numbers from the run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from studio.models.run import RunModel
+from studio.pages.run.charts.diagnostics import DIAGNOSTICS
+from studio.pages.run.charts.spec import ChartSpec, Fill, change_of, last_of
+from studio.text import formatting
+from studio.widgets.charts.chart_card import ChartCard
+from studio.widgets.charts.link import ChartLink
+from studio.widgets.charts.pane import EventTag, Limit
+from studio.widgets.charts.series import LineSeries
+
+PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot-5")
+
+
+def part_token(name: str, names: Sequence[str]) -> str:
+    """The colour of a reward part, the same everywhere: judge, label and costs have their own."""
+    lowered = name.lower()
+    if lowered in ("judge", "ruler"):
+        return "plot-2"
+    if lowered == "label":
+        return "plot-4"
+    if any(word in lowered for word in ("cost", "penalty")):
+        return "plot-5"
+    plain = [n for n in names if n.lower() not in ("judge", "ruler", "label")]
+    return PART_TOKENS[plain.index(name) % 3] if name in plain else "plot-7"
+
+
+class Overlay:
+    """The curve of the run that a branch has grown out of, behind the branch's own."""
+
+    def __init__(self, card: ChartCard, metric: str, pane: int = 0) -> None:
+        self._card, self._metric, self._pane = card, metric, pane
+        self._line: LineSeries | None = None
+
+    def fill(self, run: RunModel) -> None:
+        steps, values = run.parent_series(self._metric)
+        if self._line is None and len(steps):
+            self._line = self._card.add_line(
+                run.parent_name, "faint", pane=self._pane, dashed=True, behind=True, width_px=1.5
+            )
+        if self._line is not None:
+            self._line.set_data(steps, values)
+            self._card.set_shown(self._line, run.parent_name, bool(len(steps)))
+
+
+def _reward(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Reward", link)
+    line = card.add_line("training", "plot-1")
+    tests = card.add_validation()
+    overlay = Overlay(card, "reward/mean")
+
+    def fill(run: RunModel) -> None:
+        line.set_data(*run.series("reward/mean"))
+        overlay.fill(run)
+        rows = [(v.step, v.reward) for v in run.state.validations if v.reward]
+        tests.set_data(
+            [step for step, _ in rows],
+            [reward.mean for _, reward in rows],
+            [reward.low for _, reward in rows],
+            [reward.high for _, reward in rows],
+        )
+        change = change_of(run, "reward/mean")
+        words = formatting.signed(change) if change is not None else ""
+        good = None if change is None or abs(change) < 0.005 else change > 0
+        last = last_of(run, "reward/mean")
+        card.set_last(formatting.number(last) if last is not None else "", words, good)
+        card.set_events(_events(run))
+
+    return card, fill
+
+
+def _events(run: RunModel) -> list[EventTag]:
+    """Where it began as a branch, and where it was resumed."""
+    parent = run.summary.parent if run.summary else None
+    resumes = [step for step in run.state.resumes if step]
+    if parent is None or parent.begins not in resumes:
+        return [EventTag(step, "resumed", "accent") for step in resumes]
+    resumes.remove(parent.begins)
+    tags = [EventTag(parent.begins, "branched", "accent")]
+    return tags + [EventTag(step, "resumed", "accent") for step in resumes]
+
+
+def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Reward parts", link)
+    card.set_empty("One line per part, after step 1")
+    lines: dict[str, object] = {}
+
+    def fill(run: RunModel) -> None:
+        keys = run.names("reward/part/")
+        names = [key.removeprefix("reward/part/") for key in keys]
+        for key, name in zip(keys[:5], names[:5], strict=True):
+            if key not in lines:
+                lines[key] = card.add_line(name, part_token(name, names))
+        for key, line in lines.items():
+            line.set_data(*run.series(key))  # type: ignore[attr-defined]
+
+    return card, fill
+
+
+def _script(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("What the script logs", link)
+    card.set_empty("Its own metrics, with the first model.log()")
+    lines: dict[str, object] = {}
+
+    def fill(run: RunModel) -> None:
+        keys = [key for key in run.names("script/") if _is_own(key)][:MOST_LINES]
+        for place, key in enumerate(keys):
+            if key not in lines:
+                lines[key] = card.add_line(key.removeprefix("script/"), f"plot-{place + 1}")
+        for key, line in lines.items():
+            line.set_data(*run.series(key))  # type: ignore[attr-defined]
+
+    return card, fill
+
+
+def _is_own(key: str) -> bool:
+    """Neither what other charts show nor what ART counts of every run."""
+    _, split, *rest = key.split("/")
+    return bool(rest) and split not in COUNTED_BY_ART and rest[0] not in KNOWN_OF_ART
+
+
+def _spread(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Group spread", link)
+    bars = card.add_bars(["share without signal"], ["ghost"])
+    line = card.add_line("standard deviation", "plot-1")
+    overlay = Overlay(card, "groups/std_mean")
+
+    def fill(run: RunModel) -> None:
+        line.set_data(*run.series("groups/std_mean"))
+        overlay.fill(run)
+        open_notice = any("no_signal" in finding.code for finding in run.state.findings)
+        newest = "warn" if open_notice else None
+        bars.set_data(*run.series("groups/no_signal"), newest_token=newest)
+        last = last_of(run, "groups/std_mean")
+        card.set_last(formatting.number(last) if last is not None else "")
+
+    return card, fill
+
+
+def _entropy(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard(
+        "Entropy and ratio", link, ("Entropy, nats per token", "Trainer / sampler ratio")
+    )
+    entropy = card.add_line("entropy", "plot-3", in_legend=False)
+    ratio = card.add_line("mean", "plot-6", pane=1, in_legend=False, form=_three)
+    tail = card.add_line("99 %", "plot-7", pane=1, ghost=False, dashed=True, in_legend=False)
+    card.set_y(None, None, pane=0, zero=False)
+    card.set_y(None, None, pane=1, zero=False)
+
+    def fill(run: RunModel) -> None:
+        entropy.set_data(*run.series("entropy"))
+        ratio.set_data(*run.series("ratio/mean"))
+        tail.set_data(*run.series("ratio/p99"))
+        last = last_of(run, "entropy")
+        ratio_words = formatting.number(last_of(run, "ratio/mean"), 3)
+        card.set_last(f"{formatting.number(last)} · {ratio_words}" if last is not None else "")
+
+    return card, fill
+
+
+def _three(value: float) -> str:
+    return formatting.number(value, 3)
+
+
+SPEED_PHASES = (
+    ("roll out", "time_s/rolling_out", "plot-1"),
+    ("train", "time_s/training", "plot-3"),
+    ("publish", "time_s/publishing", "plot-7"),
+    ("test", "time_s/validating", "plot-4"),
+)
+
+
+def _speed(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Speed", link, ("Tokens per second", "Seconds per step"))
+    sample = card.add_line("sampled", "plot-1", ghost=False, in_legend=False, form=formatting.short)
+    train = card.add_line("trained", "plot-3", ghost=False, in_legend=False, form=formatting.short)
+    bars = card.add_bars(
+        [name for name, _, _ in SPEED_PHASES[:3]],
+        [token for _, _, token in SPEED_PHASES[:3]],
+        pane=1,
+    )
+
+    def fill(run: RunModel) -> None:
+        sample.set_data(*run.series("tokens_per_s/sample"))
+        train.set_data(*run.series("tokens_per_s/train"))
+        steps, *parts = run.aligned(*(metric for _, metric, _ in SPEED_PHASES[:3]))
+        bars.set_data(steps, *(np.nan_to_num(part) for part in parts))
+        last = last_of(run, "tokens_per_s/sample")
+        card.set_last(formatting.short(round(last)) if last is not None else "")
+
+    return card, fill
+
+
+def _length(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Completion length", link)
+    band = card.add_band("10–90 %", "plot-1")
+    line = card.add_line("mean", "plot-1", form=formatting.short)
+    overlay = Overlay(card, "tokens/completion_mean")
+
+    def fill(run: RunModel) -> None:
+        line.set_data(*run.series("tokens/completion_mean"))
+        overlay.fill(run)
+        band.set_data(*run.aligned("tokens/completion_p10", "tokens/completion_p90"))
+        spec = run.state.spec
+        if spec is not None and (highest := _highest(run, "tokens/completion_p90")):
+            limit = spec.config.train.max_tokens
+            near = highest > 0.6 * limit
+            card.set_limits([Limit(limit, f"limit {limit:,}")] if near else [])
+        last = last_of(run, "tokens/completion_mean")
+        card.set_last(f"{last:,.0f} tokens" if last is not None else "")
+
+    return card, fill
+
+
+def _highest(run: RunModel, name: str) -> float | None:
+    _, values = run.series(name)
+    return float(np.nanmax(values)) if len(values) else None
+
+
+MOST_LINES = 5
+COUNTED_BY_ART = ("data", "time", "loss", "throughput", "costs")
+KNOWN_OF_ART = ("reward", "exception_rate", "reward_std_dev", "completion_tokens", "duration")
+MAIN = (
+    ChartSpec("reward", "Reward", _reward, ("reward/mean",)),
+    ChartSpec("parts", "Reward parts", _parts, ("reward/part/*",)),
+    ChartSpec("spread", "Group spread", _spread, ("groups/std_mean", "groups/no_signal")),
+    ChartSpec("entropy", "Entropy and ratio", _entropy, ("entropy", "ratio/mean", "ratio/p99")),
+    ChartSpec(
+        "speed", "Speed", _speed, ("tokens_per_s/sample", "tokens_per_s/train", "time_s/step")
+    ),
+    ChartSpec("length", "Completion length", _length, ("tokens/completion_mean", "truncated")),
+    ChartSpec("script", "What the script logs", _script, ("script/*",), of_script=True),
+)
+CHARTS: tuple[ChartSpec, ...] = (*MAIN, *DIAGNOSTICS)

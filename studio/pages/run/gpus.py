@@ -1,0 +1,140 @@
+"""The graphics cards beside a living run: memory, work, heat, power, and who else is there."""
+
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.records.hardware import Card as GraphicsCard
+from studio.store.runs.gpus import CardHistory, CardWatch
+from studio.store.runs.state import RunState
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.charts.sparkline import Sparkline
+from studio.widgets.tables.meter import MeterRow
+from studio.widgets.tables.stack_bar import StackRow, Stretch
+from studio.widgets.text.text import Text
+
+MOST_STRANGERS = 3
+HOT_C = 85
+FIGURE_PX = 106
+WORTH_NAMING = 50_000_000
+"""Bytes; what draws the desktop is smaller and nobody's concern."""
+
+
+class CardsCard(Card):
+    """`show_run(state)`; hidden while nothing is known of a card."""
+
+    def __init__(self) -> None:
+        super().__init__("GPU", " ")
+        self._watch = CardWatch()
+        self._blocks: list[CardBlock] = []
+        self.body.setSpacing(10)
+        self.hide()
+
+    def show_run(self, state: RunState) -> None:
+        changed = self._watch.take(state.run_id, state.progress)
+        cards = list(self._watch.cards.values())
+        self.setVisible(state.living and bool(cards))
+        if not changed:
+            return
+        assert self.header is not None
+        self.header.set_words(cards[0].card.name if len(cards) == 1 else f"{len(cards)} cards")
+        while len(self._blocks) < len(cards):
+            block = CardBlock()
+            self._blocks.append(block)
+            self.body.addWidget(block)
+        for place, block in enumerate(self._blocks):
+            block.setVisible(place < len(cards))
+        for block, history in zip(self._blocks, cards, strict=False):
+            block.show_history(history, several=len(cards) > 1)
+
+
+class CardBlock(QWidget):
+    """One card."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._name = Text("", "label", 600)
+        self._memory = StackRow("Memory", figure_px=FIGURE_PX)
+        self._busy, self._power = (
+            MeterRow("Busy", "plot-2", figure_px=FIGURE_PX),
+            MeterRow("Power", "plot-4", figure_px=FIGURE_PX),
+        )
+        self._heat = KeyValues(1)
+        self._lines = [Sparkline("Memory"), Sparkline("Busy")]
+        self._strangers = Text("", "caption", tone="warn", wrap=True)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        for part in (self._name, self._memory, self._busy, self._power, self._heat):
+            column.addWidget(part)
+        column.addSpacing(6)
+        column.addLayout(self._sparklines())
+        column.addSpacing(4)
+        column.addWidget(self._strangers)
+
+    def _sparklines(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(12)
+        for words, chart in zip(("Memory, 5 min", "Busy, 5 min"), self._lines, strict=True):
+            cell = QVBoxLayout()
+            cell.setSpacing(2)
+            cell.addWidget(Text(words, "caption", tone="faint"))
+            cell.addWidget(chart)
+            line.addLayout(cell, 1)
+        return line
+
+    def show_history(self, history: CardHistory, several: bool) -> None:
+        card = history.card
+        self._name.set_words(f"GPU {card.index} · {card.name}")
+        self._name.setVisible(several)
+        self._show_memory(card)
+        busy = card.busy_percent
+        share = busy / 100 if busy is not None else None
+        self._busy.set_value(
+            share, formatting.percent(share) if share is not None else formatting.ABSENT
+        )
+        self._show_power(card)
+        heat = (
+            f"{card.temperature_c:.0f} °C" if card.temperature_c is not None else formatting.ABSENT
+        )
+        hot = card.temperature_c is not None and card.temperature_c >= HOT_C
+        self._heat.set_values([("Temperature", f"{heat}, hot" if hot else heat)])
+        self._lines[0].set_values(history.memory, "plot-1")
+        self._lines[1].set_values(history.busy, "plot-2")
+        words = strangers_words(card)
+        self._strangers.set_words(words)
+        self._strangers.setVisible(bool(words))
+
+    def _show_memory(self, card: GraphicsCard) -> None:
+        total, used, others = card.total_bytes, card.used_bytes, card.others_bytes
+        if not total or used is None or others is None:
+            self._memory.set_stretches([], formatting.ABSENT)
+            return
+        stretches = [
+            Stretch("this run", (used - others) / total, "plot-1"),
+            Stretch("others", others / total, "plot-7"),
+        ]
+        decimals = 0 if total >= 100e9 else 1
+        words = f"{used / 1e9:.{decimals}f} / {total / 1e9:.{decimals}f} GB"
+        self._memory.set_stretches(stretches, words)
+
+    def _show_power(self, card: GraphicsCard) -> None:
+        if card.power_w is None:
+            self._power.set_value(None, formatting.ABSENT)
+            return
+        limit = card.power_limit_w
+        words = f"{card.power_w:.0f} W" if not limit else f"{card.power_w:.0f} / {limit:.0f} W"
+        self._power.set_value(card.power_w / limit if limit else None, words)
+
+
+def strangers_words(card: GraphicsCard) -> str:
+    """Who else holds memory: `python (process 4242) holds 6.1 GB`. Empty where nobody does."""
+    large = [p for p in card.strangers if p.bytes is None or p.bytes >= WORTH_NAMING]
+    lines = []
+    for process in large[:MOST_STRANGERS]:
+        name = process.name or "Another program"
+        held = f"holds {formatting.size(process.bytes)}" if process.bytes else "is on this card"
+        lines.append(f"{name} (process {process.pid}) {held}.")
+    if (more := len(large) - MOST_STRANGERS) > 0:
+        lines.append(f"And {formatting.plural(more, 'other')}.")
+    return "\n".join(lines)

@@ -1,0 +1,389 @@
+"""The right column of Run: the step under way, groups in flight, diagnosis, the machine."""
+
+import time
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+
+from engine.protocol.records.runs import Finding
+from studio.models.run import RunModel
+from studio.pages.run.gpus import CardsCard
+from studio.store.runs.backend_labels import precision, programs, restarts
+from studio.store.runs.eta import remaining_seconds, step_seconds, usual_phases, usual_switch
+from studio.store.runs.parts import FlightGroup
+from studio.store.runs.state import HELD_OUT, RunState
+from studio.store.runs.status_words import PHASES, largest_gap, steps_of
+from studio.text import formatting
+from studio.widgets.cards.card import Card, CardHeader
+from studio.widgets.cards.diagnosis_card import DiagnosisCard
+from studio.widgets.cards.facts import Fact, FactRow
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.steps.phase_bars import Phase, PhaseBars
+from studio.widgets.tables.group_row import GroupRow
+from studio.widgets.tables.meter import MeterRow
+from studio.widgets.text.phrase import Phrase, Span
+from studio.widgets.text.text import Text
+
+WIDTH = 308
+MOST_GROUPS = 16
+MOST_FINDINGS = 2
+BARS = (
+    ("rolling_out", "Roll out", "plot-1"),
+    ("training", "Train", "plot-3"),
+    ("publishing", "Publish", "plot-7"),
+)
+UNLIKE = (
+    "Sampler and trainer compute in different precision: the log-probs of each token differ by "
+    "rounding, which the update has to correct."
+)
+FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
+
+
+class _Headed(Card):
+    """A card that always has a header."""
+
+    @property
+    def head(self) -> CardHeader:
+        assert self.header is not None
+        return self.header
+
+
+class StepCard(_Headed):
+    """Which phase, how long it takes, when the run ends."""
+
+    def __init__(self) -> None:
+        super().__init__("Step", " ")
+        self._bars, self._facts = PhaseBars(), FactRow()
+        self.body.setSpacing(10)
+        self.body.addWidget(self._bars)
+        self.body.addWidget(self._facts)
+
+    def show_run(self, state: RunState) -> None:
+        now = time.time()
+        supervised = is_supervised(state)
+        self._bars.setVisible(not supervised)
+        self.head.title.set_words("Update" if supervised else "Step")
+        if not supervised:
+            self._bars.set_phases(_phases(state, now))
+        self.head.set_words(_phase_words(state))
+        left, per_step = remaining_seconds(state, now), step_seconds(state.steps)
+        validation = state.validations[-1].reward if state.validations else None
+        self._facts.set_facts(
+            [
+                Fact("Ended after" if state.ended else "Run ends in", _ends(state, left)),
+                _held_out(state)
+                if supervised
+                else Fact("Validation", formatting.number(validation.mean if validation else None)),
+                Fact("Per update" if supervised else "Per step", formatting.clock(per_step)),
+            ]
+        )
+
+
+def is_supervised(state: RunState) -> bool:
+    """Whether nothing is sampled in this run."""
+    return state.spec is not None and state.spec.kind == "sft"
+
+
+def _held_out(state: RunState) -> Fact:
+    series = state.series.get(HELD_OUT)
+    return Fact("Held-out loss", formatting.number(series.last if series else None))
+
+
+def _ends(state: RunState, left: float | None) -> str:
+    if not state.ended:
+        return formatting.duration(left)
+    begun = state.spec.started_at if state.spec else state.at
+    return formatting.duration(max(0.0, state.at - begun))
+
+
+def _phase_words(state: RunState) -> str:
+    if state.life == "paused":
+        return f"{state.done} done, paused"
+    if not state.living or state.phase is None:
+        return steps_of(state.done, state.planned)
+    tick = state.progress
+    words = PHASES.get(state.phase, state.phase)
+    if tick is not None and tick.phase == state.phase and tick.words:
+        return tick.words
+    if state.phase == "rolling_out" and state.flight:
+        done = sum(group.done for group in state.flight.values())
+        total = sum(group.size for group in state.flight.values())
+        return f"{max(state.step, state.done)} · {words} {done} of {total}"
+    return f"{max(state.step, state.done)} · {words}"
+
+
+def _phases(state: RunState, now: float) -> list[Phase]:
+    """With the card's change of hands, where there is one: as the trainer begins."""
+    usual = {**FIRST_GUESS_S, **usual_phases(state)}
+    bars = [_phase(state, key, words, token, usual[key], now) for key, words, token in BARS]
+    switch_s = usual_switch(state)
+    if switch_s is not None:
+        bars.insert(1, _switch(bars[1], switch_s))
+    return bars
+
+
+def _switch(training: Phase, usual_s: float) -> Phase:
+    """The first seconds of training; it has no phase of its own."""
+    if training.elapsed_s is None:
+        return Phase("Switch", usual_s, float(training.share >= 1), None, "plot-6")
+    share = min(1.0, training.elapsed_s / usual_s) if usual_s else 1.0
+    return Phase("Switch", usual_s, share, None, "plot-6")
+
+
+def _phase(state: RunState, key: str, words: str, token: str, usual_s: float, now: float) -> Phase:
+    order = [name for name, _, _ in BARS]
+    running = state.phase if state.living and state.phase in order else None
+    if running is None or state.life == "paused":
+        return Phase(words, usual_s, 0.0, None, token)
+    place, here = order.index(key), order.index(running)
+    if place < here:
+        return Phase(words, usual_s, 1.0, None, token)
+    if place > here:
+        return Phase(words, usual_s, 0.0, None, token)
+    elapsed = max(0.0, now - state.phase_at)
+    return Phase(words, usual_s, _share(state, key, elapsed, usual_s), elapsed, token)
+
+
+def _share(state: RunState, phase: str, elapsed_s: float, usual_s: float) -> float:
+    """Counted where it can be counted, else by the clock and never quite full."""
+    tick = state.progress
+    if tick is not None and tick.phase == phase and tick.total:
+        return min(1.0, tick.done / tick.total)
+    total = sum(group.size for group in state.flight.values())
+    if phase == "rolling_out" and total:
+        return sum(group.done for group in state.flight.values()) / total
+    return min(0.95, elapsed_s / usual_s) if usual_s else 0.0
+
+
+class FlightCard(_Headed):
+    """The groups of this step, ordered by scenario, so that rows do not jump."""
+
+    group_opened = Signal(int, int)
+
+    def __init__(self) -> None:
+        super().__init__("Groups in flight", " ")
+        self.head.add_right(Text("0 · reward · 1", "caption", tone="faint"))
+        self.body.setSpacing(0)
+        self._rows: list[GroupRow] = []
+        self._groups: list[int] = []
+        self._more = Text("", "caption", tone="faint")
+        self.body.addWidget(self._more)
+        self._step = 0
+
+    def show_run(self, state: RunState) -> None:
+        groups = [state.flight[key] for key in sorted(state.flight)]
+        sizes = {group.size for group in groups}
+        size = f" × {sizes.pop()}" if len(sizes) == 1 else ""
+        self.head.set_words(f"{len(groups)}{size}" if groups else "none yet")
+        self._step = state.step
+        self._groups = [group.group for group in groups]
+        self._make_rows(min(MOST_GROUPS, len(groups)))
+        calls = state.progress.in_flight if state.progress else {}
+        for row, group in zip(self._rows, groups, strict=False):
+            tail, tone = _tail(group, calls.get(group.group))
+            rewards = [group.rewards[i] for i in sorted(group.rewards)]
+            row.set_group(group.title, rewards, tail, tone)
+        hidden = len(groups) - MOST_GROUPS
+        self._more.setVisible(hidden > 0)
+        self._more.set_words(f"and {hidden} more")
+
+    def _make_rows(self, count: int) -> None:
+        while len(self._rows) < count:
+            row, place = GroupRow(), len(self._rows)
+            row.clicked.connect(lambda _=False, place=place: self._open(place))
+            self._rows.append(row)
+            self.body.insertWidget(self.body.count() - 1, row)
+        for place, row in enumerate(self._rows):
+            row.setVisible(place < count)
+
+    def _open(self, place: int) -> None:
+        if place < len(self._groups):
+            self.group_opened.emit(self._step, self._groups[place])
+
+
+def _tail(group: FlightGroup, flying: tuple[int, int] | None) -> tuple[str, str]:
+    if group.summary is not None and not group.summary.signal:
+        return "no signal", "warn"
+    unscored = group.done - len(group.scored)
+    count = f"{group.done}/{group.size}"
+    if group.done < group.size and flying and flying[1]:
+        return f"{formatting.plural(flying[1], 'call')} · {count}", "faint"
+    return (f"{unscored} unscored", "warn") if unscored and group.summary else (count, "faint")
+
+
+class MachineCard(_Headed):
+    """Cores, memory, tokens, what samples and trains, and whether the two agree."""
+
+    def __init__(self) -> None:
+        super().__init__("Machine", " ")
+        self._cores, self._memory = MeterRow("Cores", "plot-1"), MeterRow("Memory", "plot-1")
+        self._tokens = MeterRow("Tokens", "plot-3")
+        self._gap = Phrase((), "label")
+        self._programs = KeyValues(1)
+        self._unlike = Text(UNLIKE, "caption", tone="warn", wrap=True)
+        self._best_tokens_per_s = 1.0
+        self._hardware: dict[str, float] = {}
+        self.body.setSpacing(0)
+        for part in (self._cores, self._memory, self._tokens):
+            self.body.addWidget(part)
+        self.body.addSpacing(4)
+        for told in (self._programs, self._unlike, self._gap):
+            self.body.addWidget(told)
+
+    def show_run(self, state: RunState) -> None:
+        if state.progress is not None and state.progress.hardware:
+            self._hardware = state.progress.hardware
+        hardware = self._hardware if state.living else {}
+        self.head.set_words(state.device or "")
+        cores = hardware.get("cpu/percent")
+        self._cores.set_value(
+            cores / 100 if cores is not None else None,
+            formatting.percent(cores / 100) if cores is not None else formatting.ABSENT,
+        )
+        used, total = hardware.get("memory/bytes"), hardware.get("memory/total_bytes")
+        share = used / total if used and total else None
+        words = f"{_gb(used)} / {_gb(total)} GB" if used and total else formatting.ABSENT
+        self._memory.set_value(share, words, "plot-5" if share and share > 0.92 else None)
+        self._show_tokens(hardware.get("tokens_per_s"))
+        self._show_programs(state)
+        self._show_gap(state)
+
+    def _show_programs(self, state: RunState) -> None:
+        found = programs(state)
+        found = None if is_supervised(state) else found
+        self._programs.setVisible(found is not None)
+        self._unlike.setVisible(found is not None and not found.alike)
+        if found is not None:
+            tone = "text" if found.alike else "warn"
+            rows = [("Sampler", found.sampler, tone), ("Trainer", found.trainer, tone)]
+            rows += [("Weights", found.weights, "text")] if found.weights else []
+            self._programs.set_values(rows)
+
+    def _show_tokens(self, per_s: float | None) -> None:
+        self._best_tokens_per_s = max(self._best_tokens_per_s, per_s or 0.0)
+        share = per_s / self._best_tokens_per_s if per_s else None
+        self._tokens.set_value(
+            share, f"{formatting.short(per_s)} / s" if per_s else formatting.ABSENT
+        )
+
+    def _show_gap(self, state: RunState) -> None:
+        self._gap.setVisible(not is_supervised(state))
+        series = state.series.get("logprob_gap/max")
+        gap = series.last if series else None
+        if gap is None:
+            self._gap.set_spans([Span("Sampler and trainer: compared after step 1", "faint")])
+            return
+        fits = gap <= largest_gap(precision(state))
+        word = "agree" if fits else "differ"
+        figure = f"{gap:.0e}".replace("e-0", "e-") if gap < 0.01 else formatting.number(gap, 3)
+        tone = "good" if fits else "bad"
+        self._gap.set_spans(
+            [Span(f"Sampler and trainer {word}  "), Span(f"gap {figure}", tone, mono=True)]
+        )
+
+
+def _gb(value: float) -> str:
+    return f"{value / 1e9:.1f}"
+
+
+class SideColumn(QScrollArea):
+    """All of it, 308 wide, scrolling inside itself."""
+
+    group_opened = Signal(int, int)
+    finding_opened = Signal(object)
+    finding_acted = Signal(object)
+    log_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedWidth(WIDTH)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewport().setAutoFillBackground(False)
+        inner = QWidget()
+        inner.setAutoFillBackground(False)
+        self._column = QVBoxLayout(inner)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(12)
+        self._step, self._flight, self._machine = StepCard(), FlightCard(), MachineCard()
+        self._cards = CardsCard()
+        self._diagnoses: list[DiagnosisCard] = []
+        self._shown: list[Finding] = []
+        self._dismissed: set[tuple[str, str]] = set()
+        """Runs, and codes of what they were found to have, that a person has put away."""
+        self._restarts: tuple[str, str] | None = None
+        self._hushed: tuple[str, int] = ("", 0)
+        """The run, and how many of its restarts were seen."""
+        self._run_id, self._restarted = "", 0
+        for card in (self._step, self._flight, self._cards, self._machine):
+            self._column.addWidget(card)
+        self._column.addStretch(1)
+        self.setWidget(inner)
+        self._flight.group_opened.connect(self.group_opened)
+        self._clock = QTimer(self)
+        self._clock.setInterval(1000)
+
+    def follow(self, run: RunModel) -> None:
+        """Tick once a second while in view: elapsed times move without events."""
+        self._clock.timeout.connect(lambda: self._step.show_run(run.state))
+
+    def add_card(self, card: QWidget) -> None:
+        """Below the others."""
+        self._column.insertWidget(self._column.count() - 1, card)
+
+    def set_ticking(self, ticking: bool) -> None:
+        self._clock.start() if ticking else self._clock.stop()
+
+    def show_run(self, state: RunState) -> None:
+        self._step.show_run(state)
+        self._flight.setVisible(state.living and not is_supervised(state))
+        self._flight.show_run(state)
+        self._machine.show_run(state)
+        self._cards.show_run(state)
+        told = self._news(state)
+        away = {code for run_id, code in self._dismissed if run_id == state.run_id}
+        findings = [f for f in state.findings if f.code not in away][:MOST_FINDINGS]
+        if findings != self._shown or told != self._restarts:
+            self._show_notices(findings, told)
+
+    def _news(self, state: RunState) -> tuple[str, str] | None:
+        """Of workers that were started again, until a person has put it away."""
+        self._run_id, self._restarted = state.run_id, len(state.restarts)
+        return None if self._hushed == (state.run_id, len(state.restarts)) else restarts(state)
+
+    def _show_notices(self, findings: list[Finding], told: tuple[str, str] | None) -> None:
+        self._shown, self._restarts = findings, told
+        for card in self._diagnoses:
+            self._column.removeWidget(card)
+            card.deleteLater()
+        self._diagnoses = [self._restart_card(*told)] if told else []
+        self._diagnoses += [self._card(finding) for finding in findings]
+        for place, card in enumerate(self._diagnoses):
+            self._column.insertWidget(2 + place, card)
+
+    def _restart_card(self, title: str, words: str) -> DiagnosisCard:
+        card = DiagnosisCard(title, words, show="Show log")
+        card.evidence_requested.connect(self.log_wanted)
+        card.dismissed.connect(self._hush)
+        return card
+
+    def _hush(self) -> None:
+        self._hushed = (self._run_id, self._restarted)
+        self._show_notices(self._shown, None)
+
+    def _card(self, finding: Finding) -> DiagnosisCard:
+        words = f"{finding.words} {finding.suggestion}".strip()
+        chart = finding.where.startswith("chart:")
+        show = "Show the chart" if chart else "Show them" if finding.where else ""
+        act = "Pause" if finding.action == "pause" else "Veto from the next run"
+        act = act if finding.action else ""
+        card = DiagnosisCard(finding.title.rstrip("."), words, act, show)
+        card.action_requested.connect(lambda: self.finding_acted.emit(finding))
+        card.evidence_requested.connect(lambda: self.finding_opened.emit(finding))
+        card.dismissed.connect(lambda: self._dismiss(finding))
+        return card
+
+    def _dismiss(self, finding: Finding) -> None:
+        self._dismissed.add((self._run_id, finding.code))
+        left = [f for f in self._shown if f.code != finding.code]
+        self._show_notices(left, self._restarts)

@@ -1,0 +1,4 @@
+"""Settings page: appearance, engines, API keys, shortcuts.
+
+Imported by `shell.page_registry`.
+"""

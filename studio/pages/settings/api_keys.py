@@ -1,0 +1,133 @@
+"""Settings: API keys of judges and trackers, kept in the operating system's keyring and nowhere
+else.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from studio.runtime.tasks import TaskScope
+from studio.services import api_keys
+from studio.services.key_lending import tracker_slot
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form_fields import ChoiceField, TextField
+from studio.widgets.text.text import Text
+
+PROVIDERS = (
+    ("openai", "OpenAI"),
+    ("anthropic", "Anthropic"),
+    ("gemini", "Google Gemini"),
+    ("openrouter", "OpenRouter"),
+    ("mistral", "Mistral"),
+    ("groq", "Groq"),
+    ("deepseek", "DeepSeek"),
+    ("together_ai", "Together AI"),
+    ("xai", "xAI"),
+)
+TRACKERS = (
+    ("wandb", "W&B"),
+    ("langfuse", "Langfuse"),
+    ("otel", "OpenTelemetry"),
+    ("mlflow", "MLflow"),
+)
+FORMS = {
+    "langfuse": "It has two parts: PUBLIC:SECRET, as pk-lf-…:sk-lf-….",
+    "otel": "It is what the collector wants as headers: name=value, and a comma before the next.",
+    "mlflow": "It is a token, or USER:PASSWORD.",
+}
+"""How a tracker's key is written, where that is not plain."""
+
+
+class KeysCard(Card):
+    """Choose whose, paste the key, keep it; a kept key is never shown again."""
+
+    def __init__(
+        self,
+        title: str,
+        whose: str,
+        choices: Sequence[tuple[str, str]],
+        tasks: TaskScope,
+        slot: Callable[[str], str] = str,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(title, "in the system's keyring, lent to the engine in memory", padding=16)
+        self._tasks, self._choices, self._slot = tasks, dict(choices), slot
+        self._provider = ChoiceField(whose, choices)
+        self._key = TextField(f"{whose}: API key", "paste the key", mono=True, secret=True)
+        self._keep = Button("Keep", "outlined", icon="key-round")
+        self._forget = Button("Forget", "quiet", icon="trash-2")
+        self._words = Text("", "caption", tone="faint", wrap=True)
+        self._provider.setFixedWidth(180)
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addWidget(self._provider)
+        line.addWidget(self._key, 1)
+        line.addWidget(self._keep)
+        line.addWidget(self._forget)
+        self.body.setSpacing(8)
+        self.body.addLayout(line)
+        self.body.addWidget(self._words)
+        self._provider.edited.connect(lambda _: self.look())
+        self._keep.clicked.connect(self._put)
+        self._forget.clicked.connect(self._delete)
+
+    def look(self) -> None:
+        """Say whether the chosen provider's key is there."""
+        name = self._name
+        self._run("look", api_keys.get(self._slot(name)), lambda key: self._say(name, bool(key)))
+
+    def _put(self) -> None:
+        """The key stays in its field until it is kept."""
+        name, key = self._name, self._key.value().strip()
+        if not key:
+            return
+
+        def kept(_: Any) -> None:
+            if self._key.value().strip() == key:
+                self._key.set_value("")
+            self._say(name, True)
+
+        self._tasks.cancel(self._job("look"))  # what it finds is older
+        self._run("change", api_keys.put(self._slot(name), key), kept)
+
+    def _delete(self) -> None:
+        name = self._name
+        self._tasks.cancel(self._job("look"))
+        self._run("change", api_keys.delete(self._slot(name)), lambda _: self._say(name, False))
+
+    @property
+    def _name(self) -> str:
+        return str(self._provider.value())
+
+    def _job(self, what: str) -> str:
+        return f"{what} key of {self._slot('')}"
+
+    def _run(self, what: str, job: Coroutine[Any, Any, Any], done: Callable[[Any], None]) -> None:
+        self._tasks.run(self._job(what), job, done, self._failed)
+
+    def _say(self, name: str, kept: bool) -> None:
+        """Of the one that is chosen: of another, nobody asks any more."""
+        if name != self._name:
+            return
+        title = self._choices[name]
+        self._forget.setEnabled(kept)
+        said = f"A key of {title} is kept." if kept else f"No key of {title} is kept."
+        form = FORMS.get(name, "")
+        self._words.set_tone("faint")
+        self._words.set_words(f"{said} {form}" if form and not kept else said)
+
+    def _failed(self, problem: Problem) -> None:
+        self._words.set_tone("bad")
+        self._words.set_words(f"{problem.message} {problem.hint}".strip())
+
+
+def judge_keys_card(tasks: TaskScope) -> KeysCard:
+    return KeysCard("Judge keys", "Provider", PROVIDERS, tasks)
+
+
+def tracker_keys_card(tasks: TaskScope) -> KeysCard:
+    """trackio and TensorBoard write here, and need none."""
+    return KeysCard("Tracker keys", "Tracker", TRACKERS, tasks, tracker_slot)

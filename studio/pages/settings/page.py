@@ -1,0 +1,236 @@
+"""Settings: how it looks, which engine, is this machine fit, which keys."""
+
+from pathlib import Path
+
+from PySide6.QtCore import Slot
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.hardware import Check
+from studio.actions.actions import Actions
+from studio.link.engine_state import LinkState
+from studio.models.shortcuts import ShortcutTableModel
+from studio.pages.page import Page, scrolled
+from studio.pages.servers.card import ServersCard
+from studio.pages.settings.api_keys import judge_keys_card, tracker_keys_card
+from studio.pages.settings.engines import EnginesCards
+from studio.pages.settings.shortcuts import shortcut_table
+from studio.services.session import Session
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.check_line import CheckLine
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import PathField, TextField
+from studio.widgets.text.text import Text
+
+MODES = ("system", "dark", "light")
+WIDEST = 880
+
+
+class SettingsPage(Page):
+    """Changes apply at once."""
+
+    def __init__(
+        self, session: Session, actions: Actions, workspace: Path, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(session, parent)
+        self._actions, self._workspace = actions, workspace
+        self._facts = KeyValues(2)
+        self._checks: list[CheckLine] = []
+        self._contact = ""
+        self._api_keys = (judge_keys_card(self.tasks), tracker_keys_card(self.tasks))
+        self._engines = EnginesCards(session, self.tasks)
+        self.servers = ServersCard(session.hosts)
+        self._build()
+        session.engine_changed.connect(self._show_engine)
+        session.settings.changed.connect(self._show_look)
+        self._show_look()
+        self._show_engine(session.feed.link)
+
+    def enter(self) -> None:
+        self._show_engine(self.session.feed.link)
+        for card in self._api_keys:
+            card.look()
+        self._engines.look()
+
+    def leave(self) -> None:
+        self._engines.rest()
+
+    def show_servers(self) -> None:
+        """Bring their card into sight."""
+        self._area.ensureWidgetVisible(self.servers)
+        self.servers.setFocus()
+
+    def _build(self) -> None:
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(24, 20, 24, 24)
+        column.setSpacing(12)
+        for card in (
+            self._look_card(),
+            self._engine_card(),
+            self._engines,
+            self.servers,
+            self._doctor_card(),
+            *self._api_keys,
+            self._keys_card(),
+        ):
+            card.setMaximumWidth(WIDEST)
+            column.addWidget(card)
+        column.addStretch(1)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        self._area = scrolled(content)
+        whole.addWidget(self._area)
+
+    def _look_card(self) -> Card:
+        card = Card("Appearance", padding=16)
+        self._mode = Segmented(["As the system", "Dark", "Light"], "Theme")
+        self._motion = Toggle("Reduced motion: nothing glides, nothing breathes")
+        self._mode.chosen.connect(lambda i: self.session.settings.update(theme=MODES[i]))
+        self._motion.toggled.connect(lambda on: self.session.settings.update(reduced_motion=on))
+        card.body.setSpacing(12)
+        line = QHBoxLayout()
+        line.addWidget(Text("Theme", "label", 500, "muted"))
+        line.addSpacing(16)
+        line.addWidget(self._mode)
+        line.addStretch(1)
+        card.body.addLayout(line)
+        card.body.addWidget(self._motion)
+        return card
+
+    def _engine_card(self) -> Card:
+        card = Card(
+            "Engine", "trains in its own process; closing the window does not stop it", padding=16
+        )
+        card.body.setSpacing(12)
+        card.body.addWidget(self._facts)
+        python = PathField("Engine interpreter", "that of the engine in use")
+        python.set_value(self.session.settings.current.engine_python)
+        python.edited.connect(lambda value: self._set_python(str(value or "")))
+        python.browse_requested.connect(self._choose_python)
+        self._python = python
+        card.body.addWidget(
+            FormRow(
+                "engine_python",
+                "Interpreter",
+                python,
+                help="Python that has torch; it goes before the engines below.",
+            )
+        )
+        workspace = TextField("Workspace", mono=True)
+        workspace.set_value(str(self._workspace))
+        row = FormRow(
+            "workspace",
+            "Workspace",
+            workspace,
+            help="Folder of projects. Start with --workspace to use another.",
+        )
+        row.setEnabled(False)
+        card.body.addWidget(row)
+        line = QHBoxLayout()
+        for action, words, icon in (
+            ("engine.start", "Reconnect", "plug-zap"),
+            ("engine.restart", "Restart the engine", "rotate-ccw"),
+        ):
+            button = Button(words, "outlined", icon=icon)
+            button.clicked.connect(lambda _=False, a=action: self._actions.trigger(a))
+            line.addWidget(button)
+        line.addWidget(
+            Text(
+                "A running run stops at its last checkpoint and can be resumed.",
+                "caption",
+                tone="faint",
+            )
+        )
+        line.addStretch(1)
+        card.body.addLayout(line)
+        return card
+
+    def _doctor_card(self) -> Card:
+        card = Card("This machine", "is everything there that training needs?", padding=16)
+        self._check_button = Button("Check this machine", "outlined", icon="search-check")
+        self._check_button.clicked.connect(self._check)
+        assert card.header is not None
+        card.header.add_right(self._check_button)
+        self._check_list = QVBoxLayout()
+        self._check_list.setSpacing(2)
+        self._hint = Text("Not checked yet.", "body", tone="faint", wrap=True)
+        card.body.addLayout(self._check_list)
+        card.body.addWidget(self._hint)
+        return card
+
+    def _keys_card(self) -> Card:
+        card = Card("Keys", "? shows them anywhere", padding=0)
+        table = shortcut_table(card)
+        table.setFixedHeight(30 + 36 * ShortcutTableModel().rowCount())
+        card.body.addWidget(table)
+        return card
+
+    @Slot()
+    def _show_look(self) -> None:
+        current = self.session.settings.current
+        self._mode.set_index(MODES.index(current.theme))
+        self._motion.setChecked(current.reduced_motion)
+
+    @Slot(object)
+    def _show_engine(self, link: LinkState) -> None:
+        info = link.info
+        words = {"connected": "Connected", "starting": "Starting…", "gone": "Not reachable"}
+        values = [("State", words.get(link.contact, link.words))]
+        if info is not None:
+            total = formatting.size(info.memory_total_bytes)
+            used = f"{formatting.size(info.memory_bytes)} of {total}"
+            values += [
+                ("Device", info.device),
+                ("Version", f"{info.version} · Python {info.python}"),
+                ("Memory", used),
+                ("Process", str(info.pid)),
+                ("Living runs", str(info.living_runs)),
+            ]
+        self._facts.set_values(values)
+        if link.contact != self._contact:
+            self._contact = link.contact
+            if self.isVisible():
+                self._engines.look()
+
+    def _set_python(self, path: str) -> None:
+        self.session.settings.update(engine_python=path)
+        self.session.link.python = path or None
+        self.session.said.emit("The next start of the engine uses it.")
+
+    def _choose_python(self) -> None:
+        dialog = QFileDialog(self, "Choose a Python interpreter")
+        dialog.fileSelected.connect(self._python.set_value)
+        dialog.fileSelected.connect(self._set_python)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _check(self) -> None:
+        self._check_button.set_busy("Checking…")
+        job = self._doctor()
+        self.tasks.run("doctor", job, self._show_checks, self._check_failed)
+
+    async def _doctor(self) -> list[Check]:
+        return await self.session.client.doctor()
+
+    def _check_failed(self, problem: Problem) -> None:
+        self._check_button.set_busy(None)
+        self._hint.setVisible(True)
+        self._hint.set_words(f"{problem.message} {problem.hint}")
+
+    def _show_checks(self, checks: list[Check]) -> None:
+        self._check_button.set_busy(None)
+        for line in self._checks:
+            self._check_list.removeWidget(line)
+            line.deleteLater()
+        self._checks = [CheckLine(c.state, f"{c.name}: {c.words}") for c in checks]
+        for line in self._checks:
+            self._check_list.addWidget(line)
+        hints = [check.hint for check in checks if check.hint]
+        self._hint.setVisible(bool(hints))
+        self._hint.set_words("\n".join(hints))

@@ -1,0 +1,17 @@
+"""Table of the keyboard shortcuts, in Settings and behind ?."""
+
+from PySide6.QtWidgets import QWidget
+
+from studio.models.shortcuts import ShortcutTableModel
+from studio.widgets.tables.table import Table
+
+
+def shortcut_table(parent: QWidget) -> Table:
+    """The table of keys, for the sheet and for Settings."""
+    table = Table("Keys")
+    table.setParent(parent)
+    table.setModel(ShortcutTableModel(parent=table))
+    table.set_column(0, None)
+    table.set_column(1, 160, "strong")
+    table.set_column(2, 140)
+    return table

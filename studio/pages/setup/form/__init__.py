@@ -1,0 +1,4 @@
+"""Form of the Setup page.
+
+Imported by pages and shell.
+"""

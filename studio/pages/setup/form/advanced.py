@@ -1,0 +1,101 @@
+"""Advanced: every setting that no choice above holds, folded; what was changed shows as chips."""
+
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.config.presets import PRESETS
+from engine.protocol.config.project import ProjectConfig
+from studio.pages.setup.form.fields import (
+    DIALS,
+    changed,
+    make_row,
+    section_of,
+    shown,
+    specs,
+    usual_values,
+    value_at,
+)
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form import FormRow
+from studio.widgets.text.chip import FilterChip
+from studio.widgets.text.chip_line import ChipLine
+from studio.widgets.text.text import Text
+
+MOST_CHIPS = 3
+LONGEST = 28
+
+
+class AdvancedFold(QWidget):
+    """`show_config(config)`; `edited(key, value)`, None for the default."""
+
+    edited = Signal(str, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.rows: dict[str, FormRow] = {}
+        self._box = QWidget()
+        self._fold = Button("Advanced", "quiet", icon="chevron-right", height=28)
+        self._fold.clicked.connect(lambda: self.unfold(self._box.isHidden()))
+        self._words = Text("", "label", 400, "muted")
+        self._chips = ChipLine()
+        self._build()
+
+    def show_config(self, config: ProjectConfig) -> None:
+        usual = usual_values(config)
+        title = PRESETS[config.train.algorithm.preset].title
+        for key, row in self.rows.items():
+            value, of_preset = value_at(config, key), value_at(usual, key)
+            own = key.startswith("train.algorithm.") and value != of_preset
+            row.show_stored(value, f"{title} has {shown(of_preset)}" if own else "")
+        different = changed(config)
+        self._words.set_words(f"{len(self.rows)} settings, {len(different)} changed")
+        chips = [self._chip(spec.key, spec.label, value) for spec, value in different[:MOST_CHIPS]]
+        self._chips.set_chips(chips)
+
+    def unfold(self, shown: bool) -> None:
+        self._box.setVisible(shown)
+        self._fold.set_icon("chevron-down" if shown else "chevron-right")
+
+    def _build(self) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 12, 0, 4)
+        head.setSpacing(8)
+        head.addWidget(self._fold)
+        head.addWidget(self._words)
+        head.addWidget(self._chips, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(head)
+        self._fill()
+        self._box.hide()
+        column.addWidget(self._box)
+
+    def _fill(self) -> None:
+        column = QVBoxLayout(self._box)
+        column.setContentsMargins(12, 4, 0, 12)
+        column.setSpacing(8)
+        section = ""
+        for spec in specs():
+            if spec.key in DIALS:
+                continue
+            if section_of(spec.key) != section:
+                section = section_of(spec.key)
+                column.addSpacing(8)
+                column.addWidget(Text(section, "label", 600, "muted"))
+            row = self.rows[spec.key] = make_row(spec)
+            row.entered.connect(self.edited)
+            column.addWidget(row)
+
+    def _chip(self, key: str, label: str, value: Any) -> FilterChip:
+        words = f"{label.lower()} {shown(value)}"
+        chip = FilterChip(
+            words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…", active=True
+        )
+        set_tip(chip, f"{key}; × puts the default back")
+        chip.removed.connect(lambda: self.edited.emit(key, None))
+        chip.toggled.connect(lambda _: self.edited.emit(key, None))
+        return chip

@@ -1,0 +1,202 @@
+"""The backend card: what samples, what trains, in which weights; folded, cards and their memory."""
+
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.config.project import BackendConfig, ProjectConfig, TrainConfig
+from engine.protocol.records.backends import BackendFacts
+from studio.pages.setup.form.fields import value_at
+from studio.store.projects.backends import Note, notes, summary
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import (
+    ChoiceField,
+    Field,
+    NumberField,
+    SegmentedField,
+    SpinField,
+    ToggleField,
+)
+from studio.widgets.text.text import Text
+
+LABEL_PX, CHOICE_PX = 128, 280
+INSET_PX = 12
+"""Of a quiet button: its icon stands under the labels."""
+LABELS = {
+    "backend.sampler": "Sampler",
+    "backend.trainer": "Trainer",
+    "backend.weights": "Weights",
+    "backend.recompute": "Memory of layers",
+    "backend.processes": "Trainers side by side",
+    "backend.memory_share": "vLLM’s share",
+    "backend.sleep": "vLLM gives back",
+    "train.staleness": "Staleness",
+    "backend.share_card": "A card in use",
+}
+CHOICES = {
+    "backend.sampler": (("torch", "This process"), ("vllm", "vLLM server")),
+    "backend.trainer": (("torch", "PyTorch"), ("unsloth", "Unsloth")),
+    "backend.weights": (("full", "Full"), ("8bit", "8 bit"), ("4bit", "4 bit")),
+}
+SLEEPS = (
+    ("auto", "what the forecast says is needed"),
+    ("off", "nothing"),
+    ("cache", "its cache of keys and values"),
+    ("all", "all of its memory"),
+)
+REMEDIES = {
+    "backend.weights": ("Train with Unsloth", {"backend.trainer": "unsloth"}),
+    "backend.trainer": ("Take full weights", {"backend.weights": "full"}),
+}
+"""What makes the other half of a pair fit, where the engine refuses one."""
+BOTH = "both"
+
+
+class BackendCard(Card):
+    """`show_config(config)`, `show_facts(facts)`; `edited(key, value)`, `values_chosen(values)`
+    where two belong together, `link_activated(action)`."""
+
+    edited = Signal(str, object)
+    values_chosen = Signal(object)
+    link_activated = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(padding=12, parent=parent)
+        self.setAccessibleName("Backend")
+        self._config: ProjectConfig | None = None
+        self._facts: BackendFacts | None = None
+        self._shown: tuple[str, list[Any]] | None = None
+        """Whose values, and which."""
+        self._broken: set[str] = set()
+        """Settings that cannot be read as they stand in the file."""
+        self._folded = QWidget()
+        self.rows = {key: self._row(key) for key in LABELS}
+        self._more = Button("Cards, memory, overlap", "quiet", icon="chevron-right", height=28)
+        self._more.clicked.connect(lambda: self.unfold(self._folded.isHidden()))
+        self._words = Text("", "label", 400, "muted", elide=True)
+        self._build()
+
+    def show_config(self, config: ProjectConfig) -> None:
+        """What is stored. Where these are as before, an edit that was refused stays to be mended;
+        where one is another, what was refused for its sake is taken back."""
+        self._config = config
+        self._broken.clear()
+        now = config.name, [value_at(config, key) for key in self.rows]
+        if now != self._shown:
+            self._shown = now
+            for row, value in zip(self.rows.values(), now[1], strict=True):
+                row.entry.renew()
+                row.show_stored(value)
+            self._words.set_words(summary(config))
+        self._show_notes()
+
+    def show_facts(self, facts: BackendFacts | None) -> None:
+        """What the engine has; None until it has said so."""
+        self._facts = facts
+        self._show_notes()
+
+    def notes(self) -> dict[str, Note]:
+        return notes(self._config, self._facts) if self._config else {}
+
+    def show_problem(self, key: str, words: str) -> None:
+        """What is wrong in the file, until there is another one that can be read."""
+        self._broken.add(key)
+        self.rows[key].set_problem(words)
+        if key not in CHOICES:
+            self.unfold(True)
+
+    def set_problem(self, key: str, words: str) -> None:
+        """The answer to one edit, with what would make it fit."""
+        remedy = REMEDIES.get(key) if words and self._is_half(key) else None
+        self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
+        if words and key not in CHOICES:
+            self.unfold(True)
+
+    def unfold(self, shown: bool) -> None:
+        self._folded.setVisible(shown)
+        self._more.set_icon("chevron-down" if shown else "chevron-right")
+
+    def _build(self) -> None:
+        column = QVBoxLayout()
+        column.setSpacing(10)
+        inner = QVBoxLayout(self._folded)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.setSpacing(10)
+        for key in LABELS:
+            (column if key in CHOICES else inner).addWidget(self.rows[key])
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addSpacing(-INSET_PX)
+        line.addWidget(self._more)
+        line.addWidget(self._words, 1)
+        column.addLayout(line)
+        column.addWidget(self._folded)
+        self._folded.hide()
+        self.body.addLayout(column)
+
+    def _row(self, key: str) -> FormRow:
+        field, help = _field(key), _help(key)
+        row = FormRow(key, LABELS[key], field, help=help, label_px=LABEL_PX, at_once=True)
+        row.entered.connect(self.edited)
+        row.link_activated.connect(lambda link: self._follow(key, link))
+        return row
+
+    def _follow(self, key: str, link: str) -> None:
+        if link == BOTH:
+            self.values_chosen.emit({key: self.rows[key].field.value(), **REMEDIES[key][1]})
+        else:
+            self.link_activated.emit(link)
+
+    def _is_half(self, key: str) -> bool:
+        """Whether it is refused for the sake of its other half."""
+        if self._config is None:
+            return False
+        backend, value = self._config.backend, self.rows[key].field.value()
+        if key == "backend.weights":
+            return value != "full" and backend.trainer == "torch"
+        return bool(value == "torch" and backend.weights != "full")
+
+    def _show_notes(self) -> None:
+        for key, note in self.notes().items():
+            if self.rows[key].entry.refused or key in self._broken:
+                continue
+            if note.tone == "bad":
+                self.rows[key].set_problem(note.words, note.link)
+            else:
+                self.rows[key].set_note(note.words, note.tone, note.link)
+            if note.matters and key not in CHOICES:
+                self.unfold(True)
+
+
+def _help(key: str) -> str:
+    """The documentation of the field itself."""
+    section, _, name = key.partition(".")
+    fields = BackendConfig.model_fields if section == "backend" else TrainConfig.model_fields
+    return f"{fields[name].description}\n\n{key}"
+
+
+def _field(key: str) -> Field:
+    label = LABELS[key]
+    if key in CHOICES:
+        return SegmentedField(label, CHOICES[key])
+    if key == "backend.sleep":
+        return ChoiceField(label, SLEEPS, CHOICE_PX)
+    if key == "backend.memory_share":
+        return _ShareField(label, placeholder="worked out")
+    if key == "backend.recompute":
+        return ToggleField(label, "Compute layers again instead of keeping them")
+    if key == "backend.share_card":
+        return ToggleField(label, "Start also where other programs hold its memory")
+    low, high = (1, 8) if key == "backend.processes" else (0, 4)
+    return SpinField(label, low, high)
+
+
+class _ShareField(NumberField):
+    """Of a whole, without its ends."""
+
+    def problem(self) -> str:
+        value = self.value()
+        return "" if value is not None and 0 < value < 1 else "A share between 0 and 1"

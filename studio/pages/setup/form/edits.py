@@ -1,0 +1,110 @@
+"""What is entered on Setup, on its way to the engine, which checks it before it writes.
+
+An answer is for the project that it was asked of: it is shown where that one is in view, and
+opens none.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.runs import EditProject
+from studio.pages.conflict_dialog import CHANGED, choose
+from studio.pages.setup.tabs.toml import TomlTab
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+
+FILE = "project.toml"
+
+
+class Part(Protocol):
+    """Where settings are entered."""
+
+    def set_problem(self, key: str, words: str) -> None:
+        """Why an edit is refused, or nothing."""
+
+
+class Edits:
+    """`turn(path)` to a project, then `put`, `write` and `save` there. `moved()` is called when
+    `under_way()` is another."""
+
+    def __init__(self, session: Session, tasks: TaskScope, moved: Callable[[], None]) -> None:
+        self._session, self._tasks, self._moved = session, tasks, moved
+        self._pending: dict[str, dict[str, Any]] = {}
+        self.path = ""
+        """Of the project in view."""
+
+    def turn(self, path: str) -> None:
+        self.path = path
+        self._pending.clear()
+
+    def under_way(self) -> dict[str, Any]:
+        """Values that are not written yet."""
+        return {key: value for values in self._pending.values() for key, value in values.items()}
+
+    def put(self, part: Part, key: str, value: Any) -> None:
+        self.write(part, key, {key: value})
+
+    def write(self, part: Part, key: str, values: dict[str, Any]) -> None:
+        """A refusal is said under the key, in the part where it was entered."""
+        path = self.path
+        self._pending[key] = values
+        self._moved()
+
+        def answered(words: str) -> bool:
+            """Whether its project is still in view."""
+            if path != self.path:
+                return False
+            self._pending.pop(key, None)
+            part.set_problem(key, words)
+            return True
+
+        def written(view: ProjectView) -> None:
+            answered("")
+            self._show(view)
+
+        def refused(problem: Problem) -> None:
+            if answered(problem.message):
+                self._moved()
+            else:
+                self._session.problem_raised.emit(problem)
+
+        edit = self._session.client.edit_project(path, EditProject(values=values))
+        name = f"edit {path} {type(part).__name__} {key}"
+        self._session.write_first(self._tasks.run(name, edit, written, refused))
+
+    def save(self, tab: TomlTab, path: str, text: str, force: bool = False) -> None:
+        """Write the whole file. Where it has changed since it was read, ask; `force` overwrites."""
+        read = "" if force else tab.read
+
+        def saved(view: ProjectView) -> None:
+            tab.saved(path, text, view.files.get(FILE, ""))
+            self._show(view)
+            self._session.said.emit("project.toml saved.")
+
+        def refused(problem: Problem) -> None:
+            if path == self.path and problem.code == CHANGED:
+                self._tasks.run("conflict", self._resolve(tab, path, text))
+            elif path == self.path:
+                tab.refuse(text, problem)
+            else:
+                self._session.problem_raised.emit(problem)
+
+        edit = self._session.client.edit_project(path, EditProject(toml=text, read=read))
+        self._session.write_first(self._tasks.run(f"save {path}", edit, saved, refused))
+
+    async def _resolve(self, tab: TomlTab, path: str, text: str) -> None:
+        """Show the file as it is by now, and ask whose text stays."""
+        self._show(await self._session.client.project(path))
+        answer = await choose(tab.window(), FILE, text, tab.file_text)
+        if answer == "mine":
+            self.save(tab, path, text, force=True)
+        elif answer == "file" and path == self.path:
+            tab.discard()
+
+    def _show(self, view: ProjectView) -> None:
+        if view.path == self._session.project.path:
+            self._session.show_project(view)
+        else:
+            self._session.refresh()

@@ -1,0 +1,48 @@
+"""What the form says of a project's configuration."""
+
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.records.choices import ModelInfo
+from studio.pages.setup.form.effort import stop_of
+from studio.pages.setup.form.fields import shown
+from studio.text import formatting
+
+
+def model_words(model: ModelInfo) -> str:
+    """A model in the list of them."""
+    facts = [model.title]
+    if model.parameters:
+        facts.append(f"{formatting.short(model.parameters)} parameters")
+    if model.path is None and model.download_bytes:
+        facts.append(f"downloads {formatting.size(model.download_bytes)}")
+    return " · ".join(facts)
+
+
+def effort_words(config: ProjectConfig) -> str:
+    """How much is practised, and how often it is tested."""
+    train = config.train
+    tested = (
+        f"tested every {train.validate_every} steps"
+        if train.validate_every
+        else "tested at both ends"
+    )
+    own = "" if stop_of(train.steps) is not None else "Own · "
+    return (
+        f"{own}{formatting.plural(train.steps, 'step')} · "
+        f"{train.groups * train.group_size} attempts a step · {tested}"
+    )
+
+
+def follows(config: ProjectConfig) -> list[tuple[str, str]]:
+    """What is set with the choices, by name."""
+    train, model, algorithm = config.train, config.model, config.train.algorithm
+    return [
+        ("Loss", f"{algorithm.loss.kind}, mean of {algorithm.average}"),
+        ("Advantage", shown(algorithm.advantage.kind)),
+        ("Learning rate", f"{train.lr:g}"),
+        ("Adapter", f"rank {model.rank}, α {model.alpha:g}"),
+        ("Context", f"{model.max_context:,} tokens"),
+        ("Completion", f"{train.max_tokens:,} at most"),
+        ("Checkpoints", f"every {train.checkpoint_every} steps"),
+        ("Precision", model.dtype),
+        ("Seed", str(train.seed)),
+    ]

@@ -1,0 +1,193 @@
+"""The fields of a project's configuration as form rows, made from the pydantic model itself.
+
+The documentation of a field is its tip, its bounds are the limits of its editor.
+"""
+
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.project import BackendConfig, ProjectConfig, TrainConfig
+from engine.protocol.config.tracking import TRACKERS
+from studio.widgets.forms.form import FormRow
+from studio.widgets.forms.form_fields import (
+    ChoiceField,
+    Field,
+    NumberField,
+    SpinField,
+    TextField,
+    ToggleField,
+)
+
+BACKEND = frozenset(
+    {"train.staleness", *(f"backend.{name}" for name in BackendConfig.model_fields)}
+)
+"""Keys that the backend card holds."""
+DIALS = BACKEND | {
+    *("name", "description", "model.name", "agent.file", "scenarios.train"),
+    *("scenarios.validation", "train.steps", "train.algorithm.preset", "judge.enabled"),
+}
+"""Keys that the choices and the cards below them hold; the rest is Advanced."""
+VARIANTS = {
+    "train.algorithm.advantage": (
+        ("group_mean", "minus the mean of the group"),
+        ("group_std", "minus the mean, divided by the spread"),
+        ("leave_one_out", "minus the mean of its siblings"),
+        ("reward", "the reward itself"),
+    ),
+    "train.algorithm.credit": (
+        ("trajectory", "alike for all its tokens"),
+        ("anchors", "by turn, from like states (GiGPO)"),
+        ("value", "by token, from a value head (PPO)"),
+    ),
+    "train.algorithm.loss": (
+        ("clipped", "clipped: the default, PPO and GRPO"),
+        ("cispo", "CISPO: for stale attempts, no token is lost"),
+        ("gspo", "GSPO: one ratio a sequence"),
+    ),
+    "train.algorithm.correction": (
+        ("token_cap", "capped by token"),
+        ("token_mask", "outliers masked by token (IcePop)"),
+        ("sequence_mask", "outliers masked by sequence"),
+        ("none", "none"),
+    ),
+}
+SECTIONS = {"sft": "SFT"}
+LABELS = {
+    "lr": "Learning rate",
+    "kl": "KL weight",
+    "kl_in": "KL counts in",
+    "on": "Send",
+    "uri": "Address",
+    "endpoint": "Address",
+    "host": "Address",
+    "content": "Send messages",
+}
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """One editable key: dotted, its words, what it is, its default."""
+
+    key: str
+    label: str
+    help: str
+    type: Any
+    default: Any
+    low: float | None = None
+    high: float | None = None
+
+
+def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[FieldSpec]:
+    """Every scalar key, section by section. Lists and tables are edited in project.toml."""
+    for name, info in model.model_fields.items():
+        key = f"{prefix}{name}"
+        kind = info.annotation
+        if key in VARIANTS:
+            help, first = info.description or "", VARIANTS[key][0][0]
+            yield FieldSpec(f"{key}.kind", label_of(name), help, VARIANTS[key], first)
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from specs(kind, f"{key}.")
+        elif _editable(kind):
+            yield _spec(key, info)
+
+
+def _spec(key: str, info: FieldInfo) -> FieldSpec:
+    low = high = None
+    for limit in info.metadata:
+        if isinstance(limit, annotated_types.Ge):
+            low = float(limit.ge)  # type: ignore[arg-type]
+        elif isinstance(limit, annotated_types.Gt):
+            low = float(limit.gt)  # type: ignore[arg-type]
+        elif isinstance(limit, (annotated_types.Le, annotated_types.Lt)):
+            bound = limit.le if isinstance(limit, annotated_types.Le) else limit.lt
+            high = float(bound)  # type: ignore[arg-type]
+    return FieldSpec(
+        key, label_of(key), info.description or "", _plain(info.annotation), info.default, low, high
+    )
+
+
+def label_of(key: str) -> str:
+    """What a dotted key is called on screen."""
+    name = key.rpartition(".")[2]
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def section_of(key: str) -> str:
+    """The heading a dotted key stands under."""
+    section, _, rest = key.partition(".")
+    if section == "track":
+        tracker = rest.partition(".")[0]
+        return f"Track · {next(words for name, words in TRACKERS.items() if name == tracker)}"
+    if key.startswith("train.algorithm."):
+        return "Algorithm"
+    return SECTIONS.get(section, section.capitalize())
+
+
+def _plain(kind: Any) -> Any:
+    """`str | None` is a text that may be empty."""
+    if get_origin(kind) in (Union, types.UnionType):
+        rest = [arm for arm in get_args(kind) if arm is not type(None)]
+        return rest[0] if len(rest) == 1 else None
+    return kind
+
+
+def _editable(kind: Any) -> bool:
+    plain = _plain(kind)
+    return plain in (str, int, float, bool) or get_origin(plain) is Literal
+
+
+def make_field(spec: FieldSpec) -> Field:
+    """The editor that fits the type."""
+    if isinstance(spec.type, tuple):
+        return ChoiceField(spec.label, spec.type)
+    if get_origin(spec.type) is Literal:
+        return ChoiceField(spec.label, [(value, shown(value)) for value in get_args(spec.type)])
+    if spec.type is bool:
+        return ToggleField(spec.label, spec.label)
+    if spec.type is int:
+        low = int(spec.low) if spec.low is not None else -1_000_000
+        high = min(int(spec.high) if spec.high is not None else 1_000_000_000, 2_147_483_647)
+        return SpinField(spec.label, low, high)
+    if spec.type is float:
+        return NumberField(spec.label, spec.low, spec.high)
+    return TextField(spec.label, "" if spec.default is None else str(spec.default), mono=True)
+
+
+def make_row(spec: FieldSpec) -> FormRow:
+    return FormRow(
+        spec.key, spec.label, make_field(spec), help=f"{spec.help}\n\n{spec.key}".strip()
+    )
+
+
+def value_at(config: BaseModel, key: str) -> Any:
+    """The value under a dotted key."""
+    value: Any = config
+    for part in key.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def changed(config: ProjectConfig) -> list[tuple[FieldSpec, Any]]:
+    """Advanced keys whose value is not the default, which for the algorithm is its preset's."""
+    usual = usual_values(config)
+    advanced = (spec for spec in specs() if spec.key not in DIALS)
+    rows = ((spec, value_at(config, spec.key)) for spec in advanced)
+    return [(spec, value) for spec, value in rows if value != value_at(usual, spec.key)]
+
+
+def usual_values(config: ProjectConfig) -> ProjectConfig:
+    """All defaults, with the preset that is chosen."""
+    algorithm = Algorithm(preset=config.train.algorithm.preset)
+    return ProjectConfig(train=TrainConfig(algorithm=algorithm))
+
+
+def shown(value: Any) -> str:
+    """A value in few characters."""
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")

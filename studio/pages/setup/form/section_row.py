@@ -1,0 +1,54 @@
+"""One of the five choices: a number, a name, a sentence, its controls."""
+
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
+
+
+class ChoiceRow(QWidget):
+    """Number, name, one sentence, controls; what is wrong or suggested under them."""
+
+    def __init__(self, number: int, name: str, words: str) -> None:
+        super().__init__()
+        self._number, self._tone = number, "muted"
+        self.controls = QVBoxLayout()
+        self.controls.setSpacing(6)
+        self._note = Text("", "caption", tone="faint", wrap=True)
+        left = QVBoxLayout()
+        left.setSpacing(2)
+        left.addWidget(Text(name, "body", 600))
+        left.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        left.addStretch(1)
+        holder = QWidget()
+        holder.setFixedWidth(184)
+        left.setContentsMargins(0, 0, 0, 0)
+        holder.setLayout(left)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(40, 14, 0, 16)
+        line.setSpacing(16)
+        line.addWidget(holder)
+        line.addLayout(self.controls, 1)
+
+    def finish(self) -> None:
+        """Every control is in: the note goes below them."""
+        self.controls.addWidget(self._note)
+        self.controls.addStretch(1)
+
+    def say(self, words: str, tone: str = "faint") -> None:
+        """A note; tone bad also colours the number."""
+        self._note.set_tone(tone)
+        self._note.set_words(words)
+        self._note.setVisible(bool(words))
+        self._tone = "bad" if tone == "bad" and words else "muted"
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            badge = paint.QRectF(0, 16, 24, 24)
+            paint.box(painter, badge, "chip" if self._tone == "muted" else "bad-soft", None, 4)
+            paint.text(painter, badge, str(self._number), self._tone, "label", 600, paint.CENTER)
+            line = paint.QRectF(0, self.height() - 1, self.width(), 1)
+            painter.fillRect(line, theme().color("border"))

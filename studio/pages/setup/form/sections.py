@@ -1,0 +1,368 @@
+"""The five choices, what follows from them, Advanced, and the command that does the same."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import Problem
+from engine.protocol.records.backends import BackendFacts
+from engine.protocol.records.choices import ModelInfo
+from engine.protocol.records.runs import ProjectView
+from studio.pages.setup.form.advanced import AdvancedFold
+from studio.pages.setup.form.backend import BackendCard
+from studio.pages.setup.form.effort import EffortSlider
+from studio.pages.setup.form.facts import effort_words, follows, model_words
+from studio.pages.setup.form.method import MethodCard
+from studio.pages.setup.form.section_row import ChoiceRow
+from studio.store.projects.backends import Note
+from studio.text import formatting
+from studio.widgets.cards.card import Card, ChoiceCard
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form_fields import ChoiceField, PathField
+from studio.widgets.forms.pending_field import Entry
+from studio.widgets.text.text import Text
+
+AGENT = "agent.file"
+REVIEW_EVERY = 5
+"""Steps between two reviews, when a person switches them on."""
+
+
+class ChoicesForm(QWidget):
+    """`edited(key, value)`; `values_chosen(values)`; `preset_chosen(name)`; `show_project(view)`;
+    `show_problems(…)`."""
+
+    edited = Signal(str, object)
+    values_chosen = Signal(object)
+    preset_chosen = Signal(str)
+    link_activated = Signal(str)
+    scenarios_wanted = Signal(str)
+    model_folder_wanted = Signal()
+    agent_file_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._models: list[ModelInfo] = []
+        self._config: ProjectConfig | None = None
+        self._path = ""
+        """Of the project that is shown."""
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(24, 0, 24, 24)
+        self._column.setSpacing(0)
+        self._model_row()
+        self._agent_row()
+        self._scenario_row()
+        self._reward_row()
+        self._effort_row()
+        self._learning()
+        self._where_it_computes()
+        self._what_follows()
+        self._every_setting()
+        self._command()
+        self._column.addStretch(1)
+
+    # The rows
+
+    def _row(self, number: int, name: str, words: str) -> ChoiceRow:
+        row = ChoiceRow(number, name, words)
+        self._column.addWidget(row)
+        return row
+
+    def _with_button(self, field: QWidget, words: str, icon: str, clicked: Any) -> QHBoxLayout:
+        button = Button(words, "outlined", icon=icon, height=32)
+        button.clicked.connect(clicked)
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addWidget(field, 1)
+        line.addWidget(button)
+        return line
+
+    def _model_row(self) -> None:
+        self._first = self._row(1, "Model", "What learns: an adapter on all its linear layers.")
+        self._model = ChoiceField("Model")
+        self._model.edited.connect(lambda value: self.edited.emit("model.name", value))
+        line = self._with_button(self._model, "Browse", "folder-open", self.model_folder_wanted)
+        self._first.controls.addLayout(line)
+        self._first.finish()
+
+    def _agent_row(self) -> None:
+        self._second = self._row(
+            2, "Agent", "Your code. It only needs the address and key it is given."
+        )
+        self._agent = PathField("Agent file", "agent.py", "Browse")
+        self._agent_entry = Entry(self._agent)
+        self._agent_entry.entered.connect(lambda value: self.edited.emit(AGENT, value))
+        self._agent.browse_requested.connect(self.agent_file_wanted)
+        self._second.controls.addWidget(self._agent)
+        self._second.finish()
+
+    def _scenario_row(self) -> None:
+        self._third = self._row(
+            3, "Scenarios", "The tasks it practises, and the ones it is tested on."
+        )
+        self._train = ChoiceCard("train.jsonl", "", "to practise", icon="list-checks")
+        self._validation = ChoiceCard("validation.jsonl", "", "to test", icon="flask-conical")
+        self._train.pressed.connect(lambda: self.scenarios_wanted.emit("train"))
+        self._validation.pressed.connect(lambda: self.scenarios_wanted.emit("validation"))
+        self._third.controls.addLayout(_beside(self._train, self._validation))
+        self._third.finish()
+
+    def _reward_row(self) -> None:
+        self._fourth = self._row(
+            4, "Reward", "Who says what is good. Parts are added, then vetoes apply."
+        )
+        self._rules = ChoiceCard("Rules", "on", "", icon="list-checks", icon_tone="rules")
+        self._judge = ChoiceCard("Judge", "off", "", icon="scale", icon_tone="judge")
+        self._judge.pressed.connect(self._switch_judge)
+        self._you = ChoiceCard("You", "off", "", icon="user-round", icon_tone="human")
+        self._you.pressed.connect(self._switch_review)
+        self._rules.set_chosen(True)
+        self._fourth.controls.addLayout(_beside(self._rules, self._judge, self._you))
+        self._fourth.finish()
+
+    def _effort_row(self) -> None:
+        self._fifth = self._row(5, "Effort", "More steps cost more and learn more.")
+        self._effort = EffortSlider()
+        self._effort.steps_chosen.connect(lambda steps: self.edited.emit("train.steps", steps))
+        self._fifth.controls.addWidget(self._effort)
+        self._fifth.finish()
+
+    def _learning(self) -> None:
+        self._heading("Method", "how the model learns from the attempts of a step")
+        self._method = MethodCard()
+        self._method.preset_chosen.connect(self.preset_chosen)
+        self._column.addWidget(self._method)
+
+    def _what_follows(self) -> None:
+        self._heading("What follows", "set from the choices and this engine")
+        card = Card(padding=12)
+        self._follows = KeyValues(3)
+        card.body.addWidget(self._follows)
+        self._column.addWidget(card)
+
+    def _heading(self, title: str, words: str) -> None:
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 16, 0, 8)
+        head.setSpacing(10)
+        head.addWidget(Text(title, "label", 600))
+        head.addWidget(Text(words, "label", 400, "muted"))
+        head.addStretch(1)
+        self._column.addLayout(head)
+
+    def _where_it_computes(self) -> None:
+        self._heading("Backend", "the programs that sample and train")
+        self._backend = BackendCard()
+        self._backend.edited.connect(self.edited)
+        self._backend.values_chosen.connect(self.values_chosen)
+        self._backend.link_activated.connect(self.link_activated)
+        self._column.addWidget(self._backend)
+
+    def _every_setting(self) -> None:
+        self._advanced = AdvancedFold()
+        self._advanced.edited.connect(self.edited)
+        self._rows = self._advanced.rows
+        self._column.addWidget(self._advanced)
+
+    def _command(self) -> None:
+        card = Card(padding=8)
+        line = QHBoxLayout()
+        line.setContentsMargins(6, 0, 0, 0)
+        self._line = Text("", "mono", elide=True)
+        self._line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._copy = Button("Copy", "quiet", icon="copy", height=24)
+        self._copy.clicked.connect(self._copied)
+        line.addWidget(self._line, 1)
+        line.addWidget(self._copy)
+        card.body.addLayout(line)
+        self._column.addSpacing(16)
+        self._column.addWidget(card)
+
+    def _copied(self) -> None:
+        QApplication.clipboard().setText(self._line.words())
+        self._copy.set_words("Copied")
+        QTimer.singleShot(1000, self, lambda: self._copy.set_words("Copy"))
+
+    def _switch_review(self) -> None:
+        """The run waits for a person, or not; how often stands under Advanced."""
+        config = self._config
+        if config is not None:
+            every = 0 if config.train.review_every else REVIEW_EVERY
+            self.edited.emit("train.review_every", every)
+
+    def _switch_judge(self) -> None:
+        if self._config is None:
+            return
+        if self._config.judge.models or self._config.judge.local:
+            self.edited.emit("judge.enabled", not self._config.judge.enabled)
+        else:
+            self._fourth.say("Choose a judge on the Judge page first.", "info")
+
+    # What it shows
+
+    def add_tools(self, tools: QWidget) -> None:
+        """Below the agent's file."""
+        self._second.controls.insertWidget(1, tools)
+
+    def set_models(self, models: Sequence[ModelInfo]) -> None:
+        self._models = list(models)
+        self._show_model()
+
+    def show_project(self, view: ProjectView, command: str) -> None:
+        """Fill everything from the project; a broken one keeps what was there."""
+        self._line.set_words(command)
+        if view.path != self._path:
+            self._path = view.path
+            for entry in self._entries():
+                entry.forget()
+        self._config = view.config or self._config
+        config = view.config
+        self.setEnabled(config is not None)
+        if config is None:
+            return
+        self._show_model()
+        self._show_agent(view, config)
+        self._show_scenarios(view)
+        self._show_reward(config)
+        self._effort.set_steps(config.train.steps)
+        self._fifth.say(effort_words(config))
+        self._method.show_config(config)
+        self._follows.set_values(follows(config))
+        self._backend.show_config(config)
+        self._show_outside(config.agent.source == "outside")
+        self._advanced.show_config(config)
+
+    def finish(self) -> None:
+        """What is being typed is done with."""
+        for entry in self._entries():
+            entry.finish()
+
+    def _entries(self) -> list[Entry]:
+        rows = [*self._rows.values(), *self._backend.rows.values()]
+        return [self._agent_entry, *(row.entry for row in rows)]
+
+    def _show_agent(self, view: ProjectView, config: ProjectConfig) -> None:
+        self._agent_entry.show(config.agent.file)
+        if self._agent_entry.refused:
+            return
+        tools = ", ".join(view.agent_tools)
+        seen = (
+            f"{formatting.plural(len(view.agent_tools), 'tool')} seen: {tools} · " if tools else ""
+        )
+        self._second.say(f"{seen}at most {formatting.plural(config.agent.max_turns, 'turn')}")
+
+    def _show_outside(self, outside: bool) -> None:
+        """What the script brings along is not chosen here."""
+        for row, words in (
+            (self._second, "A script of its own makes the attempts."),
+            (self._third, "The script has its own."),
+            (self._fifth, "The script says how many steps there are."),
+        ):
+            row.setEnabled(not outside)
+            if outside:
+                row.say(words)
+
+    def show_facts(self, facts: BackendFacts | None) -> None:
+        """What the engine has to sample and train with; None until it has said so."""
+        self._backend.show_facts(facts)
+
+    def notes(self) -> dict[str, Note]:
+        """What is said beside each setting of the backend."""
+        return self._backend.notes()
+
+    def show_problems(self, problems: Sequence[Problem]) -> None:
+        """Each under the control it is about; `where` begins with its key."""
+        rows = {
+            "model": self._first,
+            "agent": self._second,
+            "scenarios": self._third,
+            "reward": self._fourth,
+            "judge": self._fourth,
+            "rubric": self._fourth,
+        }
+        for problem in problems:
+            key = problem.where.split(":")[0]
+            if row := self._rows.get(key):
+                row.set_problem(problem.message)
+                self._advanced.unfold(True)
+            elif key in self._backend.rows:
+                self._backend.show_problem(key, problem.message)
+            elif dial := rows.get(key.split(".")[0].split("/")[0]):
+                dial.say(f"{problem.message} {problem.hint}".strip(), "bad")
+            elif key.startswith("train.steps"):
+                self._fifth.say(problem.message, "bad")
+
+    def set_problem(self, key: str, words: str) -> None:
+        """The answer to one edit."""
+        if key == AGENT:
+            self._agent_entry.answered(bool(words))
+        if key in self._rows:
+            self._rows[key].answer(words)
+            if words:
+                self._advanced.unfold(True)
+        elif key in self._backend.rows:
+            self._backend.set_problem(key, words)
+        elif words:
+            self.show_problems([Problem(code="config", message=words, where=key)])
+
+    def set_locked(self, words: str) -> None:
+        """While a run lives: still editable, but said where it counts."""
+        if words and self._config is not None:
+            self._fifth.say(f"{effort_words(self._config)}. {words}", "info")
+
+    def _show_model(self) -> None:
+        if self._config is None:
+            return
+        name = self._config.model.name
+        choices = [(model.name, model_words(model)) for model in self._models]
+        if name not in {key for key, _ in choices}:
+            choices.insert(0, (name, name))
+        self._model.set_choices(choices)
+        self._model.set_value(name)
+        rank = self._config.model.rank
+        self._first.say(f"Adapter of rank {rank}, {self._config.model.dtype} precision")
+        known = next((model for model in self._models if model.name == name), None)
+        if known is not None and known.problem is not None:
+            self._first.say(known.problem.message, "bad")
+
+    def _show_scenarios(self, view: ProjectView) -> None:
+        problems = []
+        for card, split in ((self._train, "train"), (self._validation, "validation")):
+            info = next((info for info in view.splits if info.split == split), None)
+            words = "to practise" if split == "train" else "to test"
+            card.set_values(formatting.count(info.count) if info else "none", words)
+            problems += info.problems if info else []
+        if problems:
+            self._third.say(f"{problems[0].where}: {problems[0].message}", "bad")
+        elif view.config is not None:
+            train = view.config.train
+            self._third.say(f"{train.groups} groups of {train.group_size} attempts a step")
+
+    def _show_reward(self, config: ProjectConfig) -> None:
+        weights = config.reward.weights
+        words = ", ".join(f"{n} × {w:g}" for n, w in weights.items()) or "from the agent"
+        self._rules.set_values("on", words)
+        judge = config.judge
+        named = ", ".join(model.rpartition("/")[2] for model in judge.models)
+        self._judge.set_values("on" if judge.enabled else "off", named or "none is named")
+        self._judge.set_chosen(judge.enabled)
+        every = config.train.review_every
+        told = (
+            f"review every {formatting.ordinal(every)} step" if every > 1 else "review every step"
+        )
+        self._you.set_values("on" if every else "off", told if every else "label at any time")
+        self._you.set_chosen(every > 0)
+        count = len(config.reward.constraints)
+        self._fourth.say(
+            f"{formatting.plural(count, 'constraint')} applied after the sum" if count else ""
+        )
+
+
+def _beside(*widgets: QWidget) -> QHBoxLayout:
+    line = QHBoxLayout()
+    line.setSpacing(8)
+    for widget in widgets:
+        line.addWidget(widget, 1)
+    return line

@@ -1,0 +1,100 @@
+"""Sheet with the result of a test: messages and output of the agent, or scores and reasons."""
+
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.records.judging import JudgeCheck
+from engine.protocol.records.runs import Trajectory
+from studio.store.projects import check_results
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.check_line import CheckNote
+from studio.widgets.cards.facts import Fact, FactRow
+from studio.widgets.cards.sheet import Sheet
+from studio.widgets.text.text import Text
+
+MOST_CHARS = 4_000
+MOST_MESSAGES = 60
+WIDE_PX = 560
+
+
+class CheckedSheet(Sheet):
+    """`show_attempt(trajectory)`, `show_answers(found)`."""
+
+    def __init__(self, host: QWidget) -> None:
+        super().__init__("Test", host, WIDE_PX)
+        self._inside = QWidget()
+        self.body.addWidget(self._inside)
+        self.body.addStretch(1)
+
+    def show_attempt(self, attempt: Trajectory) -> None:
+        column = self._begin(f"Test of the agent: {attempt.title}")
+        facts = FactRow(spread=False)
+        facts.set_facts(
+            [
+                Fact("Reward", formatting.number(attempt.reward)),
+                Fact("Model calls", formatting.count(attempt.turns)),
+                Fact("Tokens", formatting.count(attempt.sampled_tokens)),
+                Fact("Time", formatting.duration(attempt.duration_s)),
+            ]
+        )
+        column.addWidget(facts)
+        if attempt.problem is not None:
+            note = check_results.failed(attempt.problem)
+            column.addWidget(CheckNote("bad", "Problem", note.words, note.hint))
+        for message in attempt.messages[:MOST_MESSAGES]:
+            text = message.content or "\n".join(
+                f"{call.get('function', {}).get('name', '')}"
+                f"({call.get('function', {}).get('arguments', '')})"
+                for call in message.tool_calls
+            )
+            column.addWidget(_passage(message.role, text))
+        if len(attempt.messages) > MOST_MESSAGES:
+            words = f"{len(attempt.messages) - MOST_MESSAGES} more messages are not shown."
+            column.addWidget(Text(words, "caption", tone="muted"))
+        if attempt.output:
+            column.addWidget(_passage("printed by the agent", attempt.output))
+        self.open()
+
+    def show_answers(self, found: JudgeCheck) -> None:
+        column = self._begin(f"Test of the judge: {found.title}")
+        words = "The judge compared these attempts; nothing of this changes a reward."
+        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        for number, one in enumerate(found.attempts, 1):
+            kind = "made up" if one.made_up else "made by the agent"
+            column.addWidget(_passage(f"Attempt {number}, {kind}", one.text or "(empty)"))
+        for answer in found.answers:
+            card = Card(check_results.short_name(answer.judge), check_results.answer_words(answer))
+            for number, verdict in enumerate(answer.verdicts, 1):
+                score = formatting.number(verdict.score)
+                card.body.addWidget(Text(f"Attempt {number}: {score}", "label", 500, "judge"))
+                if verdict.reason:
+                    reason = Text(verdict.reason[:MOST_CHARS], "label", 400, "muted", wrap=True)
+                    card.body.addWidget(reason)
+            if answer.problem is not None:
+                note = check_results.failed(answer.problem)
+                card.body.addWidget(CheckNote("bad", "Problem", note.words, note.hint))
+            column.addWidget(card)
+        self.open()
+
+    def _begin(self, title: str) -> QVBoxLayout:
+        """An empty column in the place of the one before."""
+        self.set_title(title)
+        before, self._inside = self._inside, QWidget()
+        self.body.replaceWidget(before, self._inside)
+        before.deleteLater()
+        column = QVBoxLayout(self._inside)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(12)
+        return column
+
+
+def _passage(head: str, text: str) -> QWidget:
+    """Widget of one message: its role and its text, which can be selected."""
+    box = QWidget()
+    column = QVBoxLayout(box)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(2)
+    column.addWidget(Text(head.capitalize(), "caption", 500, "muted"))
+    shown = text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
+    column.addWidget(Text(shown, "label", 400, wrap=True, selectable=True))
+    return box

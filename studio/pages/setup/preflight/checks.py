@@ -1,0 +1,27 @@
+"""The lines of the preflight that say what is ready, as (state, words)."""
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import Forecast
+from studio.text import formatting
+
+
+def project_checks(
+    problems: list[Problem], readable: bool, lacking: str, outside: bool = False
+) -> list[tuple[str, str]]:
+    """Whether the folder can be trained, and what is in its way."""
+    if outside and not problems:
+        return [("good", "project.toml reads well"), ("open", "A script makes the attempts")]
+    if problems:
+        return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
+    lines = [("good", "project.toml and scenarios read well")] if readable else []
+    return [*lines, ("bad", lacking)] if lacking else lines
+
+
+def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:
+    """What the checkpoints take that the rules keep."""
+    if forecast is None or not forecast.kept:
+        return []
+    need, free = forecast.disk_bytes, forecast.disk_free_bytes
+    kept = formatting.plural(forecast.kept, "checkpoint")
+    words = f"{kept} take {formatting.size(need)} of {formatting.size(free)} free"
+    return [("good" if need < free else "bad", words)]

@@ -1,0 +1,255 @@
+"""The preflight's graphics cards: both phases as bars of named parts, and what makes it fit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QRectF, QSize, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.records.hardware import CardPlan, MemoryFix, MemoryPart, VramPlan
+from studio.pages.setup.preflight.drawings import Drawn
+from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.tables.stack_bar import StackRow, Stretch
+from studio.widgets.text.phrase import Phrase, Span
+from studio.widgets.text.text import Text
+
+MOST_FIXES = 5
+WORDS_PX, FIGURE_PX = 62, 64
+PHASES = (("Sample", "sampling_bytes"), ("Train", "training_bytes"))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parts of the plan that are one stretch of the bar."""
+
+    words: str
+    token: str
+    parts: tuple[str, ...]
+
+
+GROUPS = (
+    Group("model", "plot-3", ("model",)),
+    Group("adapter and optimizer", "plot-4", ("adapter and optimizer",)),
+    Group("activations", "plot-2", ("activations",)),
+    Group("logits", "plot-6", ("logits",)),
+    Group("sampler's model", "plot-1", ("vLLM's model", "sampler's copies")),
+    Group("keys and values", "plot-8", ("keys and values",)),
+    Group("sampler's work", "plot-5", ("prompts", "vLLM's activations", "vLLM's graphs")),
+)
+REST = Group("CUDA, allocator", "plot-7", ())
+"""Whatever has no group of its own."""
+
+
+def grouped(parts: Sequence[MemoryPart], phase: str) -> list[tuple[Group, int]]:
+    """Bytes of each group in one phase, `sampling_bytes` or `training_bytes`."""
+    named = {name for group in GROUPS for name in group.parts}
+    found = []
+    for group in (*GROUPS, REST):
+        own = (p for p in parts if p.name in group.parts or (group is REST and p.name not in named))
+        found.append((group, sum(getattr(part, phase) for part in own)))
+    return found
+
+
+class CardMemory(QWidget):
+    """`show_plan(plan)`; `fix_chosen(fix)`, `undo_wanted(values)`."""
+
+    fix_chosen = Signal(object)
+    undo_wanted = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(8)
+        self._cards: list[_CardBlock] = []
+        self._legend = _Legend()
+        self._vllm = Text("", "caption", tone="faint", wrap=True)
+        self._fixes = QVBoxLayout()
+        self._fixes.setSpacing(4)
+        self._offered: list[Button] = []
+        self._undo_words = Text("", "caption", tone="muted")
+        self._undo = Button("Undo", "quiet", icon="undo-2", height=24)
+        self._undo_values: dict[str, Any] = {}
+        self._undo.clicked.connect(self._undone)
+        line = QHBoxLayout()
+        line.addWidget(self._undo_words, 1)
+        line.addWidget(self._undo)
+        for widget in (self._legend, self._vllm):
+            self._column.addWidget(widget)
+        self._column.addLayout(self._fixes)
+        self._column.addLayout(line)
+        self.offer_undo("", {})
+
+    def show_plan(self, plan: VramPlan) -> None:
+        """Every card of the run, and what would make it fit."""
+        while len(self._cards) > len(plan.cards):
+            old = self._cards.pop()
+            self._column.removeWidget(old)
+            old.deleteLater()
+        while len(self._cards) < len(plan.cards):
+            block = _CardBlock()
+            self._column.insertWidget(len(self._cards), block)
+            self._cards.append(block)
+        for block, card in zip(self._cards, plan.cards, strict=True):
+            block.show_card(card, plan.overlaps, len(plan.cards) > 1)
+        self._legend.show_cards(plan.cards)
+        self._vllm.set_words(_sampler_words(plan))
+        self._vllm.setVisible(bool(self._vllm.words()))
+        self._show_fixes(plan.fixes)
+
+    def offer_undo(self, words: str, values: dict[str, Any]) -> None:
+        """What a fix has changed, and the values that were there before; none takes it away."""
+        self._undo_values = values
+        self._undo_words.set_words(f"Set: {words}" if words else "")
+        for widget in (self._undo_words, self._undo):
+            widget.setVisible(bool(values))
+
+    def _undone(self) -> None:
+        self.undo_wanted.emit(self._undo_values)
+        self.offer_undo("", {})
+
+    def _show_fixes(self, fixes: Sequence[MemoryFix]) -> None:
+        while (item := self._fixes.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.hide()
+                old.deleteLater()
+        shown = fixes if len(fixes) <= MOST_FIXES else [*fixes[:4], fixes[-1]]
+        self._offered = [self._button(fix) for fix in shown]
+        for button in self._offered:
+            self._fixes.addWidget(button)
+
+    def _button(self, fix: MemoryFix) -> Button:
+        icon = "check" if fix.fits else "minus"
+        button = Button(fix.words, "outlined", icon=icon, price=_saved(fix), height=28)
+        set_tip(button, "\n".join(f"{key} = {value}" for key, value in fix.values.items()))
+        button.setAccessibleName(f"{fix.words}, {_saved(fix)}, {_verdict(fix)}")
+        button.clicked.connect(lambda: self.fix_chosen.emit(fix))
+        return button
+
+
+def _saved(fix: MemoryFix) -> str:
+    return f"−{formatting.size(fix.saves_bytes)}" + (", fits" if fix.fits else "")
+
+
+def _verdict(fix: MemoryFix) -> str:
+    return "fits" if fix.fits else "does not fit yet"
+
+
+def _sampler_words(plan: VramPlan) -> str:
+    """What vLLM is started with, and whether all attempts have room at once."""
+    words = []
+    if plan.memory_share is not None:
+        gives = {"off": "keeps it all", "cache": "gives its cache back", "all": "gives all back"}
+        words.append(
+            f"vLLM takes {formatting.percent(plan.memory_share)} of the card and "
+            f"{gives[plan.sleep]} "
+            "while training."
+        )
+    if plan.rows < plan.rows_wanted:
+        words.append(f"Room for {plan.rows} of {plan.rows_wanted} attempts at once; others wait.")
+    return " ".join(words)
+
+
+class _CardBlock(QWidget):
+    """One card: how much, the phases, and whether it fits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line = Phrase((), "label")
+        self._rows = [
+            StackRow(words, height=22, bar_px=14, words_px=WORDS_PX, figure_px=FIGURE_PX)
+            for words, _ in PHASES
+        ]
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self._line)
+        for row in self._rows:
+            column.addWidget(row)
+
+    def show_card(self, card: CardPlan, overlaps: bool, several: bool) -> None:
+        title = f"GPU {card.index} memory  " if several else "GPU memory  "
+        room = f"{formatting.size(card.peak_bytes)} of {formatting.size(card.total_bytes)}"
+        over = card.peak_bytes - card.room_bytes
+        verdict = (
+            Span("  fits", "good")
+            if card.fits
+            else Span(f"  {formatting.size(over)} too much", "bad")
+        )
+        self._line.set_spans([Span(title, "text", 600), Span(room), verdict])
+        self._rows[1].setVisible(not overlaps)
+        self._rows[0].set_words("Both" if overlaps else PHASES[0][0])
+        for row, (_, phase) in zip(self._rows, PHASES, strict=True):
+            self._fill(row, card, phase, overlaps)
+        set_tip(self, card.name)
+
+    def _fill(self, row: StackRow, card: CardPlan, phase: str, overlaps: bool) -> None:
+        shares = grouped(card.parts, phase)
+        if overlaps:
+            both = [dict(grouped(card.parts, name)) for _, name in PHASES]
+            shares = [(group, max(found[group] for found in both)) for group in both[0]]
+        total = card.peak_bytes if overlaps else getattr(card, phase)
+        whole = max(card.total_bytes, card.others_bytes + card.peak_bytes, 1)
+        held = Stretch("others", card.others_bytes / whole, "faint", hatched=True)
+        own = [Stretch(g.words, held_bytes / whole, g.token) for g, held_bytes in shares]
+        tone = "text" if total <= card.room_bytes else "bad"
+        row.set_stretches([held, *own], formatting.size(total), tone, card.total_bytes / whole)
+
+
+class _Legend(Drawn):
+    """Names and sizes of the stretches: the larger phase of the fullest card."""
+
+    def __init__(self) -> None:
+        super().__init__("Parts of the memory")
+        self._shown: list[tuple[str, str, str]] = []
+
+    def show_cards(self, cards: Sequence[CardPlan]) -> None:
+        """Of the first card, which does the most."""
+        sizes = [dict(grouped(cards[0].parts, name)) for _, name in PHASES]
+        largest = [(group, max(found[group] for found in sizes)) for group in sizes[0]]
+        self._shown = [(g.words, g.token, formatting.size(size)) for g, size in largest if size]
+        if others := max(card.others_bytes for card in cards):
+            self._shown.append(("others", "faint", formatting.size(others)))
+        told = ", ".join(f"{words} {size}" for words, _, size in self._shown)
+        self.setAccessibleDescription(told)
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        lines = self._lines(max(200.0, float(self.width())))
+        return QSize(200, 20 * (1 + max((line for line, _ in lines), default=0)))
+
+    def resizeEvent(self, event: Any) -> None:
+        super().resizeEvent(event)
+        self.updateGeometry()
+
+    def _lines(self, width: float) -> list[tuple[int, float]]:
+        """Line and x of each entry."""
+        places, line, x = [], 0, 0.0
+        for words, _, size in self._shown:
+            wide = 20 + paint.text_width(words, "caption") + paint.text_width(size, "caption")
+            if x and x + wide > width:
+                line, x = line + 1, 0.0
+            places.append((line, x))
+            x += wide + 14
+        return places
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            places = self._lines(float(self.width()))
+            for (words, token, size), (line, x) in zip(self._shown, places, strict=True):
+                y = line * 20.0
+                square = QRectF(x, y + 4, 8, 8)
+                if token == "faint":
+                    paint.hatch(painter, square, token)
+                else:
+                    paint.box(painter, square, token, None, 2)
+                room = QRectF(x + 14, y, self.width(), 16)
+                after = paint.text(painter, room, words, "muted", "caption")
+                at = QRectF(x + 20 + after, y, self.width(), 16)
+                paint.text(painter, at, size, "faint", "caption")

@@ -1,0 +1,185 @@
+"""The right side of Setup: memory, time, what is solved before training, checks, and Train."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import Forecast, Interval
+from studio.pages.page import scrolled
+from studio.pages.setup.preflight.drawings import (
+    USEFUL,
+    BaselineBand,
+    MemoryBar,
+    SpreadBars,
+    shares_of,
+)
+from studio.pages.setup.preflight.gpu_memory import CardMemory
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.check_line import CheckLine
+from studio.widgets.cards.facts import Fact, FactRow
+from studio.widgets.controls.buttons import Button
+from studio.widgets.text.phrase import Phrase, Span
+from studio.widgets.text.text import Text
+
+WIDTH = 412
+
+
+class Preflight(QWidget):
+    """`show_forecast`, `show_baseline`, `show_checks`, `set_train`."""
+
+    measure_wanted = Signal()
+    train_wanted = Signal()
+    again_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedWidth(WIDTH)
+        self._memory, self._facts = MemoryBar(), FactRow(spread=False)
+        self.cards = CardMemory()
+        self.cards.hide()
+        self._memory_line = Phrase((), "label")
+        self._baseline_line = Phrase((), "label")
+        self._band, self._spread = BaselineBand(), SpreadBars()
+        self._advice = Text("", "label", 400, "muted", wrap=True)
+        self._measure = Button("Measure", "outlined", icon="ruler", height=28)
+        self._checks: list[CheckLine] = []
+        self._train = Button("Train", "primary", icon="play", height=32)
+        self._safe = Text("Closing this window does not stop training.", "caption", tone="faint")
+        self._build()
+        self._measure.clicked.connect(self.measure_wanted)
+        self._train.clicked.connect(self.train_wanted)
+        self._again.clicked.connect(self.again_wanted)
+        self.show_baseline(None, [], False)
+
+    def show_forecast(self, forecast: Forecast | None, problem: Problem | None = None) -> None:
+        """Memory and time; a problem says why they are not known."""
+        vram = forecast.vram if forecast else None
+        self._memory.setVisible(forecast is not None and vram is None)
+        self._memory_line.setVisible(vram is None)
+        self.cards.setVisible(vram is not None)
+        if forecast is None:
+            words = problem.message if problem else "Working it out…"
+            self._memory_line.set_spans([Span("Memory  ", "text", 600), Span(words)])
+            self._facts.set_facts([Fact("Time", formatting.ABSENT)])
+            return
+        if vram is not None:
+            self.cards.show_plan(vram)
+        need = sum(share.bytes for share in shares_of(forecast))
+        fits = need <= forecast.available_bytes
+        self._memory.set_forecast(forecast)
+        room = f"{formatting.size(need)} of {formatting.size(forecast.available_bytes)} free"
+        word = Span(
+            "  fits" if fits else "  does not fit: choose a smaller model",
+            "good" if fits else "bad",
+        )
+        self._memory_line.set_spans([Span("Memory  ", "text", 600), Span(room), word])
+        self._facts.set_facts(_time_facts(forecast))
+
+    def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
+        """The rate on its band, the spread below it, and what it means."""
+        self._band.set_rate(rate)
+        self._spread.set_rates(scenarios)
+        spans = [Span("Solved before training  ", "text", 600)]
+        if rate is not None:
+            spans += [
+                Span(formatting.percent(rate.mean), "text", 600, mono=True),
+                Span(f"  {rate.low * 100:.0f} to {rate.high * 100:.0f}"),
+            ]
+        else:
+            spans.append(Span("measuring…" if measuring else "not measured"))
+        self._baseline_line.set_spans(spans)
+        self._advice.set_words(advice(rate, scenarios))
+        self._measure.set_words("Measure again" if rate is not None else "Measure")
+        self._measure.set_busy("Measuring…" if measuring else None)
+
+    def show_checks(self, checks: list[tuple[str, str]]) -> None:
+        """(state, words) lines."""
+        for line in self._checks:
+            self._check_box.removeWidget(line)
+            line.deleteLater()
+        self._checks = [CheckLine(state, words) for state, words in checks]
+        for line in self._checks:
+            self._check_box.addWidget(line)
+
+    def set_train(self, words: str, price: str, enabled: bool, why: str = "") -> None:
+        self._train.set_words(words, price)
+        self._train.setEnabled(enabled)
+        self._safe.set_words(why or "Closing this window does not stop training.")
+
+    def allow_measuring(self, allowed: bool) -> None:
+        """False where there is no agent of ours to measure with."""
+        self._measure.setVisible(allowed)
+
+    def add_tests(self, tests: QWidget) -> None:
+        """Put the tests of agent and judge below the checks."""
+        self._tests_box.addWidget(tests)
+
+    def _build(self) -> None:
+        card = Card("Preflight", " ", padding=14)
+        self._again = Button("Work it out again", "quiet", icon="refresh-cw", height=24)
+        assert card.header is not None
+        card.header.add_right(self._again)
+        card.body.setSpacing(10)
+        memory: list[QWidget] = [self._memory_line, self._memory, self.cards, self._facts]
+        baseline: list[QWidget] = [self._baseline_line, self._band, self._spread, self._advice]
+        for part in memory:
+            card.body.addWidget(part)
+        card.body.addSpacing(6)
+        for part in [*baseline, self._measure]:
+            card.body.addWidget(part)
+        card.body.addSpacing(4)
+        self._check_box = QVBoxLayout()
+        self._check_box.setSpacing(2)
+        card.body.addLayout(self._check_box)
+        self._tests_box = QVBoxLayout()
+        card.body.addLayout(self._tests_box)
+        inner = QWidget()
+        column = QVBoxLayout(inner)
+        column.setContentsMargins(16, 16, 16, 8)
+        column.addWidget(card)
+        column.addStretch(1)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(16, 8, 16, 16)
+        foot.setSpacing(8)
+        foot.addWidget(self._train)
+        foot.addWidget(self._safe)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(0)
+        whole.addWidget(scrolled(inner), 1)
+        whole.addLayout(foot)
+
+
+def _time_facts(forecast: Forecast) -> list[Fact]:
+    low, high = forecast.step_low_s * forecast.steps, forecast.step_high_s * forecast.steps
+    same = formatting.duration(low) == formatting.duration(high)
+    time = (
+        formatting.duration(low)
+        if same
+        else f"{formatting.duration(low)} to {formatting.duration(high)}"
+    )
+    per_step = formatting.duration((forecast.step_low_s + forecast.step_high_s) / 2)
+    source = "from an earlier run here" if forecast.measured else "estimated, not measured"
+    return [Fact("Time", time, below=f"about {per_step} a step, {source}")]
+
+
+def advice(rate: Interval | None, scenarios: list[float]) -> str:
+    """What the baseline means, with one suggestion."""
+    low, high = USEFUL
+    if rate is None:
+        return (
+            "A run learns from scenarios that are solved sometimes. Measuring shows how many are."
+        )
+    if rate.mean < low:
+        return "Few attempts succeed: try easier scenarios, partial credit, or a warm-up."
+    if rate.mean > high:
+        return "Most attempts succeed already: harder scenarios teach more."
+    between = sum(0.1 < share < 0.9 for share in scenarios)
+    if not scenarios:
+        return "Inside the useful band."
+    return (
+        f"{between / len(scenarios):.0%} of scenarios are solved sometimes: those teach.".replace(
+            "%", " %"
+        )
+    )

@@ -1,0 +1,247 @@
+"""What an SFT run learns from: the files with their counts, every bad line, and Train on them."""
+
+from typing import Any
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import Problem
+from engine.protocol.records.demonstrations import Demonstrations, SelectDemonstrations, Selection
+from engine.protocol.records.runs import LIVING
+from engine.protocol.requests.runs import StartEvaluation
+from studio.models.demonstrations import BadLineModel, FileTableModel
+from studio.pages.setup.form.fields import make_field, specs, value_at
+from studio.pages.setup.teacher_sheet import TeacherSheet
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.projects import demonstrations as words
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form import FormRow
+from studio.widgets.tables.table import Table
+from studio.widgets.text.text import Text
+
+SETTINGS = ("sft.epochs", "sft.batch_size", "sft.lr", "sft.held_out", "sft.skip_bad_lines")
+FILE_WIDTHS = (None, 84, 280, 60, 52, 80, 80)
+ROW_PX, HEAD_PX, LABEL_PX, WIDEST_CARD = 32, 30, 104, 980
+
+
+class DemonstrationsTab(QWidget):
+    """`edited(key, value)` of a setting; `train_wanted()`."""
+
+    edited = Signal(str, object)
+    train_wanted = Signal()
+
+    def __init__(
+        self, session: Session, tasks: TaskScope, sheet: TeacherSheet, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._tasks, self._sheet = session, tasks, sheet
+        self._asked = ""
+        """The run in which a teacher works."""
+        self.files, self.bad = FileTableModel(self), BadLineModel(self)
+        self._file_table = Table("Files of demonstrations", row_px=ROW_PX)
+        self._bad_table = Table("Bad lines", row_px=ROW_PX)
+        self._words = Text("", "label", 400, "muted", wrap=True)
+        self._bad_words = Text("", "label", 500, "bad", wrap=True)
+        self._facts = KeyValues(2)
+        self._rows: dict[str, FormRow] = {}
+        self._teacher = Button("From a teacher…", "outlined", icon="sparkles")
+        self._own = Button("From this run", "quiet", icon="star")
+        self._again = Button("Read again", "quiet", icon="refresh-cw")
+        self.train = Button("Train on them", "primary", icon="play", height=32)
+        self._build()
+        self._wire()
+
+    def load(self) -> None:
+        """Have the engine read the files to their end."""
+        if not self._session.project.path or not self._session.connected:
+            return
+        self._words.set_tone("muted")
+        self._words.set_words("Reading…")
+        ask = self._session.client.demonstrations(self._session.project.path)
+        self._tasks.run("demonstrations", ask, self._show, self._refuse)
+
+    def show_config(self, config: ProjectConfig) -> None:
+        """The settings as they are."""
+        for key, row in self._rows.items():
+            row.show_stored(value_at(config, key))
+
+    def set_problem(self, key: str, words: str) -> None:
+        """The answer to one edit."""
+        self._rows[key].answer(words)
+
+    def finish(self) -> None:
+        """What is being typed is done with."""
+        for row in self._rows.values():
+            row.entry.finish()
+
+    def forget(self) -> None:
+        """Another project comes."""
+        for row in self._rows.values():
+            row.entry.forget()
+
+    def open_teacher(self) -> None:
+        view = self._session.project.view
+        if view is not None and view.config is not None:
+            counts = {info.split: info.count for info in view.splits}
+            self._sheet.show_project(view.config, counts.get("train", 0))
+            self._sheet.open()
+
+    def _build(self) -> None:
+        self._file_table.setModel(self.files)
+        self._bad_table.setModel(self.bad)
+        for column, width in enumerate(FILE_WIDTHS):
+            self._file_table.set_column(column, width, "text" if column < 3 else "figure")
+        for column, width in enumerate((190, 72, None)):
+            self._bad_table.set_column(column, width, "figure" if column == 1 else "text")
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        for button in (self._teacher, self._own, self._again):
+            line.addWidget(button)
+        line.addStretch(1)
+        line.addWidget(self.train)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(24, 8, 24, 16)
+        whole.setSpacing(12)
+        whole.addLayout(line)
+        whole.addWidget(self._words)
+        whole.addWidget(self._file_table)
+        whole.addWidget(self._bad_words)
+        whole.addWidget(self._bad_table, 1)
+        whole.addWidget(self._settings())
+        self._room = QWidget()
+        whole.addWidget(self._room, 1)
+
+    def _settings(self) -> Card:
+        card = Card("How they are learned", "the rest is under Form, Advanced, SFT")
+        card.setMaximumWidth(WIDEST_CARD)
+        card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        card.body.addWidget(self._facts)
+        known = {spec.key: spec for spec in specs() if spec.key in SETTINGS}
+        columns = QHBoxLayout()
+        columns.setSpacing(28)
+        for part in (SETTINGS[:3], SETTINGS[3:]):
+            side = QVBoxLayout()
+            side.setSpacing(8)
+            for key in part:
+                spec = known[key]
+                help, field = f"{spec.help}\n\n{key}", make_field(spec)
+                row = FormRow(key, spec.label, field, help=help, label_px=LABEL_PX)
+                self._rows[key] = row
+                row.entered.connect(self.edited)
+                side.addWidget(row)
+            side.addStretch(1)
+            columns.addLayout(side, 1)
+        card.body.addLayout(columns)
+        return card
+
+    def _wire(self) -> None:
+        self._teacher.clicked.connect(self.open_teacher)
+        self._own.clicked.connect(self._take_own)
+        self._again.clicked.connect(self.load)
+        self.train.clicked.connect(self.train_wanted)
+        self._sheet.ordered.connect(self._ask_teacher)
+        self._session.runs_changed.connect(self.show_run)
+
+    # What was read
+
+    def _show(self, found: Demonstrations) -> None:
+        view = self._session.project.view
+        skips = bool(view and view.config and view.config.sft.skip_bad_lines)
+        empty = words.is_empty(found)
+        self.files.set_rows(found.files)
+        self.bad.set_rows(words.bad_lines(found))
+        self._bad_words.set_words(words.bad_words(found.files, skips))
+        self._bad_words.set_tone("warn" if skips else "bad")
+        self._facts.set_values(words.facts_of(found))
+        refused = words.ready_words(found) if not self.bad.rows else ""
+        self._words.set_tone("bad" if refused and not empty else "muted")
+        self._words.set_words(words.EMPTY if empty else refused)
+        self._words.setVisible(empty or bool(refused))
+        for part in (self._bad_words, self._bad_table):
+            part.setVisible(bool(self.bad.rows))
+        self._room.setVisible(not self.bad.rows)
+        self._file_table.setVisible(not empty)
+        self._file_table.setFixedHeight(HEAD_PX + ROW_PX * len(found.files))
+        self.train.set_words("Train on them", formatting.plural(found.updates, "update"))
+        self.train.setEnabled(found.problem is None and self._session.connected)
+        self.show_run()
+
+    @Slot()
+    def show_run(self) -> None:
+        """Whether the selected run has attempts that could be kept, and how far a teacher is."""
+        if not self.isVisible():
+            return
+        self._follow_teacher()
+        run = self._session.run.summary
+        self._own.setVisible(bool(run and run.trajectories))
+        if run is not None:
+            self._own.set_words(f"Best of {run.name}")
+
+    def _refuse(self, problem: Problem) -> None:
+        self._words.show()
+        self._words.set_tone("bad")
+        self._words.set_words(f"{problem.message} {problem.hint}".strip())
+        self.train.setEnabled(False)
+
+    # Where more come from
+
+    def _ask_teacher(self, request: StartEvaluation) -> None:
+        session = self._session
+
+        async def work() -> Any:
+            await session.lend_keys(request.models)
+            return await session.client.start_evaluation(request)
+
+        def begun(run: Any) -> None:
+            self._sheet.begun()
+            session.take_run(run)
+            if request.project != session.project.path:
+                return
+            if run.state == "finished":
+                session.said.emit("Everything was asked before: nothing is paid again.")
+                self.load()
+            else:
+                self._asked = run.id
+                self.show_run()
+
+        def refused(problem: Problem) -> None:
+            self._sheet.refuse(problem)
+            if not self._sheet.is_open():
+                session.problem_raised.emit(problem)
+
+        self._tasks.run("teacher", work(), begun, refused)
+
+    def _follow_teacher(self) -> None:
+        run = self._session.runs.summary(self._asked) if self._asked else None
+        if run is None:
+            return
+        if run.state in LIVING or run.state == "queued":
+            told = (
+                f"{run.name}: the teacher has made {run.trajectories} of {run.attempts} attempts."
+            )
+            self._words.set_tone("muted")
+            self._words.set_words(told)
+            self._words.show()
+        else:
+            self._asked = ""
+            self.load()
+
+    def _take_own(self) -> None:
+        """The best attempt of each scenario of the selected run."""
+        run = self._session.run.summary
+        if run is None:
+            return
+
+        def kept(found: Selection) -> None:
+            left = sum(found.left_out.values())
+            told = f"{formatting.plural(found.kept, 'demonstration')} kept, {left} left out."
+            self._session.said.emit(told)
+            self.load()
+
+        ask = self._session.client.demonstrate(run.id, SelectDemonstrations())
+        self._tasks.run("own", ask, kept, self._session.problem_raised.emit)

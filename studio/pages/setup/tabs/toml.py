@@ -1,0 +1,154 @@
+"""project.toml as text, with what is wrong with it below."""
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from studio.theme.plain_tooltips import set_tip
+from studio.theme.theme import theme
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.text.text import Text
+
+KEPT = "Comments are kept when the form changes a value."
+NOT_SAVED = "Not saved yet."
+OUTDATED = "Not saved, and the file was changed since you began: saving asks which text stays."
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What was written and not saved, and the file it was begun from."""
+
+    text: str
+    base: str
+    read: str = ""
+    """Fingerprint of that file."""
+
+
+class TomlTab(QWidget):
+    """`show_text(path, text, problems)`; `save_wanted(path, text)`, then `saved` or `refuse`. What
+    is not saved stays with its project, and is there again when a person comes back to it."""
+
+    save_wanted = Signal(str, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._path = self._saved = self._base = ""
+        self._saved_mark = self._base_mark = ""
+        """Fingerprints of the files with these two texts."""
+        self._drafts: dict[str, _Draft] = {}
+        self._problems: list[Problem] = []
+        self._refused: tuple[str, Problem] | None = None
+        """A text, and why it was not taken."""
+        self.editor = QPlainTextEdit()
+        self.editor.setAccessibleName("project.toml")
+        self.editor.setFont(theme().font("mono"))
+        self.editor.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.editor.setTabChangesFocus(True)
+        self._words = Text("", "label", 400, "muted", wrap=True)
+        self._discard = Button("Discard", "quiet")
+        set_tip(self._discard, "Show the file as it is; what you wrote goes.")
+        self._discard.clicked.connect(self.discard)
+        self._save = Button("Save", "outlined", icon="save", key="Ctrl S")
+        self._save.clicked.connect(self.save)
+        self.editor.textChanged.connect(self._changed)
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addWidget(self._words, 1)
+        line.addWidget(self._discard)
+        line.addWidget(self._save)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(24, 8, 24, 16)
+        column.setSpacing(8)
+        card = Card(padding=6)
+        card.body.addWidget(self.editor)
+        column.addWidget(card, 1)
+        column.addLayout(line)
+
+    @property
+    def dirty(self) -> bool:
+        return self._text != self._saved
+
+    def show_text(self, path: str, text: str, problems: list[Problem], mark: str = "") -> None:
+        """Show a project's file as it is, with its fingerprint; unsaved edits stay."""
+        self._problems = problems
+        if path != self._path:
+            self._turn(path, text, mark)
+        elif self.dirty and self._text != text:
+            self._saved, self._saved_mark = text, mark
+        else:
+            self._saved = self._base = text
+            self._saved_mark = self._base_mark = mark
+            self._set(text)
+        self._changed()
+
+    @property
+    def read(self) -> str:
+        """Fingerprint of the file that the unsaved text was begun from."""
+        return self._base_mark
+
+    @property
+    def file_text(self) -> str:
+        """The file as it is, without the unsaved edits."""
+        return self._saved
+
+    def saved(self, path: str, text: str, mark: str = "") -> None:
+        """The file of a project has this text and fingerprint by now."""
+        if path == self._path:
+            self._base, self._base_mark = text, mark
+            if self._text == text:
+                self._saved, self._saved_mark = text, mark
+        elif (draft := self._drafts.get(path)) is not None:
+            if draft.text == text:
+                del self._drafts[path]
+            else:
+                self._drafts[path] = _Draft(draft.text, text, mark)
+
+    def refuse(self, text: str, problem: Problem) -> None:
+        """Why a text was not saved: it stands there as long as the text does."""
+        self._refused = text, problem
+        self._changed()
+
+    def save(self) -> None:
+        if self.dirty:
+            self.save_wanted.emit(self._path, self._text)
+
+    def discard(self) -> None:
+        """The file as it is."""
+        self._base, self._base_mark = self._saved, self._saved_mark
+        self._set(self._saved)
+
+    @property
+    def _text(self) -> str:
+        return self.editor.toPlainText()
+
+    def _turn(self, path: str, text: str, mark: str) -> None:
+        """Another project's: what is not saved of this one waits for its return."""
+        if self.dirty:
+            self._drafts[self._path] = _Draft(self._text, self._base, self._base_mark)
+        draft = self._drafts.pop(path, _Draft(text, text, mark))
+        self._saved_mark, self._base_mark = mark, draft.read
+        self._path, self._saved, self._base, self._refused = path, text, draft.base, None
+        self._set(draft.text)
+
+    def _set(self, text: str) -> None:
+        if self._text != text:
+            self.editor.setPlainText(text)
+
+    def _changed(self) -> None:
+        if not self.dirty:
+            self._base, self._base_mark = self._saved, self._saved_mark
+        for button in (self._save, self._discard):
+            button.setEnabled(self.dirty)
+        refused = self._refused is not None and self._refused[0] == self._text
+        problems = [self._refused[1]] if self._refused and refused else self._problems
+        self.editor.setProperty("problem", bool(problems))
+        self.editor.style().polish(self.editor)
+        outdated = self._base != self._saved
+        plain = (OUTDATED if outdated else NOT_SAVED) if self.dirty else KEPT
+        warned = [plain] if self.dirty and (outdated or not problems) else []
+        tone = "bad" if problems else "warn" if self.dirty else "muted"
+        self._words.set_tone(tone)
+        self._words.set_words("\n".join([*(str(one) for one in problems), *warned]) or KEPT)

@@ -1,0 +1,42 @@
+"""What the page says when there is nothing in it: no run, nothing yet, or filters that hide all."""
+
+from engine.protocol.requests.runs import TrajectoryQuery
+from studio.models.groups import GroupListModel
+from studio.models.run import RunModel
+from studio.text import formatting
+from studio.widgets.cards.empty_page import EmptyPage
+
+
+class Emptiness(EmptyPage):
+    """`say_hidden(count)` or `say_none()`; whoever wires it does what the button offers."""
+
+    def __init__(self) -> None:
+        super().__init__("Nothing to read yet", "", drawing="rows")
+
+    def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
+        """Say why there is nothing to read; False where there is something."""
+        nothing = groups.asked_once and not groups.total
+        if run.damaged:
+            self.say_damaged()
+        elif nothing and groups.query != TrajectoryQuery():
+            self.say_hidden(run.state.trajectories)
+        elif nothing or not has_source:
+            self.say_none()
+        return nothing or not has_source
+
+    def say_hidden(self, count: int) -> None:
+        """Filters hide so many trajectories."""
+        words = f"The filters hide {formatting.plural(count, 'trajectory', 'trajectories')}."
+        self.set_words("No group matches", words)
+        self.set_actions("Clear filters", icon="x")
+
+    def say_damaged(self) -> None:
+        """The run cannot be read."""
+        self.set_words("The run is damaged", "Repair it to read its trajectories.")
+        self.set_actions("Go to the run", icon="activity")
+
+    def say_none(self) -> None:
+        """There are none."""
+        words = "The first arrive with the first step, a minute or two after Train."
+        self.set_words("Nothing to read yet", words)
+        self.set_actions("Go to the run", icon="activity")

@@ -1,0 +1,89 @@
+"""Two attempts, aligned turn by turn. Pure: records in, rows of a side-by-side view out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import takewhile, zip_longest
+
+from engine.protocol.records.runs import Message, Trajectory
+from studio.pages.trajectories.reader.transcript_rows import call_words
+from studio.widgets.transcript.side_by_side import PairRow, Side
+
+TURNS_MOST = 400
+"""Beyond it turns are paired by their number."""
+
+
+@dataclass(frozen=True)
+class _Turn:
+    number: int
+    said: Message
+    results: tuple[Message, ...]
+
+    def signature(self) -> tuple[str, ...]:
+        """What a turn is recognised by: the tools it calls, and whether it speaks."""
+        spoken = "words" if self.said.content.strip() else ""
+        return (spoken, *(call_words(call)[0] for call in self.said.tool_calls))
+
+
+def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
+    """The common start in one row, then turn beside turn."""
+    before = [list(takewhile(_before_turns, one.messages)) for one in (left, right)]
+    rows = [
+        PairRow(*(Side(_role(m), m.content, "system" if m else "") if m else None for m in pair))
+        for pair in zip_longest(*before)
+    ]
+    for first, second in _aligned(_turns(left), _turns(right)):
+        rows += _turn_rows(first, second)
+    return rows
+
+
+def differences(rows: Sequence[PairRow]) -> list[int]:
+    """The rows that are not the same on both sides."""
+    return [place for place, row in enumerate(rows) if not row.same]
+
+
+def _before_turns(message: Message) -> bool:
+    return message.role != "assistant"
+
+
+def _role(message: Message) -> str:
+    return {"system": "System", "user": "Question"}.get(message.role, message.role.capitalize())
+
+
+def _turns(record: Trajectory) -> list[_Turn]:
+    turns: list[tuple[Message, list[Message]]] = []
+    for message in record.messages:
+        if message.role == "assistant":
+            turns.append((message, []))
+        elif turns:
+            turns[-1][1].append(message)
+    return [_Turn(i, said, tuple(results)) for i, (said, results) in enumerate(turns, 1)]
+
+
+def _aligned(left: list[_Turn], right: list[_Turn]) -> Iterator[tuple[_Turn | None, _Turn | None]]:
+    if max(len(left), len(right)) > TURNS_MOST:
+        yield from zip_longest(left, right)
+        return
+    matcher = SequenceMatcher(
+        None, [t.signature() for t in left], [t.signature() for t in right], autojunk=False
+    )
+    for _, a, b, c, d in matcher.get_opcodes():
+        yield from zip_longest(left[a:b], right[c:d])
+
+
+def _turn_rows(left: _Turn | None, right: _Turn | None) -> list[PairRow]:
+    return [PairRow(*pair) for pair in zip_longest(_sides(left), _sides(right))]
+
+
+def _sides(turn: _Turn | None) -> list[Side]:
+    if turn is None:
+        return []
+    sides = [Side(f"Turn {turn.number}", turn.said.content, "turn")]
+    results = {message.tool_call_id: message for message in turn.results}
+    for call in turn.said.tool_calls:
+        name, arguments = call_words(call)
+        sides.append(Side(name, arguments, "call"))
+        if (result := results.pop(call.get("id"), None)) is not None:
+            sides.append(Side("", result.content, "result"))
+    sides += [Side(_role(message), message.content, "result") for message in results.values()]
+    return sides

@@ -1,0 +1,214 @@
+"""The head of a column: number, reward, advantage, chips, parts, rank, the judge's reason, and
+where the sibling leaves the others."""
+
+from dataclasses import dataclass, field, replace
+
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QApplication, QWidget
+
+from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.labels import PART as LABEL
+from engine.protocol.records.runs import Trajectory
+from studio.pages.trajectories.reader.transcript_rows import Weights, parts_of
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+from studio.widgets.painting.advantage_mark import paint_advantage
+from studio.widgets.tables.label_chips import LabelChip, paint_label_chips
+from studio.widgets.tables.reward_bar import paint_parts
+from studio.widgets.transcript.items import plain
+from studio.widgets.transcript.view import FAINT
+
+REASON_LINES, REASON_MOST = 3, 600
+_TOP, _REASON_PX, _WORD_PX, _BAND_PX = 76, 56, 20, 26
+
+
+@dataclass(frozen=True)
+class HeadFacts:
+    """All that a head says. `judged` and `spoken` are of the group: heads of a row are even."""
+
+    record: Trajectory
+    rank: int = 0
+    of: int = 0
+    parting: str = ""
+    verdict: Verdict | None = None
+    chips: tuple[LabelChip, ...] = ()
+    excluded: bool = False
+    weights: Weights = field(default_factory=dict)
+    judged: bool = False
+    spoken: bool = False
+    blind: bool = False
+
+    def titled(self, parting: str) -> "HeadFacts":
+        """The same with other words in the band."""
+        return replace(self, parting=parting)
+
+
+class ColumnHead(QWidget):
+    """`pressed` chooses the sibling; `dragged(x)` and `dropped(x)` rank it, in screen pixels."""
+
+    pressed = Signal()
+    dragged = Signal(int)
+    dropped = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._facts: HeadFacts | None = None
+        self._focused = False
+        self._grip: float | None = None
+        self._dragging = False
+        self._figures_end = 0.0
+        self.setFixedHeight(_TOP + _BAND_PX)
+
+    def show_facts(self, facts: HeadFacts) -> None:
+        self._facts = facts
+        height = _TOP + _BAND_PX + _REASON_PX * facts.judged + _WORD_PX * facts.spoken
+        self.setFixedHeight(height)
+        self.setAccessibleName(told(facts))
+        self.update()
+
+    def set_focused(self, focused: bool) -> None:
+        self._focused = focused
+        self.update()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._grip = event.globalPosition().x()
+        self.pressed.emit()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._grip is None:
+            return
+        x = event.globalPosition().x()
+        if self._dragging or abs(x - self._grip) > QApplication.startDragDistance():
+            self._dragging = True
+            self.setCursor(Qt.CursorShape.ClosedHandCursor)
+            self.dragged.emit(round(x))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if self._dragging:
+            self.dropped.emit(round(event.globalPosition().x()))
+        self._let_go()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        self._let_go()
+        super().keyPressEvent(event)
+
+    def _let_go(self) -> None:
+        self._grip, self._dragging = None, False
+        self.unsetCursor()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        facts = self._facts
+        if facts is None:
+            return
+        with paint.painting(self) as painter:
+            painter.setOpacity(FAINT if facts.excluded else 1.0)
+            self._paint_figures(painter, facts)
+            y = float(_TOP)
+            if facts.spoken:
+                self._paint_word(painter, facts, y)
+                y += _WORD_PX
+            if facts.judged:
+                self._paint_reason(painter, facts, y)
+            self._paint_band(painter, facts)
+            painter.setOpacity(1.0)
+            chips = QRectF(self.width() / 2, 12, self.width() / 2 - 12, 20)
+            chips.setLeft(self._figures_end + 8)
+            paint_label_chips(painter, chips, facts.chips)
+
+    def _paint_figures(self, painter: QPainter, facts: HeadFacts) -> None:
+        record = facts.record
+        badge = QRectF(12, 12, 20, 20)
+        paint.box(painter, badge, "accent" if self._focused else "chip", None, 4)
+        tone = "on-accent" if self._focused else "muted"
+        number = str(record.index + 1)
+        paint.text(painter, badge, number, tone, "caption", 600, paint.CENTER)
+        if facts.blind:
+            self._paint_hidden(painter)
+            return
+        reward = QRectF(42, 8, 70, 28)
+        x = 42 + paint.text(painter, reward, formatting.number(record.reward), "text", "title") + 10
+        if record.advantage is not None:
+            x += paint_advantage(painter, QRectF(x, 12, 90, 20), record.advantage)
+        self._figures_end = x
+        paint_parts(painter, QRectF(12, 42, self.width() - 24, 6), parts_of(record, facts.weights))
+        words = QRectF(12, 54, self.width() - 24, 18)
+        tone = "warn" if record.reward is None else "muted"
+        paint.text(painter, words, rank_words(facts), tone, "caption")
+
+    def _paint_hidden(self, painter: QPainter) -> None:
+        """Hatches where figures stand."""
+        self._figures_end = 150.0
+        for box in (QRectF(42, 13, 96, 18), QRectF(12, 42, self.width() - 24, 6)):
+            paint.hatch(painter, box, "border-strong")
+        words = QRectF(12, 54, self.width() - 24, 18)
+        paint.text(painter, words, "hidden until you commit", "faint", "caption")
+
+    def _paint_word(self, painter: QPainter, facts: HeadFacts, y: float) -> None:
+        if words := change_words(facts.record):
+            paint.icon(painter, QPointF(12, y + 2), "user-round-check", "human", 14)
+            room = QRectF(32, y, self.width() - 44, 18)
+            paint.text(painter, room, words, "human", "caption", 500)
+
+    def _paint_reason(self, painter: QPainter, facts: HeadFacts, y: float) -> None:
+        verdict = facts.verdict
+        if verdict is None:
+            return
+        problem = verdict.problem.message if verdict.problem else "The judge gave no reason."
+        reason = plain(verdict.reason[:REASON_MOST]).replace("\n", " ") or problem
+        paint.icon(painter, QPointF(12, y + 1), "scale", "judge", 14)
+        room = QRectF(32, y, self.width() - 44, 16 * REASON_LINES)
+        tone = "muted" if verdict.reason else "warn"
+        paint.paragraph(painter, room, reason, tone, "caption", REASON_LINES)
+
+    def _paint_band(self, painter: QPainter, facts: HeadFacts) -> None:
+        band = QRectF(1, self.height() - 22, self.width() - 2, 22)
+        painter.fillRect(band, theme().color("chip"))
+        paint.icon(painter, band.topLeft() + QPointF(10, 4), "split", "muted", 14)
+        paint.text(painter, band.adjusted(30, 0, -8, 0), facts.parting, "muted", "caption")
+
+
+def rank_words(facts: HeadFacts) -> str:
+    """Rank, turns and tokens; for an unscored one why."""
+    record = facts.record
+    if record.reward is None:
+        why = record.problem.message if record.problem else "no reward"
+        return f"unscored · {why}"
+    place = f"{formatting.ordinal(facts.rank)} of {facts.of}"
+    words = [place, formatting.plural(record.turns, "turn")]
+    if record.sampled_tokens:  # nobody counted those of an imported attempt
+        words.append(f"{formatting.count(record.sampled_tokens)} tokens")
+    return " · ".join(words)
+
+
+def change_words(record: Trajectory) -> str:
+    """What a person's words made of the score: "judge 0.80, you 0.88"."""
+    before = record.unlabelled
+    if before is None or record.reward is None:
+        return ""  # what is left out has no score; its chip says so
+    now = record.parts.get(LABEL, record.parts.get(RULER))
+    if RULER in before.parts and now is not None:
+        who = "you" if LABEL in record.parts else "through your scores"
+        return f"judge {formatting.number(before.parts[RULER])}, {who} {formatting.number(now)}"
+    return f"reward was {formatting.number(before.reward)}"
+
+
+def told(facts: HeadFacts) -> str:
+    """For a screen reader."""
+    record = facts.record
+    if facts.blind:
+        chips = [chip.told() for chip in facts.chips]
+        return ", ".join([f"Attempt {record.index + 1}", "hidden until you commit", *chips])
+    words = [
+        f"Attempt {record.index + 1}",
+        f"reward {formatting.number(record.reward)}",
+        f"advantage {formatting.signed(record.advantage)}",
+        rank_words(facts),
+        change_words(record),
+        *(chip.told() for chip in facts.chips),
+    ]
+    if facts.verdict and facts.verdict.reason:
+        words.append(f"judge: {facts.verdict.reason[:REASON_MOST]}")
+    return ", ".join(word for word in words if word)

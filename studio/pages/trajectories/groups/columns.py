@@ -1,0 +1,352 @@
+"""Siblings in columns: best first, what does not fit is paged; one is focused, heads are ranked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent, QWheelEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.records.runs import GroupSummary, Trajectory
+from engine.protocol.requests.runs import Siblings
+from studio.pages.trajectories.groups.column_header import ColumnHead, HeadFacts
+from studio.pages.trajectories.labels.draft import Draft, may_be_ranked
+from studio.pages.trajectories.labels.wording import chips_of, excluded
+from studio.pages.trajectories.reader.transcript_rows import (
+    EVEN,
+    Weights,
+    chief_verdict,
+    divergences,
+    items_of,
+    partings,
+    ranks,
+    turn_rows,
+)
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+from studio.widgets.transcript.items import Item
+from studio.widgets.transcript.view import Transcript
+
+NARROWEST, WIDEST, GAP = 232, 320, 8
+
+
+class SiblingColumn(QWidget):
+    """One sibling; the focused one has an accent edge."""
+
+    focused = Signal()
+    opened = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._chosen = False
+        self.head, self.transcript = ColumnHead(), Transcript(compact=True)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(1, 1, 1, 2)
+        column.setSpacing(0)
+        column.addWidget(self.head)
+        column.addWidget(self.transcript, 1)
+        self.head.pressed.connect(self.focused)
+        self.transcript.row_focused.connect(lambda _: self.focused.emit())
+
+    def set_chosen(self, chosen: bool) -> None:
+        self._chosen = chosen
+        self.head.set_focused(chosen)
+        self.update()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self.opened.emit()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.box(painter, self.rect(), "surface", "accent" if self._chosen else "border", 8)
+
+
+@dataclass
+class _Shown:
+    """A group as it is shown: its attempts in order, and what is computed once for each."""
+
+    group: GroupSummary
+    records: list[Trajectory]
+    parting: dict[int, str]
+    verdicts: Siblings
+    items: dict[int, list[Item]] = field(default_factory=dict)
+
+
+class ColumnsView(QWidget):
+    """`show_group(siblings)`; `focus(place)`; pages through what does not fit.
+
+    `ranked(ids)` where heads were dragged or moved by keys: best first.
+    """
+
+    focus_changed = Signal(int)
+    opened = Signal(int)
+    paged = Signal(str)
+    ranked = Signal(list)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown_group: _Shown | None = None
+        self._columns: list[SiblingColumn] = []
+        self._first = self._focus = 0
+        self._tint = "advantage"
+        self._weights, self._draft = EVEN, Draft()
+        self._unfolded = self._blind = False
+        self._drop = -1
+        self._line = QHBoxLayout(self)
+        self._line.setContentsMargins(0, 0, 0, 0)
+        self._line.setSpacing(GAP)
+
+    @property
+    def focused(self) -> int:
+        return self._focus
+
+    @property
+    def _siblings(self) -> list[Trajectory]:
+        return self._shown_group.records if self._shown_group else []
+
+    def record(self) -> Trajectory | None:
+        """The focused sibling."""
+        return self._siblings[self._focus] if self._siblings else None
+
+    def order(self) -> list[Trajectory]:
+        """All siblings as they stand, left to right."""
+        return list(self._siblings)
+
+    def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
+        """Best first: what worked is read beside what did not; in their own order where that must
+        not be told. The same group again keeps its order and its focus, so that nothing jumps under
+        a label."""
+        before, self._weights, self._blind = self._shown_group, weights, blind
+        records = siblings.trajectories
+        told = partings(records)
+        parting = {record.index: told[place] for place, record in enumerate(records)}
+        same = before is not None and _place(before.group) == _place(siblings.group)
+        if same and before is not None and len(before.records) == len(records):
+            by_index = {record.index: record for record in records}
+            ordered = [by_index[record.index] for record in before.records]
+        else:
+            ordered = sorted(records, key=lambda record: -_reward(record))
+            self._first = self._focus = 0
+        self._shown_group = _Shown(siblings.group, ordered, parting, siblings)
+        self._fill()
+
+    def clear(self) -> None:
+        """Show no group."""
+        self._shown_group, self._draft = None, Draft()
+        self._first = self._focus = 0
+        self._fill()
+
+    def show_draft(self, draft: Draft) -> None:
+        """Chips of what waits for Enter."""
+        self._draft = draft
+        self._show_heads()
+
+    def set_tint(self, tint: str) -> None:
+        self._tint = tint
+        for column in self._columns:
+            column.transcript.set_tint(tint)
+
+    def set_unfolded(self, unfolded: bool) -> None:
+        """With what all siblings begin with, or without."""
+        self._unfolded = unfolded
+        if self._shown_group:
+            self._shown_group.items.clear()
+        self._fill()
+
+    def move_focus(self, by: int) -> None:
+        self.focus(self._focus + by)
+
+    def focus(self, place: int) -> None:
+        """Focus a place in the order shown; it comes into view."""
+        if not self._siblings:
+            return
+        self._focus = min(len(self._siblings) - 1, max(0, place))
+        shown = self._shown()
+        if self._focus < self._first:
+            self._first = self._focus
+            self._fill()
+        elif self._focus >= self._first + shown:
+            self._first = self._focus - shown + 1
+            self._fill()
+        self._mark()
+        self.focus_changed.emit(self._siblings[self._focus].index)
+
+    def page(self, by: int) -> None:
+        shown = self._shown()
+        last = max(0, len(self._siblings) - shown)
+        self._first = min(last, max(0, self._first + by * shown))
+        self._focus = min(max(self._focus, self._first), self._first + shown - 1)
+        self._fill()
+
+    def focus_index(self, index: int) -> None:
+        """Focus a sibling by its number in the group."""
+        places = [i for i, record in enumerate(self._siblings) if record.index == index]
+        self.focus(places[0] if places else 0)
+
+    def move_rank(self, by: int) -> None:
+        """The focused sibling changes places with its neighbour, as if dragged."""
+        self._rank(self._focus, self._focus + by)
+
+    def next_divergence(self) -> int | None:
+        """Scroll the focused column to the next turn where it leaves another; its number."""
+        place = self._focus - self._first
+        if not 0 <= place < len(self._columns):
+            return None
+        turns = self.divergences()
+        transcript = self._columns[place].transcript
+        rows = turn_rows(self._items(self._focus))
+        places = [(rows[turn - 1], turn) for turn in turns if turn <= len(rows)]
+        if not places:
+            return None
+        after = [pair for pair in places if pair[0] > transcript.focused_row()]
+        row, turn = (after or places)[0]
+        transcript.focus_row(row)
+        return turn
+
+    def divergences(self) -> list[int]:
+        """The turns at which the focused sibling leaves others."""
+        return divergences(self._siblings, self._focus) if self._siblings else []
+
+    def sizeHint(self) -> QSize:
+        return QSize(2 * NARROWEST + GAP, 400)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if len(self._columns) != min(self._shown(), len(self._siblings)):
+            self._fill()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.page(-1 if event.angleDelta().y() > 0 else 1)
+        else:
+            super().wheelEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._drop < 0 or not self._columns:
+            return
+        place = min(self._drop, len(self._columns) - 1)
+        edge = self._columns[place].geometry()
+        x = edge.left() - GAP / 2 if self._drop == place else edge.right() + GAP / 2
+        with paint.painting(self) as painter:
+            painter.fillRect(QRectF(x - 1, 0, 3, self.height()), theme().color("human"))
+
+    def _shown(self) -> int:
+        return max(2, (self.width() + GAP) // (NARROWEST + GAP))
+
+    def _items(self, place: int) -> list[Item]:
+        shown = self._shown_group
+        assert shown is not None
+        record = shown.records[place]
+        if record.index not in shown.items:
+            folded = not self._unfolded
+            shown.items[record.index] = items_of(record, folded, self._weights, self._blind)
+        return shown.items[record.index]
+
+    def _fill(self) -> None:
+        count = min(self._shown(), len(self._siblings))
+        self._first = min(self._first, max(0, len(self._siblings) - count))
+        self._make(count)
+        for place, column in enumerate(self._columns, self._first):
+            column.transcript.set_tint(self._tint)
+            column.transcript.set_items(self._items(place))
+        self._show_heads()
+        self._mark()
+        numbers = ", ".join(
+            str(r.index + 1) for r in self._siblings[self._first : self._first + count]
+        )
+        of = f" of {formatting.plural(len(self._siblings), 'sibling')}" if self._siblings else ""
+        self.paged.emit(f"{numbers}{of}")
+
+    def _show_heads(self) -> None:
+        shown = self._shown_group
+        if shown is None:
+            return
+        for place, column in enumerate(self._columns, self._first):
+            facts = self._facts(shown, shown.records[place])
+            column.head.show_facts(facts)
+            column.transcript.set_faint(facts.excluded)
+
+    def facts_of(self, name: str) -> HeadFacts | None:
+        """What the head of an attempt says, also when it is not in sight."""
+        shown = self._shown_group
+        found = [one for one in self._siblings if one.id == name]
+        return self._facts(shown, found[0]) if shown and found else None
+
+    def _facts(self, shown: _Shown, record: Trajectory) -> HeadFacts:
+        said = shown.verdicts
+        chips = chips_of(record, said.labels, self._draft)
+        return HeadFacts(
+            record=record,
+            rank=ranks(shown.group).get(record.index, 0),
+            of=len(shown.records),
+            parting=shown.parting[record.index],
+            verdict=chief_verdict(record, said.verdicts),
+            chips=tuple(chips),
+            excluded=excluded(chips),
+            weights=self._weights,
+            judged=any(verdict.reason or verdict.problem for verdict in said.verdicts),
+            spoken=any(one.unlabelled for one in shown.records),
+            blind=self._blind,
+        )
+
+    def _make(self, count: int) -> None:
+        while len(self._columns) < count:
+            column, place = SiblingColumn(), len(self._columns)
+            column.setMaximumWidth(WIDEST * 2)
+            column.focused.connect(lambda place=place: self.focus(self._first + place))
+            column.opened.connect(lambda place=place: self._open(place))
+            column.head.dragged.connect(self._drag)
+            column.head.dropped.connect(self._dropped(place))
+            self._columns.append(column)
+            self._line.addWidget(column, 1)
+        while len(self._columns) > count:
+            column = self._columns.pop()
+            self._line.removeWidget(column)
+            column.deleteLater()
+
+    # Ranking by drag
+
+    def _slot(self, x: int) -> int:
+        """Before which column a point of the screen lies."""
+        inside = self.mapFromGlobal(QPoint(x, 0)).x()
+        return sum(inside > column.geometry().center().x() for column in self._columns)
+
+    def _drag(self, x: int) -> None:
+        self._drop = self._slot(x)
+        self.update()
+
+    def _dropped(self, place: int) -> Callable[[int], None]:
+        def drop(x: int) -> None:
+            slot, self._drop = self._slot(x), -1
+            self.update()
+            target = slot - 1 if slot > place else slot
+            self._rank(self._first + place, self._first + target)
+
+        return drop
+
+    def _rank(self, place: int, target: int) -> None:
+        shown = self._shown_group
+        if shown is None or not 0 <= target < len(shown.records) or target == place:
+            return
+        shown.records.insert(target, shown.records.pop(place))
+        self._focus = target
+        self._fill()
+        self.focus(target)
+        self.ranked.emit([record.id for record in shown.records if may_be_ranked(record)])
+
+    def _open(self, place: int) -> None:
+        self.focus(self._first + place)
+        self.opened.emit(self._siblings[self._focus].index)
+
+    def _mark(self) -> None:
+        for place, column in enumerate(self._columns):
+            column.set_chosen(self._first + place == self._focus)
+
+
+def _place(group: GroupSummary) -> tuple[str, int, int]:
+    return group.split, group.step, group.group
+
+
+def _reward(record: Trajectory) -> float:
+    return record.reward if record.reward is not None else float("-inf")

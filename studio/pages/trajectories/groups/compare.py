@@ -1,0 +1,81 @@
+"""Compare: the best, or the attempt focused before, beside the focused one, turn by turn."""
+
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.records.runs import Trajectory
+from studio.pages.trajectories.groups.alignment import differences, rows_of
+from studio.pages.trajectories.groups.column_header import ColumnHead, HeadFacts
+from studio.pages.trajectories.groups.columns import ColumnsView
+from studio.text import formatting
+from studio.widgets.transcript.side_by_side import SideBySide
+
+
+class CompareView(QWidget):
+    """`show_pair(base, other)`, each with what its column head says."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown: tuple[str, str] = ("", "")
+        self._told = ""
+        self._heads = (ColumnHead(), ColumnHead())
+        self.rows = SideBySide()
+        heads = QHBoxLayout()
+        bar = self.rows.verticalScrollBar().sizeHint().width()
+        heads.setContentsMargins(6, 0, 6 + bar, 0)
+        heads.setSpacing(16)
+        for head in self._heads:
+            heads.addWidget(head, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addLayout(heads)
+        column.addWidget(self.rows, 1)
+
+    def clear(self) -> None:
+        """Show no pair: trajectories of another run have the same ids."""
+        self._shown = ("", "")
+        self.rows.set_rows([])
+
+    def show_focused(self, columns: ColumnsView, base: str, before: str) -> str:
+        """Show the focused attempt beside its base, and give the base's id: an attempt that is
+        the base itself gets another."""
+        focused = columns.record()
+        if focused is None:
+            return base
+        if base in ("", focused.id) or columns.facts_of(base) is None:
+            found = base_of(columns.order(), focused, before)
+            base = found.id if found else ""
+        base_facts, facts = columns.facts_of(base), columns.facts_of(focused.id)
+        if base_facts and facts:
+            self.show_pair(base_facts, facts)
+        return base
+
+    def show_pair(self, base: HeadFacts, other: HeadFacts) -> None:
+        """The same pair again keeps its place."""
+        pair = (base.record.id, other.record.id)
+        if pair != self._shown:
+            self._shown = pair
+            rows = rows_of(base.record, other.record)
+            self.rows.set_rows(rows)
+            self._told = formatting.plural(len(differences(rows)), "difference")
+        number = base.record.index + 1
+        self._heads[0].show_facts(base.titled("Compared with this one"))
+        self._heads[1].show_facts(other.titled(f"{self._told} from {number} · D goes to the next"))
+        self._heads[1].set_focused(True)
+
+
+def base_of(
+    siblings: list[Trajectory], focused: Trajectory, before: str | None
+) -> Trajectory | None:
+    """The best of the others; where the focused one is the best, who was focused before it."""
+    others = [one for one in siblings if one.id != focused.id]
+    if not others:
+        return None
+    best = max(others, key=_reward)
+    if _reward(best) >= _reward(focused):
+        return best
+    return next((one for one in others if one.id == before), best)
+
+
+def _reward(record: Trajectory) -> float:
+    return record.reward if record.reward is not None else float("-inf")

@@ -1,0 +1,198 @@
+"""Above the group: its name, step, views, paging; what was asked, figures; the shared start."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from engine.protocol.records.runs import GroupSummary, Trajectory
+from studio.pages.trajectories.reader.transcript_rows import (
+    Weights,
+    parts_of,
+    question_of,
+    shared_tokens,
+    shared_words,
+)
+from studio.pages.trajectories.views import COLUMNS, COMPARE, SCENARIOS, TABLE
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import IconButton
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.painting import paint
+from studio.widgets.tables.group_dots import GroupDots
+from studio.widgets.text.chip import Chip
+from studio.widgets.text.phrase import Phrase, Span
+from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import plain
+
+LISTS = (TABLE, SCENARIOS)
+"""Views that concern no single group."""
+TITLE_PX, LEGEND_PX, PLACE_PX = 250, 860, 900
+
+
+class GroupHead(QWidget):
+    """`show_group(group, siblings)`; `mode_chosen(int)`, `paged(±1)`, `unfolded(bool)`."""
+
+    mode_chosen = Signal(int)
+    paged = Signal(int)
+    unfolded = Signal(bool)
+
+    def __init__(self, modes: Sequence[str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.mode = Segmented(modes, "Show as")
+        self._title = Text("", "title")
+        self._step, self._place = Chip(), Chip()
+        self._blind = Chip("Blind", "human", icon="eye-off")
+        self._blind.hide()
+        self._words = Text("", "label", 400, "muted", elide=True)
+        self._legend, self._figures = Phrase((), "caption"), Phrase((), "label")
+        self._dots = GroupDots()
+        self._shown = Text("", "label", 400, "muted")
+        self._before = IconButton("chevron-left", "Siblings before")
+        self._after = IconButton("chevron-right", "Siblings after")
+        self._start, self._mode = SharedStart(), 0
+        self._build()
+        self.mode.chosen.connect(self.mode_chosen)
+        self._before.clicked.connect(lambda: self.paged.emit(-1))
+        self._after.clicked.connect(lambda: self.paged.emit(1))
+        self._start.toggled.connect(self.unfolded)
+
+    def show_group(
+        self,
+        group: GroupSummary,
+        records: Sequence[Trajectory],
+        weights: Weights,
+        blind: bool = False,
+    ) -> None:
+        metrics = QFontMetricsF(theme().font("title"))
+        self._title.set_words(paint.elided(metrics, group.title, TITLE_PX))
+        self._title.setAccessibleName(group.title)
+        tested = f"Test after step {group.step}"
+        self._step.set_state(f"Step {group.step}" if group.split == "train" else tested)
+        self._place.set_state(f"Group {group.group + 1}")
+        self._words.set_words(plain(question_of(records[0])) if records else "")
+        self._legend.set_spans(legend(records, weights))
+        spans = []
+        for name, value in (("mean", group.mean), ("spread", group.std)):
+            spans += [Span(f"{name} ")]
+            spans += [Span(f"{formatting.number(value)}   ", "text", 600, mono=True)]
+        self._figures.set_spans([] if blind else spans)
+        self._blind.setVisible(blind)
+        self._dots.setVisible(not blind)
+        self._dots.set_rewards(group.rewards)
+        self._start.show_start(records)
+        self.set_view(self._mode)
+
+    def clear(self) -> None:
+        """Show no group."""
+        for text in (self._title, self._words):
+            text.set_words("")
+        for phrase in (self._legend, self._figures):
+            phrase.set_spans([])
+        for part in (self._step, self._place, self._blind):
+            part.hide()
+        self._dots.set_rewards([])
+        self._start.show_start([])
+
+    def show_paging(self, words: str) -> None:
+        self._shown.set_words(words)
+
+    def set_view(self, mode: int) -> None:
+        """What concerns a group is shown in its columns, its reader, its comparison."""
+        self.mode.set_index(mode)
+        for part in (self._title, self._step, self._before, self._shown, self._after):
+            part.setVisible(mode not in LISTS)
+        self._mode = mode
+        self._show_place()
+        self._line.setVisible(mode in (COLUMNS, COMPARE))
+        self._start.setVisible(mode == COLUMNS)
+
+    def _show_place(self) -> None:
+        """Where there is no room, the number of the group and those of its siblings go first."""
+        for part in (self._place, self._shown):
+            part.setVisible(self._mode not in LISTS and self.width() >= PLACE_PX)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._legend.setVisible(self.width() > LEGEND_PX)
+        self._show_place()
+
+    def _build(self) -> None:
+        top = QHBoxLayout()
+        top.setSpacing(8)
+        for part in (self._title, self._step, self._place, self._blind):
+            top.addWidget(part)
+        top.addStretch(1)
+        for other in (self.mode, self._before, self._shown, self._after):
+            top.addWidget(other)
+        self._line = QWidget()
+        line = QHBoxLayout(self._line)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(16)
+        line.addWidget(self._words, 1)
+        line.addWidget(self._legend)
+        line.addWidget(self._figures)
+        self._dots.setFixedWidth(150)
+        line.addWidget(self._dots)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addLayout(top)
+        column.addWidget(self._line)
+        column.addWidget(self._start)
+
+
+def legend(records: Sequence[Trajectory], weights: Weights) -> list[Span]:
+    """The parts of the rewards, each with its colour."""
+    parts = {part.name: part.token for one in records for part in parts_of(one, weights)}
+    spans = []
+    for name, token in parts.items():
+        spans += [Span("■ ", token), Span(f"{plain(name)}   ", "muted")]
+    return spans
+
+
+class SharedStart(QWidget):
+    """One dashed row: what all siblings begin with, folded until it is wanted."""
+
+    toggled = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._open = False
+        self.setFixedHeight(32)
+        self._words = Text("", "label", 400, "muted", elide=True)
+        self._link = Phrase((), "label")
+        line = QHBoxLayout(self)
+        line.setContentsMargins(34, 0, 12, 0)
+        line.setSpacing(12)
+        line.addWidget(Text("Shared start", "label", 600))
+        line.addWidget(self._words, 1)
+        line.addWidget(self._link)
+        self._tokens = ""
+        self._link.link_activated.connect(lambda _: self._toggle())
+
+    def show_start(self, records: Sequence[Trajectory]) -> None:
+        self._words.set_words(shared_words(records[0]) if records else "")
+        count = shared_tokens(records)
+        once = f", computed once for {len(records)}" if len(records) > 1 else ""
+        self._tokens = f"{formatting.count(count)} tokens{once}   " if count else ""
+        self._show_link()
+
+    def _toggle(self) -> None:
+        self._open = not self._open
+        self._show_link()
+        self.toggled.emit(self._open)
+
+    def _show_link(self) -> None:
+        words = "Fold" if self._open else "Unfold"
+        self._link.set_spans([Span(self._tokens), Span(words, "accent", 500, link="fold")])
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            painter.setPen(QPen(theme().color("border-strong"), 1, Qt.PenStyle.DashLine))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            shape = self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5)
+            painter.drawRoundedRect(shape, 6, 6)
+            name = "unfold-vertical" if self._open else "fold-vertical"
+            paint.icon(painter, QPointF(12, 9), name, "muted", 14)

@@ -1,0 +1,343 @@
+"""The list of groups at the left: search, filters, rows of 44 with name, mean, step and dots."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QListView,
+    QMenu,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from engine.protocol.records.runs import GroupSummary, Split
+from engine.protocol.requests.runs import TrajectoryQuery
+from studio.models.groups import GroupListModel, group_words
+from studio.models.paged import Index
+from studio.pages.trajectories.groups.saved_filters import kept, name_of, packed, unpacked
+from studio.text import formatting
+from studio.theme.item_roles import ICON_ROLE
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import IconButton
+from studio.widgets.controls.inputs import SearchInput
+from studio.widgets.painting import paint
+from studio.widgets.tables.group_dots import paint_group_dots
+from studio.widgets.text.chip import FilterChip
+from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import plain
+
+Place = tuple[Split, int, int]
+WIDTH = 264
+ROW_PX = 45
+SHOWN = 16
+"""Characters of a scenario's id."""
+
+
+class _GroupDelegate(QStyledItemDelegate):
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(WIDTH, ROW_PX)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        rect = QRectF(option.rect)  # type: ignore[attr-defined]
+        state = option.state  # type: ignore[attr-defined]
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(rect, theme().color("selection"))
+        elif state & QStyle.StateFlag.State_MouseOver:
+            painter.fillRect(rect, theme().color("hover"))
+        line = QRectF(rect.left(), rect.bottom() - 1, rect.width(), 1)
+        painter.fillRect(line, theme().color("border"))
+        group = index.data(Qt.ItemDataRole.UserRole)
+        inner = rect.adjusted(12, 4, -12, -5)
+        if group is None:
+            paint.text(painter, inner, "…", "faint", "label")
+        else:
+            _paint_group(painter, inner, group, index.data(ICON_ROLE) or [])
+        if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(
+                QRectF(rect.left(), rect.top(), 2, rect.height()), theme().color("focus")
+            )
+        painter.restore()
+
+
+def _paint_group(
+    painter: QPainter, rect: QRectF, group: GroupSummary, icons: list[tuple[str, str]]
+) -> None:
+    top = QRectF(rect.left(), rect.top(), rect.width() - 44 - 18 * len(icons), 18)
+    for place, (name, tone) in enumerate(icons):
+        at = QPointF(top.right() + 2 + 18 * place, rect.top() + 2)
+        paint.icon(painter, at, name, tone, 14)
+    paint.text(painter, top, group.title, "text", "label", 500)
+    mean = QRectF(rect.right() - 40, rect.top(), 40, 18)
+    paint.text(
+        painter, mean, formatting.number(group.mean), "muted", "mono-small", align=paint.RIGHT
+    )
+    below = QRectF(rect.left(), rect.top() + 18, rect.width() - 92, 17)
+    quiet = group.signal or group.split == "validation"
+    paint.text(painter, below, group_words(group), "faint" if quiet else "warn", "caption")
+    dots = QRectF(rect.right() - 84, rect.top() + 18, 84, 17)
+    paint_group_dots(painter, dots, group.rewards)
+
+
+class GroupPanel(QWidget):
+    """`group_chosen(group)`; `query_changed(query)` when search or filters change;
+    `filters_kept(lines)` when a filter is saved or forgotten."""
+
+    group_chosen = Signal(object)
+    query_changed = Signal(object)
+    filters_kept = Signal(list)
+
+    def __init__(self, model: GroupListModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedWidth(WIDTH)
+        self._model, self._query = model, TrajectoryQuery()
+        self._held = False
+        self._shown: Place | None = None
+        """The group that is looked at."""
+        self._row, self._total = -1, 0
+        """Where it stood when it was last seen here, and among how many."""
+        self._awaited = -1
+        """A row that was chosen before its group was here."""
+        self.search = SearchInput("Search trajectories", "Search", compact=True)
+        self._step = FilterChip("Step", active=True)
+        self._silent = FilterChip("No signal")
+        self._unscored = FilterChip("Unscored")
+        self._cut = FilterChip("Cut")
+        self._tests = FilterChip("Tests")
+        self._labelled = FilterChip("Labelled")
+        self._unlabelled = FilterChip("Not labelled yet")
+        self._words = Text("", "caption", tone="faint")
+        self._filters = IconButton("list-filter", "Saved filters")
+        self._kept: list[str] = []
+        self.list = QListView()
+        self._build()
+        self._wire()
+
+    @property
+    def query(self) -> TrajectoryQuery:
+        return self._query
+
+    def set_query(self, query: TrajectoryQuery) -> None:
+        """Show a query that came from elsewhere."""
+        self._query = query
+        if query.search != self.search.text():
+            self.search.setText(query.search)
+        self._silent.set_active(query.signal is False)
+        self._unscored.set_active(query.state == "unscored")
+        self._cut.set_active(query.state == "truncated")
+        self._tests.set_active(query.split == "validation")
+        self._labelled.set_active(query.labelled is True)
+        self._unlabelled.set_active(query.labelled is False)
+        self._show_step()
+
+    def set_filters(self, kept_lines: Sequence[str]) -> None:
+        """The saved ones, newest first."""
+        self._kept = list(kept_lines)
+
+    def filter_menu(self) -> QMenu:
+        """Open one that was saved, save this one, forget one."""
+        menu = QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        known = [(line, query) for line in self._kept if (query := unpacked(line)) is not None]
+        for _, query in known:
+            action = menu.addAction(_menu_words(query))
+            action.triggered.connect(lambda _=False, q=query: self._change(**q.model_dump()))
+        if known:
+            menu.addSeparator()
+        line = packed(self._query)
+        save = menu.addAction("Save this filter")
+        save.setEnabled(line != packed(TrajectoryQuery()) and line not in self._kept)
+        save.triggered.connect(lambda: self.filters_kept.emit(kept(self._kept, self._query)))
+        for old, query in known:
+            forget = menu.addAction(f"Forget {_menu_words(query)}")
+            rest = [one for one in self._kept if one != old]
+            forget.triggered.connect(lambda _=False, lines=rest: self.filters_kept.emit(lines))
+        return menu
+
+    def set_total(self, trajectories: int) -> None:
+        self.search.setPlaceholderText(f"Search {formatting.count(trajectories)} trajectories")
+
+    def choose(self, row: int) -> None:
+        """Select a row as a person would."""
+        if 0 <= row < self._model.rowCount():
+            self.list.setCurrentIndex(self._model.index(row, 0))
+
+    def hold(self, held: bool) -> None:
+        """Held, it chooses nothing by itself: another group than one of the list is shown."""
+        self._held = held
+
+    def show_place(self, place: Place) -> None:
+        """The group that is looked at, whoever chose it: its row is the current one."""
+        self._shown, self._row, self._awaited = place, -1, -1
+        self._follow_shown()
+
+    def move(self, by: int) -> None:  # type: ignore[override]
+        self.choose(max(0, self.list.currentIndex().row() + by))
+
+    def _build(self) -> None:
+        self.list.setModel(self._model)
+        self.list.setItemDelegate(_GroupDelegate(self.list))
+        self.list.setUniformItemSizes(True)
+        self.list.setMouseTracking(True)
+        self.list.setAccessibleName("Groups")
+        self.list.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        lines = []
+        rows = (
+            (self._silent, self._unscored, self._cut, self._tests),
+            (self._labelled, self._unlabelled),
+        )
+        for row in rows:
+            chips = QHBoxLayout()
+            chips.setSpacing(6)
+            for chip in row:
+                chips.addWidget(chip)
+            chips.addStretch(1)
+            lines.append(chips)
+        top = QVBoxLayout()
+        top.setContentsMargins(12, 12, 12, 6)
+        top.setSpacing(8)
+        top.addWidget(self.search)
+        for line in lines:
+            top.addLayout(line)
+        below = QHBoxLayout()
+        below.setSpacing(8)
+        below.addWidget(self._step)
+        below.addWidget(self._words)
+        below.addStretch(1)
+        below.addWidget(self._filters)
+        top.addLayout(below)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(top)
+        column.addWidget(self.list, 1)
+        self._show_step()
+
+    def _wire(self) -> None:
+        self._filters.clicked.connect(self._open_filters)
+        self.search.search_changed.connect(lambda words: self._change(search=words))
+        self._step.removed.connect(self._anywhere)
+        self._step.toggled.connect(self._anywhere)
+        for chip, state in ((self._unscored, "unscored"), (self._cut, "truncated")):
+            chip.toggled.connect(lambda on, s=state: self._change(state=s if on else "all"))
+            chip.removed.connect(lambda: self._change(state="all"))
+        self._silent.toggled.connect(lambda on: self._change(signal=False if on else None))
+        self._silent.removed.connect(lambda: self._change(signal=None))
+        for chip, wanted in ((self._labelled, True), (self._unlabelled, False)):
+            chip.toggled.connect(lambda on, w=wanted: self._change(labelled=w if on else None))
+            chip.removed.connect(lambda: self._change(labelled=None))
+        self._tests.toggled.connect(lambda on: self._change(split="validation" if on else None))
+        self._tests.removed.connect(lambda: self._change(split=None))
+        self.list.selectionModel().currentChanged.connect(self._chosen)
+        self._model.total_changed.connect(self._show_count)
+        self._model.loaded.connect(self._loaded)
+        self._model.modelReset.connect(self._begin_anew)
+        self.list.clicked.connect(self._pressed)
+        self.list.activated.connect(self._pressed)
+
+    def _open_filters(self) -> None:
+        at = self._filters.mapToGlobal(self._filters.rect().bottomLeft())
+        self.filter_menu().popup(at)
+
+    def _change(self, **changes: object) -> None:
+        query = TrajectoryQuery.model_validate({**self._query.model_dump(), **changes})
+        if query != self._query:
+            self.set_query(query)
+            self.query_changed.emit(query)
+
+    def _anywhere(self) -> None:
+        self._change(step=None, step_to=None, group=None, scenario_id=None)
+
+    def _show_step(self) -> None:
+        words = place_words(self._query)
+        self._step.setVisible(bool(words))
+        self._step.set_state(words)
+        self._step.set_active(True)
+
+    def _show_count(self, total: int) -> None:
+        self._words.set_words(formatting.plural(total, "group"))
+
+    def _loaded(self) -> None:
+        if self._awaited >= 0 and (group := self._model.record(self._awaited)) is not None:
+            self._choose(group)
+        elif self._shown is not None:
+            self._follow_shown()
+        elif not self._held and self._model.rowCount():
+            QTimer.singleShot(0, self, self._first)
+
+    def _first(self) -> None:
+        if self._shown is None and self._awaited < 0:
+            self.choose(0)
+
+    def _begin_anew(self) -> None:
+        """Another run or query: nothing of it is looked at yet."""
+        self._shown, self._row, self._awaited = None, -1, -1
+
+    def _follow_shown(self) -> None:
+        """New groups come in above it: the row that is current moves with its group, and none is
+        while nobody knows where it is."""
+        if self._shown is None or self._awaited >= 0:
+            return
+        split, step, group = self._shown
+        row, total = self._model.row_of(step, group, split), self._model.total
+        if row is not None:
+            self._row, self._total = row, total
+        elif 0 <= self._row < total:
+            self._model.record(min(total - 1, self._row + max(0, total - self._total)))
+        self._make_current(row)
+
+    def _make_current(self, row: int | None) -> None:
+        """Choose nothing by it, and leave the list where it was scrolled to."""
+        index = QModelIndex() if row is None else self._model.index(row, 0)
+        if index != self.list.currentIndex():
+            choosing = self.list.selectionModel()
+            choosing.currentChanged.disconnect(self._chosen)
+            self.list.setAutoScroll(False)
+            self.list.setCurrentIndex(index)
+            self.list.setAutoScroll(True)
+            choosing.currentChanged.connect(self._chosen)
+
+    def _chosen(self, index: QModelIndex) -> None:
+        group = index.data(Qt.ItemDataRole.UserRole) if index.isValid() else None
+        if group is not None:
+            self._choose(group)
+        else:
+            self._awaited = index.row()
+
+    def _pressed(self, index: QModelIndex) -> None:
+        """Also the row that is current already, where another group is looked at."""
+        group = index.data(Qt.ItemDataRole.UserRole)
+        if group is not None and _place(group) != self._shown:
+            self._choose(group)
+
+    def _choose(self, group: GroupSummary) -> None:
+        self._held = False
+        self.show_place(_place(group))
+        self.group_chosen.emit(group)
+
+
+def _place(group: GroupSummary) -> Place:
+    return group.split, group.step, group.group
+
+
+def place_words(query: TrajectoryQuery) -> str:
+    """Where it looks: a step or several, a group of it, one scenario."""
+    low, high = query.step, query.step_to
+    words = [] if low is None else [f"Step {low}" if high in (None, low) else f"Step {low}–{high}"]
+    if low is not None and query.group is not None:
+        words.append(f"group {query.group + 1}")
+    if query.scenario_id is not None:
+        words.append(f"Scenario {plain(query.scenario_id)[:SHOWN]}")
+    return ", ".join(words)
+
+
+def _menu_words(query: TrajectoryQuery) -> str:
+    return plain(name_of(query)[:80]).replace("&", "&&")

@@ -1,0 +1,60 @@
+"""Blind grading: what must not be seen before a person has spoken, and what is told after. Pure."""
+
+from collections.abc import Sequence
+
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.labels import Label, preferences
+from engine.protocol.requests.runs import Siblings
+from studio.text import formatting
+
+
+def blinded(siblings: Siblings) -> Siblings:
+    """The same attempts without rewards, advantages, parts, verdicts and labels."""
+    nothing: dict[str, object] = {
+        "reward": None,
+        "advantage": None,
+        "parts": {},
+        "labels": (),
+        "unlabelled": None,
+    }
+    bare = [one.model_copy(update=nothing) for one in siblings.trajectories]
+    count = len(bare)
+    hidden: dict[str, object] = {"rewards": [None] * count, "advantages": [None] * count}
+    group = siblings.group.model_copy(update={**hidden, "mean": None, "std": None})
+    return Siblings(group=group, trajectories=bare)
+
+
+def told(label: Label, siblings: Siblings) -> str:
+    """After the label: how far the judge, or else the reward, goes along with it."""
+    numbers = {one.id: one.index + 1 for one in siblings.trajectories}
+    pairs = preferences(label.words, list(numbers))
+    scores = judged(siblings.verdicts)
+    who = "The judge"
+    if not scores:
+        who = "The reward"
+        scores = {
+            one.id: reward
+            for one in siblings.trajectories
+            if (reward := one.unlabelled.reward if one.unlabelled else one.reward) is not None
+        }
+    known = [(a, b) for a, b in pairs if a in scores and b in scores]
+    if not known:
+        return f"{who} says nothing about these pairs. B grades the next group."
+    wrong = [(a, b) for a, b in known if scores[a] <= scores[b]]
+    if not wrong:
+        every = formatting.plural(len(known), "pair")
+        return f"{who} agrees in all {every}. B grades the next group."
+    better, worse = max(wrong, key=lambda pair: scores[pair[1]] - scores[pair[0]])
+    agrees = (
+        f"{who} agrees in {len(known) - len(wrong)} of {formatting.plural(len(known), 'pair')}: "
+    )
+    differs = (
+        f"it puts {numbers[worse]} at {formatting.number(scores[worse])} and {numbers[better]} "
+    )
+    why = f"at {formatting.number(scores[better])}. N says why you differ, B grades the next group."
+    return agrees + differs + why
+
+
+def judged(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """The newest score of each attempt."""
+    return {one.trajectory_id: one.score for one in verdicts if one.score is not None}

@@ -1,0 +1,272 @@
+"""The label bar: keys, one plain sentence on what the label does, the preview, and Apply.
+
+It shows and asks; what is said and what becomes of it is `labelling`'s.
+"""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenu, QStackedWidget, QVBoxLayout, QWidget
+
+from studio.actions.keymap import key_of
+from studio.pages.trajectories.labels.draft import score_of
+from studio.pages.trajectories.labels.wording import EFFECTS
+from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.theme.theme import theme
+from studio.widgets.charts.advantage_bars import AdvantageBar, AdvantageBars
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.inputs import LineInput
+from studio.widgets.controls.key_line import KeyLine
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.painting.paint import painting
+from studio.widgets.text.phrase import Phrase, Span
+from studio.widgets.text.text import Text
+
+BAR_PX, WIDE_PX = 134, 1200
+REST = "Say what you think of the focused attempt. Nothing counts until Enter."
+_KEYS = (
+    ("best", "1…9", "best", 0),
+    ("worst", "⇧1…9", "worst", 1),
+    ("tie", "␣", "tie", 5),
+    ("score", "S", "score", 4),
+    ("veto", "V", "veto", 1),
+    ("exclude", "X", "exclude", 2),
+    ("gold", "G", "gold", 3),
+    ("flag", "F", "flag", 6),
+    ("note", "N", "note", 5),
+    ("undo", "U", "undo", 3),
+)
+
+
+class LabelBar(QWidget):
+    """Signals carry intent; `show_…` and `set_…` change what is seen."""
+
+    key_clicked = Signal(str)
+    applied = Signal()
+    effect_chosen = Signal(str)
+    teach_toggled = Signal(bool)
+    score_given = Signal(object)
+    note_given = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(BAR_PX)
+        self.setAccessibleName("Label")
+        self._home: QWidget = self
+        self._keys, self._asked = KeyLine("Keys of the label"), ""
+        self._question = Text("", "label", 500)
+        self._field = LineInput("Answer", compact=True)
+        self._hint = Text("", "caption", tone="faint")
+        self._words = Text(REST, "label", 400, "muted", wrap=True)
+        self._apply = Button("Apply label", "primary", key="Enter")
+        self._effect = Button(EFFECTS[0][1], "outlined", menu_arrow=True)
+        self._teach = Toggle("Teach the judge too")
+        self._bars, self._facts = AdvantageBars(), Phrase((), "caption")
+        self._build()
+        self._wire()
+        self.set_pending(False)
+
+    # What it shows
+
+    def show_words(self, words: str = "", tone: str = "muted") -> None:
+        """The sentence; without words what the keys are for."""
+        self._words.set_words(words or REST)
+        self._words.set_tone(tone if words else "faint")
+
+    def show_bars(self, bars: Sequence[AdvantageBar]) -> None:
+        """The preview, in the order shown; the largest change is told beside it."""
+        self._bars.set_bars(bars)
+        moved = [bar for bar in bars if bar.changed]
+        if not bars:
+            self._facts.set_spans([])
+            return
+        spans = [Span("Advantages after this label" if moved else "Advantages", "text", 600)]
+        if moved:
+            spans += [Span("  ━ ", "human", 600), Span("before", "faint")]
+            most = max(moved, key=lambda b: abs((b.after or 0) - (b.before or 0)))
+            told = formatting.signed(most.after) if most.after is not None else "none"
+            spans += [Span(f"   {most.number}", "text", 600), Span(" becomes "), Span(told, "text")]
+        self._facts.set_spans(spans)
+
+    def set_pending(self, pending: bool) -> None:
+        """Whether there is something to apply."""
+        self._apply.setEnabled(pending)
+
+    def set_pressed(self, kinds: Sequence[str], best: str = "", worst: str = "") -> None:
+        """Which keys hold for the focused attempt; whose number is best and worst."""
+        pressed = [*kinds, *(["best"] if best else []), *(["worst"] if worst else [])]
+        self._keys.set_pressed(pressed)
+        self._keys.set_key("best", best or "1…9", "best")
+        self._keys.set_key("worst", f"⇧{worst}" if worst else "⇧1…9", "worst")
+
+    def set_effect(self, effect: str, done: bool = False) -> None:
+        """`done`: the group's step has been trained, so an override only changes the record."""
+        words = next(words for key, words, _ in EFFECTS if key == effect)
+        words = "Override · the record" if effect == "reward" and done else words
+        self._effect.set_words(words)
+        self._effect.setAccessibleName(f"What the label does: {words}")
+
+    def set_teaches(self, teaches: bool, possible: bool) -> None:
+        """Without a judge there is nobody to teach."""
+        self._teach.blockSignals(True)
+        self._teach.setChecked(teaches and possible)
+        self._teach.blockSignals(False)
+        self._teach.setVisible(possible)
+
+    def set_busy(self, words: str | None) -> None:
+        self._apply.set_busy(words)
+
+    def sentence(self) -> str:
+        """What it says now."""
+        return self._words.words()
+
+    # Asking for a score or a note
+
+    def ask_score(self, number: int) -> None:
+        self._ask("score", f"Score of {number}", "0 to 1: 85 is 0.85", "")
+
+    def ask_note(self, number: int, known: str) -> None:
+        self._ask("note", f"Note on {number}", "Enter keeps it, Esc does not", known)
+
+    def asking(self) -> bool:
+        return bool(self._asked)
+
+    def stop_asking(self) -> None:
+        if self._asked:
+            self._asked = ""
+            self._top.setCurrentIndex(0)
+            self._home.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def set_home(self, home: QWidget) -> None:
+        """Who has the keyboard when nothing is asked."""
+        self._home = home
+
+    def toggle_teach(self) -> None:
+        if not self._teach.isHidden():
+            self._teach.toggle()
+
+    def open_effects(self) -> None:
+        menu = QMenu(self)
+        menu.aboutToHide.connect(menu.deleteLater)
+        for key, words, tip in EFFECTS:
+            action = menu.addAction(f"{words}    {tip}")
+            action.triggered.connect(lambda _=False, k=key: self.effect_chosen.emit(k))
+        at = self._effect.mapToGlobal(self._effect.rect().topLeft())
+        menu.popup(at - menu.rect().bottomLeft())
+        at.setY(at.y() - menu.sizeHint().height())
+        menu.move(at)
+
+    def _ask(self, what: str, question: str, hint: str, known: str) -> None:
+        self._asked = what
+        self._question.set_words(question)
+        self._field.setAccessibleName(question)
+        self._hint.set_words(hint)
+        self._field.setText(known)
+        self._field.set_problem(False)
+        self._top.setCurrentIndex(1)
+        self._field.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def _answered(self) -> None:
+        typed = self._field.text()
+        if self._asked == "note":
+            self.stop_asking()
+            self.note_given.emit(typed)
+            return
+        value = score_of(typed)
+        if value is None and typed.strip():
+            self._field.set_problem(True)
+            self._hint.set_words("A number from 0 to 1")
+            return
+        self.stop_asking()
+        self.score_given.emit(value)
+
+    def _typed(self, typed: str) -> None:
+        if self._asked == "score" and typed.strip():
+            value = score_of(typed)
+            told = formatting.number(value) if value is not None else "A number from 0 to 1"
+            self._hint.set_words(told)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Escape leaves the field, and only the field."""
+        pressed = isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress
+        if pressed and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]
+            self.stop_asking()
+            return True
+        return False
+
+    # Building
+
+    def _build(self) -> None:
+        for key_id, key, words, rank in _KEYS:
+            self._keys.add(key_id, key, words, key_of(f"label.{key_id}").text, rank)
+        for part in (self._apply, self._effect, self._teach):
+            part.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they are
+        set_tip(self._effect, "What the label does  M")
+        set_tip(self._teach, "It becomes an example in the judge's prompt  L")
+        ask = QWidget()
+        asking = QHBoxLayout(ask)
+        asking.setContentsMargins(0, 0, 0, 0)
+        asking.setSpacing(8)
+        self._field.setFixedHeight(22)
+        self._field.setMaximumWidth(420)
+        asking.addWidget(self._question)
+        asking.addWidget(self._field, 2)
+        asking.addWidget(self._hint, 1)
+        self._top = QStackedWidget()
+        self._top.setFixedHeight(28)
+        self._top.addWidget(self._keys)
+        self._top.addWidget(ask)
+        self._words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        actions = QHBoxLayout()
+        actions.setSpacing(8)
+        for part in (self._apply, self._effect, self._teach):
+            actions.addWidget(part)
+        actions.addStretch(1)
+        left = QVBoxLayout()
+        left.setSpacing(6)
+        left.addWidget(self._words, 1)
+        left.addLayout(actions)
+        self._left, self._right = QWidget(), QWidget()
+        left.setContentsMargins(0, 0, 0, 0)
+        self._left.setLayout(left)
+        right = QVBoxLayout(self._right)
+        right.setContentsMargins(0, 0, 0, 0)
+        right.setSpacing(2)
+        right.addWidget(self._facts)
+        right.addWidget(self._bars, 1)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(16, 8, 16, 10)
+        self._grid.setHorizontalSpacing(24)
+        self._grid.setVerticalSpacing(6)
+        self._grid.setColumnStretch(0, 3)
+        self._grid.setColumnStretch(1, 2)
+        self._grid.setRowStretch(1, 1)
+        self._arrange()
+        self._field.installEventFilter(self)
+
+    def _arrange(self) -> None:
+        """In a wide window the preview stands beside the keys too, else only below them."""
+        wide = self.width() >= WIDE_PX
+        self._grid.addWidget(self._top, 0, 0, 1, 1 if wide else 2)
+        self._grid.addWidget(self._left, 1, 0)
+        self._grid.addWidget(self._right, 0 if wide else 1, 1, 2 if wide else 1, 1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().width() // WIDE_PX != event.size().width() // WIDE_PX:
+            self._arrange()
+
+    def _wire(self) -> None:
+        self._keys.key_clicked.connect(self.key_clicked)
+        self._apply.clicked.connect(self.applied)
+        self._effect.clicked.connect(self.open_effects)
+        self._teach.toggled.connect(self.teach_toggled)
+        self._field.returnPressed.connect(self._answered)
+        self._field.textEdited.connect(self._typed)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with painting(self) as painter:
+            painter.fillRect(self.rect(), theme().color("raised"))
+            painter.fillRect(0, 0, self.width(), 1, theme().color("border-strong"))

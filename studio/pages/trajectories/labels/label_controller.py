@@ -1,0 +1,193 @@
+"""Where keys, columns, bar and toast meet the draft: what a person does to the focused attempt.
+
+Out: `waiting_changed` when something waits for Enter or no more, `group_changed(GroupSummary)`
+when the engine has stored, undone or redone a label.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.records.labels import Label, Labelled
+from engine.protocol.requests.runs import Siblings
+from studio.pages.trajectories.groups.columns import ColumnsView
+from studio.pages.trajectories.keys import Handlers
+from studio.pages.trajectories.labels.blind_grading import told
+from studio.pages.trajectories.labels.draft import MARKS
+from studio.pages.trajectories.labels.label_bar import LabelBar
+from studio.pages.trajectories.labels.label_session import Labelling
+from studio.pages.trajectories.labels.wording import changed
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.widgets.cards.toast import Toast
+from studio.widgets.charts.advantage_bars import AdvantageBar
+
+BLIND = "Blind: scores, reasons and ranks show after Enter. Say who is best, worst, or score them."
+
+
+class LabelDesk(QObject):
+    """One per page; `host` is what the confirmation stands over."""
+
+    waiting_changed = Signal()
+    group_changed = Signal(object)
+
+    def __init__(
+        self,
+        session: Session,
+        tasks: TaskScope,
+        columns: ColumnsView,
+        bar: LabelBar,
+        host: QWidget,
+    ) -> None:
+        super().__init__(host)
+        self._columns, self._bar = columns, bar
+        self.labelling = Labelling(session, tasks, self)
+        self.toast = Toast(host)
+        self._home: Callable[[], QWidget] = lambda: columns
+        self._keys: Handlers = {}
+        self._after = ""
+        self._given: Label | None = None
+        self._wire()
+
+    def show_group(self, siblings: Siblings | None, run_id: str = "", blind: bool = False) -> None:
+        """Another group is shown, or the same as it is now; after a blind label how far the judge
+        goes along with it."""
+        given, self._given = self._given, None
+        self._after = BLIND if blind else ""
+        if given is not None and siblings is not None and _is_of(given, siblings):
+            self._after = told(given, siblings)
+        self.labelling.show_group(siblings, run_id)
+        self.labelling.set_blind(blind)
+        if not self.labelling.draft:
+            self._bar.show_words(self._after, "text" if self._after else "muted")
+        self._show_bars()
+
+    def handlers(self, home: Callable[[], QWidget]) -> Handlers:
+        """What the label keys do; `home` has the keyboard when nothing is asked."""
+        self._home = home
+        labelling, columns = self.labelling, self._columns
+        marks = {f"label.{mark}": partial(self._about, labelling.mark, mark) for mark in MARKS}
+        self._keys = marks | {
+            "label.best": lambda place: self._numbered(labelling.best, place),
+            "label.worst": lambda place: self._numbered(labelling.worst, place),
+            "label.tie": lambda: self._about(labelling.tie),
+            "label.up": lambda: columns.move_rank(-1),
+            "label.down": lambda: columns.move_rank(1),
+            "label.score": self._ask_score,
+            "label.note": self._ask_note,
+            "label.apply": labelling.apply,
+            "label.undo": labelling.undo,
+            "label.redo": labelling.redo,
+            "label.effect": self._bar.open_effects,
+            "label.teach": self._bar.toggle_teach,
+        }
+        return self._keys
+
+    def _about(self, call: Callable[..., object], *arguments: object) -> None:
+        """Say something of the focused attempt."""
+        if (record := self._columns.record()) is not None:
+            call(record.id, *arguments)
+
+    def _numbered(self, call: Callable[[str], object], place: int) -> None:
+        found = [one for one in self.labelling.attempts if one.index == place]
+        if found:
+            call(found[0].id)
+        elif self.labelling.attempts:
+            self._bar.show_words(f"This group has no attempt {place + 1}.", "warn")
+
+    def _key_clicked(self, key: str) -> None:
+        """A click means the focused attempt."""
+        labelling = self.labelling
+        if key in ("best", "worst", "tie"):
+            self._about(getattr(labelling, key))
+        else:
+            self._keys[f"label.{key}"]()
+
+    def _ask_score(self) -> None:
+        if record := self._columns.record():
+            self._bar.set_home(self._home())
+            self._bar.ask_score(record.index + 1)
+
+    def _ask_note(self) -> None:
+        if record := self._columns.record():
+            self._bar.set_home(self._home())
+            self._bar.ask_note(record.index + 1, self.labelling.draft.notes.get(record.id, ""))
+
+    def _show_draft(self) -> None:
+        labelling = self.labelling
+        draft = labelling.draft
+        self._columns.show_draft(draft)
+        self._bar.set_pending(bool(draft))
+        self._bar.set_effect(labelling.effect, labelling.is_done())
+        self._bar.set_teaches(labelling.teaches, labelling.may_teach())
+        if not draft:
+            self._bar.show_words(self._after)
+            self._show_bars()
+        elif labelling.blind:
+            self._bar.show_words(labelling.sentence(), "text")
+        self._show_pressed()
+        self.waiting_changed.emit()
+
+    def show_run(self) -> None:
+        """Follow the run: whether a label can teach its judge is known once it has told its
+        settings."""
+        self._bar.set_teaches(self.labelling.teaches, self.labelling.may_teach())
+
+    def _show_pressed(self) -> None:
+        draft, numbers = self.labelling.draft, self.labelling.numbers()
+        record = self._columns.record()
+        kinds = draft.kinds_of(record.id) if record else []
+        best = str(numbers.get(draft.best[0], "")) if draft.best else ""
+        worst = str(numbers.get(draft.worst, "")) if draft.worst else ""
+        self._bar.set_pressed(kinds, best, worst)
+
+    def _show_preview(self) -> None:
+        self._bar.show_words(self.labelling.sentence(), "text")
+        self._show_bars()
+
+    def _show_bars(self) -> None:
+        """As the engine says it will be; before it has, as it is."""
+        outcomes = {one.trajectory_id: one for one in self.labelling.outcomes()}
+        moved = {one.trajectory_id for one in changed(list(outcomes.values()))}
+        focused = self._columns.record()
+        bars = []
+        for one in [] if self.labelling.blind else self.labelling.attempts:
+            outcome = outcomes.get(one.id)
+            after = outcome.new_advantage if outcome else one.advantage
+            before = outcome.advantage if outcome else one.advantage
+            held = focused is not None and one.id == focused.id
+            bars.append(AdvantageBar(one.index + 1, before, after, one.id in moved, held))
+        self._bar.show_bars(bars)
+
+    def _committed(self, answer: Labelled, words: str) -> None:
+        self.toast.say(words, undo="Undo")
+        self._given = answer.label if answer.label.blind and not answer.label.undone else None
+        self.group_changed.emit(answer.group)
+
+    def _focused(self, index: int) -> None:
+        self._show_pressed()
+        self._show_bars()
+
+    def _wire(self) -> None:
+        labelling, bar = self.labelling, self._bar
+        labelling.draft_changed.connect(self._show_draft)
+        labelling.previewed.connect(self._show_preview)
+        labelling.committed.connect(self._committed)
+        labelling.refused.connect(lambda words: bar.show_words(words, "bad"))
+        labelling.busy_changed.connect(lambda busy: bar.set_busy("Applying…" if busy else None))
+        self._columns.ranked.connect(labelling.rank)
+        self._columns.focus_changed.connect(self._focused)
+        self.toast.undo_requested.connect(labelling.undo_label)
+        bar.applied.connect(labelling.apply)
+        bar.effect_chosen.connect(labelling.set_effect)
+        bar.teach_toggled.connect(labelling.set_teaches)
+        bar.score_given.connect(lambda value: self._about(labelling.score, value))
+        bar.note_given.connect(lambda text: self._about(labelling.note, text))
+        bar.key_clicked.connect(self._key_clicked)
+
+
+def _is_of(label: Label, siblings: Siblings) -> bool:
+    group = siblings.group
+    return (label.split, label.step, label.group) == (group.split, group.step, group.group)

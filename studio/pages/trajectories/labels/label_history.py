@@ -1,0 +1,53 @@
+"""One label on record: what was said, by whom, when, why, by which rubric; struck when undone."""
+
+import time
+
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from engine.protocol.records.labels import Label
+from studio.pages.trajectories.labels.wording import gist
+from studio.theme.theme import theme
+from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import plain
+
+TEXT_MOST = 2000
+_EFFECTS = {"reward": "changes rewards", "again": "trained again", "none": "only measured"}
+
+
+def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
+    """The words, then where they come from."""
+    entry = QWidget()
+    column = QVBoxLayout(entry)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(2)
+    undone = not label.holds()
+    said = Text(gist(label, numbers), "label", 600, "faint" if undone else "human", wrap=True)
+    font = theme().font("label", 600)
+    font.setStrikeOut(undone)
+    said.setFont(font)
+    column.addWidget(said)
+    for word in label.words:
+        if word.kind == "note" and word.text:
+            note = plain(word.text[:TEXT_MOST])
+            column.addWidget(Text(f"“{note}”", "label", 400, "text", wrap=True))
+    if label.why:
+        column.addWidget(Text(plain(label.why[:TEXT_MOST]), "label", 400, "text", wrap=True))
+    column.addWidget(Text(provenance(label), "caption", tone="muted", wrap=True))
+    entry.setAccessibleName(f"Label: {gist(label, numbers)}, {provenance(label)}")
+    return entry
+
+
+def provenance(label: Label) -> str:
+    """who · when · what it does · rubric · undone."""
+    when = time.strftime("%d %b %Y, %H:%M", time.localtime(label.at)).lstrip("0")
+    facts = [
+        plain(label.who[:60]) or "somebody",
+        when if label.at else "",
+        _EFFECTS[label.effect],
+        "teaches the judge" if label.teaches else "",
+        "given blind" if label.blind else "",
+        f"rubric {label.rubric[:6]}" if label.rubric else "",
+        "said again" if label.redo_of else "",
+        "" if label.holds() else "undone",
+    ]
+    return " · ".join(fact for fact in facts if fact)

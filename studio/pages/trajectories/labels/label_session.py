@@ -1,0 +1,322 @@
+"""Labelling one group: keys change a draft, the engine previews it, Enter commits it.
+
+In: what is pressed, about which attempt. Out: `draft_changed`, `committed(Labelled, words)` of the
+run that is looked at. Only the engine says what a label does; nothing is computed here. While it is
+being asked a person may be at another group already, or at another run: an answer clears only the
+draft it is about.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.labels import Label, Labelled, LabelPreview, Outcome, Word
+from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.runs import Siblings
+from studio.pages.trajectories.labels import wording
+from studio.pages.trajectories.labels.draft import MARKS, Draft, Mark
+from studio.pages.trajectories.labels.outbox import Letter, Outbox, Place, Said
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.runs.state import RunState
+
+PREVIEW_MS = 40
+
+
+class Labelling(QObject):
+    """One per page. Refusals come out of `refused` in words, once; of what is no longer shown the
+    session tells them, with their place."""
+
+    draft_changed = Signal()
+    previewed = Signal()
+    committed = Signal(object, str)
+    refused = Signal(str)
+    busy_changed = Signal(bool)
+
+    def __init__(self, session: Session, tasks: TaskScope, parent: QObject) -> None:
+        super().__init__(parent)
+        self._session, self._tasks = session, tasks
+        self._outbox = Outbox(tasks, self)
+        self._siblings: Siblings | None = None
+        self._run_id = ""
+        """Run of the group that is shown: labels name it, whatever run is selected meanwhile."""
+        self._past: list[Draft] = []
+        self._future: list[Draft] = []
+        self.draft = Draft()
+        self.effect = "reward"
+        self.teaches = False
+        self.blind = False
+        self.preview: LabelPreview | None = None
+        self._wait = QTimer(self)
+        self._wait.setSingleShot(True)
+        self._wait.setInterval(PREVIEW_MS)
+        self._wait.timeout.connect(self._ask_preview)
+
+    # What is shown
+
+    def set_blind(self, blind: bool) -> None:
+        """Blind: no preview, for it would tell; and the label is only measured unless said else."""
+        if blind != self.blind:
+            self.blind = blind
+            self._begin(Draft())
+
+    def show_group(self, siblings: Siblings | None, run_id: str = "") -> None:
+        """Show another group, or the same as it is now: another one begins with an empty draft."""
+        before, self._siblings = self._siblings, siblings
+        other_run, self._run_id = run_id != self._run_id, run_id
+        other = before is None or siblings is None or _place(before) != _place(siblings)
+        if other or other_run:
+            self._begin(Draft())
+        elif self.draft and not self._outbox.holds(self._said()):
+            self._changed()  # what it would do is asked of the group as it is now
+
+    @property
+    def attempts(self) -> list[Trajectory]:
+        return self._siblings.trajectories if self._siblings else []
+
+    def numbers(self) -> dict[str, int]:
+        """Sibling numbers by trajectory."""
+        return {one.id: one.index + 1 for one in self.attempts}
+
+    def outcomes(self) -> list[Outcome]:
+        return self.preview.outcomes if self.preview else []
+
+    def may_teach(self) -> bool:
+        """Without a judge there is nobody to teach."""
+        spec = self._state.spec
+        return spec is not None and spec.config.judge.enabled
+
+    def is_done(self) -> bool:
+        """Whether the update of this group's step has been settled without the draft."""
+        closed = self._state.closed
+        return self._siblings is not None and self._siblings.group.step <= closed
+
+    def sentence(self) -> str:
+        """What the draft will do; empty while nobody knows yet."""
+        label = self._label("preview")
+        if label is not None and self.blind:
+            return f"{wording.gist(label, self.numbers())}. What it changes shows after Enter."
+        if label is None or self.preview is None:
+            return ""
+        return wording.sentence(label, self.preview, self._state.closed)
+
+    # Keys
+
+    def best(self, name: str) -> None:
+        self._take(self.draft.as_best(name))
+
+    def worst(self, name: str) -> None:
+        self._take(self.draft.as_worst(name))
+
+    def tie(self, name: str) -> None:
+        self._take(self.draft.tied(name))
+
+    def mark(self, name: str, mark: Mark) -> None:
+        assert mark in MARKS
+        self._take(self.draft.marked(name, mark))
+
+    def score(self, name: str, value: float | None) -> None:
+        self._take(self.draft.scored(name, value))
+
+    def note(self, name: str, text: str) -> None:
+        self._take(self.draft.noted(name, text))
+
+    def rank(self, names: list[str]) -> None:
+        self._take(self.draft.ranked(names))
+
+    def set_effect(self, effect: str) -> None:
+        self.effect = effect
+        self._changed()
+
+    def set_teaches(self, teaches: bool) -> None:
+        self.teaches = teaches
+        self._changed()
+
+    def discard(self) -> bool:
+        """Take back what waits; False where nothing does."""
+        waited = bool(self.draft)
+        if waited:
+            self._begin(Draft())
+        return waited
+
+    def undo(self) -> None:
+        """The last key; the last label of the run where there is none, or where what was said is
+        on its way."""
+        if self._past and not self._outbox.holds(self._said()):
+            self._future.append(self.draft)
+            self.draft = self._past.pop()
+            self._changed()
+        else:
+            self.undo_label()
+
+    def undo_label(self) -> None:
+        """The last label of the run, whatever waits for Enter."""
+        self._call(lambda run: self._session.client.undo_label(run), "Undone: ")
+
+    def redo(self) -> None:
+        if self._future:
+            self._past.append(self.draft)
+            self.draft = self._future.pop()
+            self._changed()
+        else:
+            self._call(lambda run: self._session.client.redo_label(run), "Again: ")
+
+    def apply(self) -> None:
+        """Commit what was said. A second Enter while it is on its way does nothing."""
+        label, said = self._label(uuid.uuid4().hex), self._said()
+        if label is None or self._siblings is None or self._outbox.holds(said):
+            return
+        known, numbers, total = self.preview, self.numbers(), len(self.attempts)
+        place = _place_words(self._siblings.group.title, label.step)
+
+        async def give() -> tuple[Labelled, int]:
+            client, preview = self._session.client, known
+            if preview is None and not label.blind:
+                # Enter was faster: what is told after must be known before
+                preview = await client.preview_label(said.run_id, label)
+            moved = len(wording.changed(preview.outcomes)) if preview else 0
+            return await client.add_label(said.run_id, label), moved
+
+        def done(given: tuple[Labelled, int]) -> None:
+            answer, moved = given
+            if self._said() == said:
+                self._begin(Draft())
+            self._tell_busy()
+            if label.effect == "none":
+                words = f"{wording.gist(label, numbers)}. Only measured."
+            else:
+                words = wording.done(label, numbers, moved, total)
+            self._tell(said.run_id, answer, words)
+
+        def failed(problem: Problem, unsent: int) -> None:
+            shown = self._said() == said
+            self._tell_busy()
+            hint = f"{problem.hint} Nothing was undone." if unsent else problem.hint
+            if shown:
+                self.refused.emit(f"{problem.message} {hint}".strip())
+            else:
+                words = f"The label in {place} is not stored. {problem.message}"
+                lost = problem.model_copy(update={"message": words, "hint": hint.strip()})
+                self._session.problem_raised.emit(lost)
+
+        self._wait.stop()
+        self._tasks.cancel("preview")
+        self._outbox.put(Letter(said, give, done, failed))
+        self._tell_busy()
+
+    # Within
+
+    def _take(self, draft: Draft) -> None:
+        if draft != self.draft and self._siblings is not None:
+            self._past.append(self.draft)
+            self._future.clear()
+            self.draft = draft
+            self._changed()
+
+    def _begin(self, draft: Draft) -> None:
+        self._past.clear()
+        self._future.clear()
+        self.draft, self.effect = draft, "none" if self.blind else "reward"
+        self._changed()
+
+    def _changed(self) -> None:
+        self.preview = None
+        self._tasks.cancel("preview")
+        if self.draft and not self.blind:
+            self._wait.start()
+        else:
+            self._wait.stop()
+        self.draft_changed.emit()
+        self._tell_busy()
+
+    @property
+    def _state(self) -> RunState:
+        return self._session.runs.state(self._run_id) if self._run_id else self._session.run.state
+
+    def _said(self) -> Said:
+        """What stands here now."""
+        place = _place(self._siblings) if self._siblings else None
+        teaches = self.teaches and self.may_teach()
+        return Said(self._run_id, place, self.draft, self.effect, teaches)
+
+    def _tell_busy(self) -> None:
+        self.busy_changed.emit(self._outbox.holds(self._said()))
+
+    def _tell(self, run_id: str, answer: Labelled, words: str) -> None:
+        """Of a run that is looked at no more only that it was done."""
+        if run_id == self._session.run.run_id:
+            self.committed.emit(answer, words)
+        else:
+            run = self._session.runs.summary(run_id)
+            self._session.said.emit(f"{run.name}: {words}" if run else words)
+
+    def _label(self, label_id: str) -> Label | None:
+        words = self._words()
+        if self._siblings is None or not words:
+            return None
+        group = self._siblings.group
+        return Label.model_validate(
+            {
+                "id": label_id,
+                "run_id": self._run_id,
+                "split": group.split,
+                "step": group.step,
+                "group": group.group,
+                "words": words,
+                "effect": self.effect,
+                "teaches": self.teaches and self.may_teach(),
+                "blind": self.blind,
+            }
+        )
+
+    def _words(self) -> tuple[Word, ...]:
+        return self.draft.words(self.attempts)
+
+    def _ask_preview(self) -> None:
+        label, run_id = self._label("preview"), self._run_id
+        if label is not None and run_id:
+            ask = self._preview(run_id, label)
+            self._tasks.run("preview", ask, self._show_preview, self._refuse)
+
+    async def _preview(self, run_id: str, label: Label) -> LabelPreview:
+        """Raises what the engine raises, and LaunchError where it has gone meanwhile."""
+        return await self._session.client.preview_label(run_id, label)
+
+    def _show_preview(self, preview: LabelPreview) -> None:
+        self.preview = preview
+        self.previewed.emit()
+
+    def _call(self, ask: Callable[[str], Awaitable[Labelled]], begin: str) -> None:
+        run_id = self._run_id or self._session.run.run_id
+        if not run_id:
+            return
+
+        async def work() -> Labelled:
+            return await ask(run_id)
+
+        def done(answer: Labelled) -> None:
+            label = answer.label
+            numbers = {one.id: one.index + 1 for one in answer.trajectories}
+            place = _place_words(answer.group.title, label.step)
+            words = f"{begin}{wording.gist(label, numbers)} in {place}."
+            same = run_id == self._session.run.run_id
+            if same and label.split == "train" and label.step <= self._session.run.state.closed:
+                words += f" Step {label.step} is done: what it learned stays."
+            self._tell(run_id, answer, words)
+
+        self._outbox.put(Letter(None, work, done, lambda problem, _: self._refuse(problem)))
+
+    def _refuse(self, problem: Problem) -> None:
+        self._tell_busy()
+        self.refused.emit(f"{problem.message} {problem.hint}".strip())
+
+
+def _place_words(title: str, step: int) -> str:
+    return f"“{title[:40]}”, step {step}"
+
+
+def _place(siblings: Siblings) -> Place:
+    group = siblings.group
+    return group.split, group.step, group.group

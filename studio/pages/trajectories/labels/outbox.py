@@ -1,0 +1,79 @@
+"""What a person has said with Enter, U and Ctrl Shift Z, on its way to the engine: one after the
+other, in the order it was said.
+
+In: letters. Each of them hears how it ended; one that undoes what was then refused is not sent.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QObject, Slot
+
+from engine.protocol.problems import Problem
+from studio.pages.trajectories.labels.draft import Draft
+from studio.runtime.tasks import TaskScope
+
+JOB = "label"
+Place = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What stands there to be committed, and of what."""
+
+    run_id: str
+    place: Place | None
+    draft: Draft
+    effect: str
+    teaches: bool
+
+
+@dataclass(frozen=True)
+class Letter:
+    """`said` of a label; None of an undo or redo. `failed(problem, unsent)`: how many undos and
+    redos behind it are not sent."""
+
+    said: Said | None
+    ask: Callable[[], Coroutine[Any, Any, Any]]
+    done: Callable[[Any], None]
+    failed: Callable[[Problem, int], None]
+
+
+class Outbox(QObject):
+    """One per page, in the page's scope."""
+
+    def __init__(self, tasks: TaskScope, parent: QObject) -> None:
+        super().__init__(parent)
+        self._tasks = tasks
+        self._letters: deque[Letter] = deque()
+        tasks.busy_changed.connect(self._go_on)
+
+    def put(self, letter: Letter) -> None:
+        self._letters.append(letter)
+        if not self._tasks.busy(JOB):
+            self._send()
+
+    def holds(self, said: Said) -> bool:
+        """Whether it is on its way, or waits for what is."""
+        return any(letter.said == said for letter in self._letters)
+
+    def _send(self) -> None:
+        letter = self._letters[0]
+        self._tasks.run(JOB, letter.ask(), self._done, self._failed)
+
+    def _done(self, answer: Any) -> None:
+        self._letters.popleft().done(answer)
+
+    def _failed(self, problem: Problem) -> None:
+        letter, unsent = self._letters.popleft(), 0
+        while letter.said is not None and self._letters and self._letters[0].said is None:
+            self._letters.popleft()
+            unsent += 1
+        letter.failed(problem, unsent)
+
+    @Slot(str, bool)
+    def _go_on(self, job: str, busy: bool) -> None:
+        if job == JOB and not busy and self._letters:
+            self._send()

@@ -1,0 +1,148 @@
+"""What labels say and do, in plain words and chips. Pure: records in, words out."""
+
+from collections.abc import Iterable, Sequence
+
+from engine.protocol.records.labels import Label, LabelPreview, Outcome, Word
+from engine.protocol.records.runs import TrajectorySummary
+from studio.pages.trajectories.labels.draft import Draft
+from studio.text import formatting
+from studio.widgets.tables.label_chips import LabelChip
+
+CHANGED = 0.005
+"""A change of the advantage that is smaller cannot be read, and is not counted."""
+
+EFFECTS = (
+    ("reward", "Override · this step", "The rewards change, and the update while its step is open"),
+    ("again", "Train again", "The corrected group also joins the next batch"),
+    ("none", "Only measured", "Counts for agreement; changes no reward"),
+)
+_LOOKS = {
+    "best": ("best", "user-round-check", "human"),
+    "worst": ("worst", "user-round-x", "human"),
+    "tie": ("ties as best", "medal", "human"),
+    "veto": ("veto", "ban", "bad"),
+    "exclude": ("left out", "circle-slash", "human"),
+    "gold": ("gold", "star", "human"),
+    "flag": ("flag", "flag", "human"),
+    "note": ("note", "sticky-note", "human"),
+}
+_DONE = {
+    "best": "labelled best",
+    "worst": "labelled worst",
+    "veto": "vetoed",
+    "exclude": "left out",
+    "gold": "pinned as gold",
+    "flag": "flagged",
+    "note": "noted",
+}
+
+
+def chips_of(record: TrajectorySummary, labels: Iterable[Label], draft: Draft) -> list[LabelChip]:
+    """What holds about one attempt, oldest first, then what waits for Enter."""
+    held = [kind for label in labels if label.holds() for kind in kinds_in(label, record.id)]
+    kinds = list(dict.fromkeys(held))
+    scores = [kind for kind in kinds if kind not in _LOOKS and not kind.startswith("#")]
+    kinds = [kind for kind in kinds if kind not in scores[:-1]]
+    pending = [_value(kind, draft, record.id) for kind in draft.kinds_of(record.id)]
+    chips = [_chip(kind, False) for kind in kinds if kind not in pending]
+    return chips + [_chip(kind, True) for kind in pending]
+
+
+def _value(kind: str, draft: Draft, name: str) -> str:
+    return formatting.number(draft.scores[name]) if kind == "score" else kind
+
+
+def _chip(kind: str, pending: bool) -> LabelChip:
+    if kind.startswith("#"):
+        words, icon, tone = f"your {formatting.ordinal(int(kind[1:]))}", "medal", "human"
+    else:
+        words, icon, tone = _LOOKS.get(kind, (f"you: {kind}", "gauge", "human"))
+    return LabelChip(words, icon, tone, pending)
+
+
+def kinds_in(label: Label, name: str) -> list[str]:
+    """What a label says about one attempt: best, tie, #2, veto, 0.85 …"""
+    orders = [word.order for word in label.words if word.kind == "order"]
+    kinds = []
+    if orders and _is_tie(orders):
+        kinds += ["tie"] if name in orders[0][0] else []
+    elif orders:
+        kinds += [f"#{i + 1}" for i, layer in enumerate(orders[-1]) if name in layer]
+    for word in label.words:
+        if word.trajectory_id == name:
+            kinds.append(formatting.number(word.value) if word.kind == "score" else word.kind)
+    return kinds
+
+
+def _is_tie(orders: Sequence[tuple[tuple[str, ...], ...]]) -> bool:
+    """Pair by pair against the same several: that is how a tie for the best is said."""
+    first = orders[0][0]
+    return len(first) > 1 and all(order[0] == first and len(order) <= 2 for order in orders)
+
+
+def excluded(chips: Iterable[LabelChip]) -> bool:
+    """Whether what is left out is drawn faintly."""
+    return any(chip.words == _LOOKS["exclude"][0] for chip in chips)
+
+
+def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those whose advantage reads differently afterwards."""
+    return [
+        one
+        for one in outcomes
+        if (one.advantage is None) != (one.new_advantage is None)
+        or abs((one.new_advantage or 0) - (one.advantage or 0)) >= CHANGED
+    ]
+
+
+def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
+    """What a label will do: "Advantages change for 2 of 8. Enters step 12."""
+    moved, total = len(changed(preview.outcomes)), len(preview.outcomes)
+    words = [f"Advantages change for {moved} of {total}." if moved else "No advantage changes."]
+    if label.effect == "none":
+        words = ["Only measured: rewards stay as they are, agreement counts it."]
+    elif preview.enters == "this step":
+        words.append(f"Enters step {label.step}.")
+    elif preview.enters == "the next step":
+        words.append(f"Trained again with step {max(closed, label.step) + 1}.")
+    elif label.split == "validation":
+        words.append("Tests are never trained on.")
+    else:
+        words.append(
+            f"Step {label.step} is done, so no update sees it; Train again puts it into one."
+        )
+    if preview.mapped:
+        words.append(f"The others pass through your {preview.mapped} scores.")
+    return " ".join(words)
+
+
+def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
+    """After the fact: "6 labelled best. Advantages changed for 2 of 8."""
+    tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
+    return f"{gist(label, numbers)}. {tail}"
+
+
+def gist(label: Label, numbers: dict[str, int]) -> str:
+    """A label in a line: "6 labelled best, 8 vetoed". `numbers` are siblings by trajectory."""
+    orders = [word.order for word in label.words if word.kind == "order"]
+    said = []
+    if orders and _is_tie(orders):
+        said.append(f"{_named(orders[0][0], numbers)} tie as best")
+    elif orders:
+        layers = [_named(layer, numbers) for layer in orders[-1]]
+        said.append(f"ranked {', '.join(layers)}")
+    said += [_told(word, numbers) for word in label.words if word.kind != "order"]
+    whole = ", ".join(said)
+    return whole[:1].upper() + whole[1:]
+
+
+def _named(names: Iterable[str], numbers: dict[str, int]) -> str:
+    known = [str(numbers[name]) if name in numbers else name for name in names]
+    return " and ".join(known)
+
+
+def _told(word: Word, numbers: dict[str, int]) -> str:
+    who = _named([word.trajectory_id], numbers) if word.trajectory_id else "the group"
+    if word.kind == "score":
+        return f"{who} scored {formatting.number(word.value)}"
+    return f"{who} {_DONE[word.kind]}"

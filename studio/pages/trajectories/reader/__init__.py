@@ -1,0 +1,4 @@
+"""Reader of one trajectory: outline, transcript, evidence.
+
+Imported by pages and shell.
+"""

@@ -1,0 +1,191 @@
+"""Evidence of one attempt: what the judge said and whether it is true, the reward, the labels,
+the exact exchange. Built tab by tab, when a tab is seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+
+from engine.protocol.records.judging import Call, Verdict
+from engine.protocol.records.labels import Label
+from engine.protocol.records.runs import Trajectory
+from studio.pages.page import scrolled
+from studio.pages.trajectories.labels.label_history import label_entry
+from studio.pages.trajectories.reader.raw_view import RawView
+from studio.pages.trajectories.reader.transcript_rows import Weights, chief_verdict, parts_of
+from studio.pages.trajectories.reader.verdict_view import VerdictView
+from studio.text import formatting
+from studio.widgets.cards.card import Card
+from studio.widgets.cards.key_values import KeyValues
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.tables.reward_bar import PartsBar
+from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import plain
+
+TABS = ("Evidence", "Reward", "Labels", "Raw")
+LABELS_MOST = 100
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of one attempt beside its transcript."""
+
+    record: Trajectory
+    verdicts: Sequence[Verdict] = ()
+    labels: Sequence[Label] = ()
+    """Of its group, undone ones too, oldest first."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Sibling numbers by trajectory."""
+    weights: Weights = field(default_factory=dict)
+
+
+class EvidencePanel(QWidget):
+    """`show_evidence(…)`. `passage_wanted(quote)`; `call_wanted(key)`, answered by `show_call`."""
+
+    passage_wanted = Signal(str)
+    call_wanted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._evidence: Evidence | None = None
+        self._stale = {0, 1, 2, 3}
+        self.tabs = Segmented(TABS, "Evidence")
+        self._stack, self._raw = QStackedWidget(), RawView()
+        self._columns: list[QVBoxLayout] = []
+        for _ in range(3):
+            inside = QWidget()
+            column = QVBoxLayout(inside)
+            column.setContentsMargins(2, 4, 10, 8)
+            column.setSpacing(12)
+            self._columns.append(column)
+            self._stack.addWidget(scrolled(inside))
+        self._stack.addWidget(self._raw)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 8, 0, 0)
+        whole.setSpacing(10)
+        whole.addWidget(self.tabs)
+        whole.addWidget(self._stack, 1)
+        self.tabs.chosen.connect(self.show_tab)
+        self._raw.call_wanted.connect(self.call_wanted)
+
+    def show_evidence(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._stale = {0, 1, 2, 3}
+        self.show_tab(self.tabs.index())
+
+    def show_tab(self, tab: int) -> None:
+        self.tabs.set_index(tab)
+        self._stack.setCurrentIndex(tab)
+        if self._evidence is None or tab not in self._stale:
+            return
+        self._stale.discard(tab)
+        if tab == 3:
+            self._raw.show_record(self._evidence.record, _calls(self._evidence))
+            return
+        column = self._columns[tab]
+        _clear(column)
+        fill = (self._fill_evidence, self._fill_reward, self._fill_labels)[tab]
+        for part in fill(self._evidence):
+            column.addWidget(part)
+        column.addStretch(1)
+
+    def show_call(self, call: Call) -> None:
+        """The exchange that was asked for."""
+        self._raw.show_call(call)
+
+    def words(self) -> list[str]:
+        """All that the tab in view says, for tests."""
+        if self.tabs.index() == 3:
+            return [self._raw.text.toPlainText()]
+        inside = self._columns[self.tabs.index()].parentWidget()
+        assert inside is not None
+        return [
+            part.accessibleName() for part in inside.findChildren(QWidget) if not part.isHidden()
+        ]
+
+    def _fill_evidence(self, evidence: Evidence) -> list[QWidget]:
+        record = evidence.record
+        own = [one for one in evidence.verdicts if one.trajectory_id == record.id]
+        chief = chief_verdict(record, own)
+        parts: list[QWidget] = []
+        if record.problem:
+            parts.append(Text(plain(str(record.problem)), "label", 400, "warn", wrap=True))
+        parts += [self._said(one, evidence) for one in _about(evidence) if one.holds()]
+        for one in sorted(own, key=lambda verdict: verdict is not chief):
+            view = VerdictView(one, one is chief)
+            view.passage_wanted.connect(self.passage_wanted)
+            parts.append(view)
+        if not own:
+            words = "No judge has looked at this attempt. Its reward comes from rules alone."
+            parts.append(Text(words, "label", 400, "muted", wrap=True))
+        return parts
+
+    def _said(self, label: Label, evidence: Evidence) -> QWidget:
+        card = Card(tone="human")
+        card.body.addWidget(label_entry(label, evidence.numbers))
+        return card
+
+    def _fill_reward(self, evidence: Evidence) -> list[QWidget]:
+        record = evidence.record
+        parts = Card("Parts of the reward")
+        bar, sums = PartsBar(), KeyValues(1, mono=True)
+        adds = parts_of(record, evidence.weights)
+        bar.set_parts(adds)
+        told = [(plain(part.name), formatting.signed(part.value)) for part in adds]
+        sums.set_values([*told, ("reward", formatting.number(record.reward))])
+        parts.body.addWidget(bar)
+        parts.body.addWidget(sums)
+        found: list[QWidget] = [parts]
+        if before := record.unlabelled:
+            was = Card("Before your word")
+            old = KeyValues(1, mono=True)
+            old.set_values([("reward", formatting.number(before.reward))])
+            was.body.addWidget(old)
+            found.append(was)
+        if record.metrics:
+            metrics = Card("What the agent measured")
+            values = KeyValues(1, mono=True)
+            shown = list(record.metrics.items())[:60]
+            values.set_values([(plain(name[:60]), f"{value:g}") for name, value in shown])
+            metrics.body.addWidget(values)
+            found.append(metrics)
+        return found
+
+    def _fill_labels(self, evidence: Evidence) -> list[QWidget]:
+        said = list(evidence.labels)[-LABELS_MOST:][::-1]
+        if not said:
+            words = "Nobody has labelled this group. Press ? for the keys."
+            return [Text(words, "label", 400, "muted", wrap=True)]
+        return [label_entry(label, evidence.numbers) for label in said]
+
+
+def _about(evidence: Evidence) -> list[Label]:
+    """Labels with a word on this attempt."""
+    name = evidence.record.id
+    return [
+        label
+        for label in evidence.labels
+        if any(
+            word.trajectory_id == name or any(name in layer for layer in word.order)
+            for word in label.words
+        )
+    ]
+
+
+def _calls(evidence: Evidence) -> list[tuple[str, str]]:
+    """Key and name of each exchange with a judge."""
+    own = [one for one in evidence.verdicts if one.trajectory_id == evidence.record.id]
+    many = len(own) > 1
+    return [
+        (key, f"Judge{f' {number}' if many else ''}, pass {place}")
+        for number, verdict in enumerate(own, 1)
+        for place, key in enumerate(verdict.calls, 1)
+    ]
+
+
+def _clear(column: QVBoxLayout) -> None:
+    while (item := column.takeAt(0)) is not None:
+        if (old := item.widget()) is not None:
+            old.hide()
+            old.deleteLater()

@@ -1,0 +1,93 @@
+"""Evidence from anywhere: beside the reader where there is room, else as a sheet over the page."""
+
+from functools import partial
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.requests.runs import Siblings
+from studio.pages.trajectories.groups.columns import ColumnsView
+from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
+from studio.pages.trajectories.reader.reader import Reader
+from studio.pages.trajectories.reader.transcript_rows import EVEN, Weights
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.widgets.cards.sheet import Sheet
+
+
+class EvidenceDesk(QObject):
+    """One per page; the sheet slides over `host`. `reader_wanted` when a passage is to be read."""
+
+    reader_wanted = Signal()
+
+    def __init__(
+        self,
+        session: Session,
+        tasks: TaskScope,
+        columns: ColumnsView,
+        reader: Reader,
+        host: QWidget,
+    ) -> None:
+        super().__init__(host)
+        self._session, self._tasks = session, tasks
+        self._columns, self._reader = columns, reader
+        self._siblings: Siblings | None = None
+        self._weights, self._run_id = EVEN, ""
+        self.sheet, self.panel = Sheet("Evidence", host), EvidencePanel()
+        self.sheet.body.addWidget(self.panel, 1)
+        for panel in (reader.evidence, self.panel):
+            panel.call_wanted.connect(partial(self._ask, panel))
+        self.panel.passage_wanted.connect(self._show_passage)
+
+    def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
+        """Show the evidence of a group; without one the sheet closes."""
+        self._siblings, self._weights, self._run_id = siblings, weights, run_id
+        if siblings is None:
+            self.close()
+
+    def evidence(self) -> Evidence | None:
+        """Of the focused attempt."""
+        record, siblings = self._columns.record(), self._siblings
+        if record is None or siblings is None:
+            return None
+        numbers = {one.id: one.index + 1 for one in siblings.trajectories}
+        own = [one for one in siblings.verdicts if one.trajectory_id == record.id]
+        return Evidence(record, own, siblings.labels, numbers, self._weights)
+
+    def refresh(self, reading: bool) -> None:
+        """Another attempt has the focus, or the same has changed."""
+        evidence = self.evidence()
+        if evidence is not None and reading:
+            self._reader.show_evidence(evidence)
+        if evidence is not None and self.sheet.is_open():
+            self._show(evidence)
+
+    def toggle(self, reading: bool) -> None:
+        """One key away from every score."""
+        evidence = self.evidence()
+        if reading and self._reader.evidence.isVisible():
+            self._reader.evidence.show_tab(0)
+        elif not self.close() and evidence is not None:
+            self.sheet.open()
+            self._show(evidence)
+            self._columns.setFocus(Qt.FocusReason.OtherFocusReason)  # arrows still walk siblings
+
+    def close(self) -> bool:
+        """False where no sheet was open."""
+        was_open = self.sheet.is_open()
+        if was_open:
+            self.sheet.close_sheet()
+        return was_open
+
+    def _show(self, evidence: Evidence) -> None:
+        self.sheet.set_title(f"Attempt {evidence.record.index + 1}")
+        self.panel.show_evidence(evidence)
+
+    def _show_passage(self, quote: str) -> None:
+        self.reader_wanted.emit()
+        self.close()  # it would cover the passage, or stand beside itself
+        self._reader.show_passage(quote)
+
+    def _ask(self, panel: EvidencePanel, key: str) -> None:
+        ask = self._session.client.call(self._run_id, key)
+        self._tasks.run("call", ask, panel.show_call)

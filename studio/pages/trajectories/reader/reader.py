@@ -1,0 +1,108 @@
+"""The reader: outline, transcript with token tints, and what is known of the attempt."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
+from studio.pages.trajectories.reader.outline import Outline
+from studio.pages.trajectories.reader.transcript_rows import (
+    items_of,
+    outline_of,
+    row_of_passage,
+    turn_rows,
+)
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import Item
+from studio.widgets.transcript.view import Transcript
+
+EVIDENCE_PX, NARROW_EVIDENCE_PX, EVIDENCE_FITS_PX = 360, 320, 920
+TINTS = (("Advantage", "advantage"), ("Log-prob", "logprob"), ("Mask", "mask"), ("None", "none"))
+
+
+class Reader(QWidget):
+    """`show_evidence(evidence)`; `tint_chosen(name)`, `call_wanted(key)`."""
+
+    tint_chosen = Signal(str)
+    call_wanted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._tint = Segmented([words for words, _ in TINTS], "Tint tokens by")
+        self.transcript = Transcript()
+        self._outline, self.evidence = Outline(), EvidencePanel()
+        self._shown: Evidence | None = None
+        self._items: list[Item] = []
+        self._build()
+        self._tint.chosen.connect(lambda i: self.set_tint(TINTS[i][1], told=True))
+        self.transcript.tint_chosen.connect(lambda name: self.set_tint(name, told=True))
+        self._outline.row_wanted.connect(self.transcript.focus_row)
+        self.transcript.row_focused.connect(self._outline.show_row)
+        self.evidence.passage_wanted.connect(self.show_passage)
+        self.evidence.call_wanted.connect(self.call_wanted)
+
+    def show_evidence(self, evidence: Evidence) -> None:
+        """An attempt with all that is known of it; the same one again keeps its place."""
+        record, before = evidence.record, self._shown
+        same = before is not None and before.record.id == record.id
+        if before is None or before.record is not record:
+            self._items = items_of(record, weights=evidence.weights)
+            self.transcript.set_items(self._items, keep_place=same)
+        self._shown = evidence
+        self._outline.show_outline(record, outline_of(self._items))
+        self.evidence.show_evidence(evidence)
+
+    def clear(self) -> None:
+        """Show no trajectory: those of another run have the same ids."""
+        self._shown, self._items = None, []
+        self.transcript.set_items([])
+
+    def show_passage(self, quote: str) -> bool:
+        """Scroll to a cited passage; False where the transcript does not have it."""
+        if self.transcript.show_passage(quote):
+            return True
+        row = row_of_passage(self._shown.record, self._items, quote) if self._shown else -1
+        self.transcript.focus_row(row)
+        return row >= 0
+
+    def next_divergence(self, turns: list[int]) -> None:
+        """Go to the next of these turns, from 1; after the last to the first."""
+        rows = turn_rows(self._items)
+        places = [rows[turn - 1] for turn in turns if turn <= len(rows)]
+        after = [row for row in places if row > self.transcript.focused_row()]
+        if places:
+            self.transcript.focus_row((after or places)[0])
+
+    def set_tint(self, name: str, told: bool = False) -> None:
+        names = [key for _, key in TINTS]
+        if name in names:
+            self._tint.set_index(names.index(name))
+            self.transcript.set_tint(name)
+            if told:
+                self.tint_chosen.emit(name)
+
+    def _build(self) -> None:
+        bar = QHBoxLayout()
+        bar.setContentsMargins(16, 8, 16, 8)
+        bar.setSpacing(10)
+        bar.addWidget(Text("Tint tokens by", "label", 400, "muted"))
+        bar.addWidget(self._tint)
+        bar.addStretch(1)
+        middle = QVBoxLayout()
+        middle.setSpacing(0)
+        middle.addLayout(bar)
+        middle.addWidget(self.transcript, 1)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(12)
+        line.addWidget(self._outline)
+        line.addLayout(middle, 1)
+        line.addWidget(self.evidence)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.evidence.setVisible(self.width() >= EVIDENCE_FITS_PX)
+        wide = self.width() >= 1240
+        self.evidence.setFixedWidth(EVIDENCE_PX if wide else NARROW_EVIDENCE_PX)
+        self._outline.setVisible(self.width() >= 700)

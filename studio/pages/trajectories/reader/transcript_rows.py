@@ -1,0 +1,301 @@
+"""A stored trajectory as rows of a transcript; where siblings part. Pure: values in, values out."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.runs import Branch, GroupSummary, Trajectory
+from engine.protocol.records.runs import Message as ChatMessage
+from studio.pages.run.charts.main import part_token
+from studio.text import formatting
+from studio.widgets.tables.reward_bar import Part
+from studio.widgets.transcript.items import Item, Message, Note, Outcome, Token, ToolCall, plain
+from studio.widgets.transcript.passage import pattern_of
+
+ICONS = {"search": "search", "find": "search", "read": "file-text", "mail": "mail", "email": "mail"}
+PART_WORDS = {RULER: "judge", "label": "you"}
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A line of the outline: words, a fact, the row it leads to, and how deep it lies."""
+
+    words: str
+    fact: str
+    row: int
+    icon: str
+    deep: bool = False
+
+
+Weights = Mapping[str, float]
+"""Of reward parts, by name; one that is not named weighs 1."""
+EVEN: Weights = {}
+
+
+def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
+    """What each part adds to the reward."""
+    names = list(trajectory.parts)
+    return [
+        Part(PART_WORDS.get(name, name), value * weight_of(name, weights), part_token(name, names))
+        for name, value in trajectory.parts.items()
+    ]
+
+
+def weight_of(name: str, weights: Weights) -> float:
+    """A person's word weighs as the judge's would."""
+    return weights.get(name, weights.get(RULER, 1.0) if name == "label" else 1.0)
+
+
+def completions(trajectory: Trajectory) -> list[list[Token]]:
+    """The sampled tokens of each model call, in order over all branches."""
+    return [
+        tokens for branch in trajectory.branches for tokens in _spans(branch, trajectory.advantage)
+    ]
+
+
+def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
+    used = 0
+    for start, end in branch.spans:
+        logprobs = branch.logprobs[used : used + end - start]
+        used += end - start
+        pieces = branch.pieces[start:end] if branch.pieces else []
+        yield [
+            Token(piece, advantage, logprobs[i] if i < len(logprobs) else None, place=start + i)
+            for i, piece in enumerate(pieces)
+        ]
+
+
+def items_of(
+    trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
+) -> list[Item]:
+    """Rows of the transcript. With `shared` the messages before the first turn are left out;
+    `blind`, the sum that makes the reward."""
+    sampled = completions(trajectory)
+    turns = [message for message in trajectory.messages if message.role == "assistant"]
+    aligned = len(sampled) == len(turns)
+    worth = [reward for branch in trajectory.branches for reward in branch.rewards]
+    results = {m.tool_call_id: m.content for m in trajectory.messages if m.role == "tool"}
+    items: list[Item] = []
+    turn = 0
+    for message in trajectory.messages:
+        if message.role == "assistant":
+            turn += 1
+            tokens = sampled[turn - 1] if aligned else []
+            last = turn == len(turns)
+            row = _turn(message, turn, last, tokens, trajectory.advantage, results)
+            own = worth_words(worth[turn - 1]) if len(worth) == len(turns) and not blind else ""
+            known = own if shared else ", ".join(filter(None, (row[0].facts, own)))
+            head = replace(row[0], facts=known, advantage=None if shared else row[0].advantage)
+            items += [head, *row[1:]]
+        elif message.role != "tool" and not (shared and turn == 0):
+            items.append(Message(message.role, message.content, _role_title(message.role)))
+    for place, branch in enumerate(trajectory.branches[1:], 2):
+        items.append(Note(f"Branch {place}", branch_words(branch), "split"))
+    if blind:
+        return items
+    end = outcome(trajectory, weights)
+    return [*items, replace(end, facts="") if shared else end]
+
+
+def branch_words(branch: Branch) -> str:
+    """Reason why a branch starts here."""
+    if branch.choice:
+        return f"choice {branch.choice + 1} of one request; every choice is trained"
+    return "the template rewrote what came before"
+
+
+def worth_words(reward: float) -> str:
+    """What a turn was worth by itself."""
+    return f"reward {formatting.signed(reward)}"
+
+
+def _role_title(role: str) -> str:
+    return {"system": "System", "user": "Question"}.get(role, role.capitalize())
+
+
+def _turn(
+    message: ChatMessage,
+    turn: int,
+    last: bool,
+    tokens: list[Token],
+    advantage: float | None,
+    results: dict[str | None, str],
+) -> "tuple[Message, *tuple[Item, ...]]":
+    answer = last and not message.tool_calls
+    title = f"Turn {turn}, answer" if answer else f"Turn {turn}"
+    facts = f"{len(tokens)} tokens" if tokens else ""
+    row = Message("assistant", message.content, title, facts, advantage, tokens)
+    return (row, *(_call(call, results) for call in message.tool_calls))
+
+
+def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
+    name, arguments = call_words(call)
+    result = results.get(call.get("id"), "")
+    icon = next((icon for word, icon in ICONS.items() if word in name.lower()), "wrench")
+    state = "error" if is_error(result) else "ok"
+    return ToolCall(name, arguments, result, state, icon=icon)
+
+
+def call_words(call: dict[str, Any]) -> tuple[str, str]:
+    """The tool's name, and its arguments as one would write the call."""
+    function = call.get("function") or {}
+    return str(function.get("name", "tool")), _arguments(function.get("arguments"))
+
+
+def _arguments(raw: Any) -> str:
+    """keywords=["TP 1041"], as one would write the call."""
+    try:
+        values = json.loads(raw) if isinstance(raw, str) else raw
+    except ValueError:
+        return str(raw)
+    if not isinstance(values, dict):
+        return "" if values is None else str(raw)
+    return ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in values.items())
+
+
+def is_error(result: str) -> bool:
+    start = result.lstrip()[:40].lower()
+    return start.startswith(("error", '{"error', "traceback", "exception"))
+
+
+def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
+    facts = formatting.plural(trajectory.turns, "turn")
+    if trajectory.duration_s:  # nobody measured an imported attempt
+        facts = f"{formatting.duration(trajectory.duration_s)}, {facts}"
+    if trajectory.reward is None:
+        why = trajectory.problem.message if trajectory.problem else "no reward was given"
+        return Outcome(f"Unscored · {why}", facts, [], formatting.ABSENT)
+    title = "Cut at the token limit" if trajectory.truncated else "Ended with an answer"
+    return Outcome(
+        title, facts, parts_of(trajectory, weights), formatting.number(trajectory.reward)
+    )
+
+
+def outline_of(items: Sequence[Item]) -> list[Heading]:
+    headings = []
+    for row, item in enumerate(items):
+        if isinstance(item, Message):
+            icon = {"system": "message-square-text", "user": "user-round"}.get(item.role, "bot")
+            fact = item.facts.partition(", ")[0].replace("tokens", "tok")
+            headings.append(Heading(item.title, fact, row, icon))
+        elif isinstance(item, ToolCall):
+            fact = "error" if item.state == "error" else ""
+            headings.append(Heading(item.name, fact, row, item.icon, deep=True))
+    return headings
+
+
+def ranks(group: GroupSummary) -> dict[int, int]:
+    """Sibling → place by reward, 1 is best; ties share a place; unscored have none."""
+    scored = [(reward, i) for i, reward in enumerate(group.rewards) if reward is not None]
+    return {i: 1 + sum(other > reward for other, _ in scored) for reward, i in scored}
+
+
+def partings(siblings: Sequence[Trajectory]) -> list[str]:
+    """For each sibling, where it leaves the one it walks with longest."""
+    paths = [_path(trajectory) for trajectory in siblings]
+    return [_parting(place, paths, siblings) for place in range(len(paths))]
+
+
+def _path(trajectory: Trajectory) -> list[str]:
+    return [
+        f"{message.content}{json.dumps([c.get('function') for c in message.tool_calls])}"
+        for message in trajectory.messages
+        if message.role == "assistant"
+    ]
+
+
+def _common(first: list[str], second: list[str]) -> int:
+    """How many turns two paths begin with together."""
+    differ = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(differ, min(len(first), len(second)))
+
+
+def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory]) -> str:
+    mine = paths[place]
+    best, companion = 0, -1
+    for other, path in enumerate(paths):
+        common = _common(mine, path)
+        if other != place and common > best:
+            best, companion = common, other
+    if companion < 0:
+        return "Turn 1, alone from here"
+    with_whom = siblings[companion].index + 1
+    if best >= len(mine):
+        return f"The same as {with_whom} to the end"
+    return f"Turn {best + 1}, with {with_whom} until turn {best}"
+
+
+def question_of(trajectory: Trajectory) -> str:
+    """What was asked, in one line: the last message of the user before the first turn."""
+    start = list(takewhile(lambda m: m.role != "assistant", trajectory.messages))
+    asked = [m.content for m in start if m.role == "user"] or [m.content for m in start]
+    return " ".join(asked[-1][:400].split()) if asked else ""
+
+
+def shared_words(trajectory: Trajectory) -> str:
+    """What all siblings begin with, by name."""
+    start = takewhile(lambda m: m.role != "assistant", trajectory.messages)
+    names = {"system": "system prompt", "user": "question"}
+    return ", ".join(names.get(message.role, message.role) for message in start)
+
+
+def divergences(siblings: Sequence[Trajectory], place: int) -> list[int]:
+    """The turns, from 1, at which a sibling leaves one or more of the others, in order."""
+    paths = [_path(trajectory) for trajectory in siblings]
+    mine = paths[place]
+    turns = {
+        1 + _common(mine, path)
+        for other, path in enumerate(paths)
+        if other != place and _common(mine, path) < len(mine)
+    }
+    return sorted(turns)
+
+
+def turn_rows(items: Sequence[Item]) -> list[int]:
+    """The row of each turn."""
+    return [
+        row
+        for row, item in enumerate(items)
+        if isinstance(item, Message) and item.role == "assistant"
+    ]
+
+
+def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdict | None:
+    """The one behind the judge's part of the reward; else the newest with a score, else any."""
+    own = [one for one in verdicts if one.trajectory_id == trajectory.id]
+    parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
+    scored = [one for one in own if one.score is not None]
+    meant = [one for one in scored if abs((one.score or 0) - parts.get(RULER, -1)) < 1e-9]
+    found = meant or scored or own
+    return found[-1] if found else None
+
+
+def shared_tokens(siblings: Sequence[Trajectory]) -> int:
+    """How many tokens all of them begin with: computed once for the group."""
+    starts = [one.branches[0].tokens for one in siblings if one.branches]
+    if len(starts) < len(siblings) or not starts:
+        return 0
+    least, most = min(starts), max(starts)  # what these two share, all share
+    differ = (i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
+    return next(differ, min(len(least), len(most)))
+
+
+def row_of_passage(trajectory: Trajectory, items: Sequence[Item], quote: str) -> int:
+    """The row of the turn whose message holds a passage as the judge read it (a call's arguments
+    as they were sent); -1 where none does."""
+    pattern = pattern_of(quote)
+    turn, rows = 0, turn_rows(items)
+    if pattern is None:
+        return -1
+    for message in trajectory.messages:
+        turn += message.role == "assistant"
+        calls = (
+            str((call.get("function") or {}).get("arguments", "")) for call in message.tool_calls
+        )
+        if any(pattern.search(plain(text)) for text in (message.content, *calls)):
+            return rows[turn - 1] if 0 < turn <= len(rows) else 0
+    return -1

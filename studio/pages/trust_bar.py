@@ -1,0 +1,153 @@
+"""Trust in the open project: a bar above the pages, and the question that its button asks.
+
+The engine decides what is refused; here the person sees why, and trusts or confirms.
+"""
+
+from pydantic import TypeAdapter, ValidationError
+from PySide6.QtCore import QObject, QPointF, QRectF, Slot
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests.trust import (
+    AddressConfirmation,
+    Confirmation,
+    FileConfirmation,
+    TrustProject,
+)
+from studio.services.notifications import Choice, ask
+from studio.services.session import Session
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
+
+CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
+CODES = ("project.untrusted", "address.unconfirmed", "file.outside")
+"""Refusals that a person can lift; their detail is the confirmation to send."""
+BUTTONS = {
+    "project": "Trust this project",
+    "address": "Confirm address",
+    "file": "Confirm file",
+}
+ICON_PX = 16
+UNTRUSTED = "This project is not trusted: nothing of it is run or sent."
+
+
+def confirmation_of(problem: Problem) -> Confirmation | None:
+    """Confirmation that would lift a refusal; None for any other problem."""
+    if problem.code not in CODES:
+        return None
+    try:
+        return CONFIRMATIONS.validate_json(problem.detail)
+    except ValidationError:
+        return None
+
+
+def question_of(wanted: Confirmation) -> tuple[str, str]:
+    """Title and words of the dialog."""
+    match wanted:
+        case AddressConfirmation():
+            return (
+                f"Send to {wanted.address}?",
+                f"This is not {wanted.provider}'s own address. It would get your key for "
+                f"{wanted.provider} and everything that is asked there. Confirm it only if the "
+                "server is yours or you trust it with both.",
+            )
+        case FileConfirmation():
+            return (
+                "Read a file outside of the project?",
+                f"The settings name {wanted.path}. It may be shown to models and judges.",
+            )
+        case _:
+            return (
+                "Trust this project?",
+                f"{wanted.project}\n\nIts agent, MCP servers and packages will run as you, with "
+                "your files and network, and its judges may be asked with your keys. Look at "
+                "agent.py, mcp.json and project.toml first.",
+            )
+
+
+class TrustBar(QWidget):
+    """Bar that is shown while the open project is untrusted, or names something unconfirmed."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(44)
+        self._words = Text("", "body", elide=True)
+        self.button = Button("", "primary", icon="shield-check", height=28)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(ICON_PX + 34, 0, 16, 0)
+        line.setSpacing(12)
+        line.addWidget(self._words, 1)
+        line.addWidget(self.button)
+        self.hide()
+
+    def show_confirmation(self, wanted: Confirmation | None, words: str) -> None:
+        """Show a confirmation in the bar; None hides the bar."""
+        self.setVisible(wanted is not None)
+        if wanted is not None:
+            self._words.set_words(words)
+            self.button.set_words(BUTTONS[wanted.kind])
+            self.button.setAccessibleName(BUTTONS[wanted.kind])
+
+    def words(self) -> str:
+        return self._words.words()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            painter.fillRect(self.rect(), theme().color("warn-soft"))
+            edge = QRectF(0, self.height() - 1, self.width(), 1)
+            painter.fillRect(edge, theme().color("warn-line"))
+            place = QPointF(24, (self.height() - ICON_PX) / 2)
+            paint.icon(painter, place, "triangle-alert", "warn", ICON_PX)
+
+
+class TrustController(QObject):
+    """Controller of the trust bar, one per window: updates the bar for the open project, and asks
+    the person."""
+
+    def __init__(self, window: QWidget, bar: TrustBar, session: Session) -> None:
+        super().__init__(window)
+        self._window, self._bar, self._session = window, bar, session
+        self._wanted: Confirmation | None = None
+        session.project_changed.connect(self._show)
+        session.problem_raised.connect(self._refused)
+        bar.button.clicked.connect(self._clicked)
+
+    @Slot()
+    def _show(self) -> None:
+        view = self._session.project.view
+        found: Confirmation | None = None
+        words = ""
+        if view is not None and not view.trusted:
+            found, words = TrustProject(project=view.path), UNTRUSTED
+        for problem in view.problems if view is not None else []:
+            if found is None and (found := confirmation_of(problem)) is not None:
+                words = problem.message
+        self._wanted = found
+        self._bar.show_confirmation(found, words)
+
+    @Slot(object)
+    def _refused(self, problem: Problem) -> None:
+        """Show a refusal that the open project's view did not announce, as of a run from
+        elsewhere."""
+        if (wanted := confirmation_of(problem)) is not None:
+            self._wanted = wanted
+            self._bar.show_confirmation(wanted, problem.message)
+
+    @Slot()
+    def _clicked(self) -> None:
+        if (wanted := self._wanted) is not None:
+            self._session.tasks.run("trust", self._ask(wanted))
+
+    async def _ask(self, wanted: Confirmation) -> None:
+        title, words = question_of(wanted)
+        choices = [Choice("", "Cancel"), Choice("yes", BUTTONS[wanted.kind], "primary")]
+        answer, _ = await ask(self._window, title, words, choices)
+        if answer != "yes":
+            return
+        client = self._session.client
+        await client.confirm(wanted)
+        if path := self._session.project.path:
+            self._session.show_project(await client.project(path))

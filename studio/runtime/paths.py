@@ -1,0 +1,19 @@
+"""Paths of the resource files: beside the package in a checkout, inside it in a wheel."""
+
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def resources_dir() -> Path:
+    """The `resources/` folder. Raises FileNotFoundError when the installation is incomplete."""
+    here = Path(__file__).resolve().parents[1]
+    for candidate in (here.parent / "resources", here / "resources"):
+        if (candidate / "theme").is_dir():
+            return candidate
+    raise FileNotFoundError(f"Atelier is incomplete: no resources/ folder beside {here}")
+
+
+def resource(*parts: str) -> Path:
+    """The path of one resource, for example `resource("icons", "play.svg")`."""
+    return resources_dir().joinpath(*parts)

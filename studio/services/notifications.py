@@ -1,0 +1,155 @@
+"""How the studio speaks up: a line at the foot, a card above the page, a question that waits.
+
+Routing: what was asked for and refused is said at the foot; what stops everything (no engine) is a
+card that stays until it is resolved; a question waits in a dialog that blocks nothing else.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+
+from engine.protocol.problems import Problem
+from studio.widgets.cards.toast import Toast
+from studio.widgets.controls.buttons import Button
+from studio.widgets.forms.form_fields import Field
+from studio.widgets.text.text import Text
+
+WIDTH_PX = 480
+BLOCKING = ("engine.", "link.")
+"""Problems with these codes concern the whole window."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A button of a question: what it answers, its words, its looks."""
+
+    key: str
+    words: str
+    kind: str = "outlined"
+    price: str = ""
+
+
+class Notifier(QObject):
+    """One per window."""
+
+    def __init__(self, window: QWidget, show_card: Callable[[Problem | None], None]) -> None:
+        super().__init__(window)
+        self._toast = Toast(window)
+        self._show_card = show_card
+        self._undo: Callable[[], object] | None = None
+        self._toast.undo_requested.connect(self._undone)
+
+    def say(self, words: str, undo: Callable[[], object] | None = None) -> None:
+        """Something happened; it is said for six seconds."""
+        self._undo = undo
+        self._toast.say(words, undo="Undo" if undo else "")
+
+    def problem(self, problem: Problem) -> None:
+        """Something is wrong: said once, at the place it belongs to."""
+        if problem.code.startswith(BLOCKING):
+            self._show_card(problem)
+            return
+        self._undo = None
+        words = f"{problem.message} {problem.hint}".strip()
+        self._toast.say(words, tone="bad", icon="octagon-alert")
+
+    def resolved(self) -> None:
+        """The engine is back: the card goes."""
+        self._show_card(None)
+
+    def words(self) -> str:
+        """What the foot says now."""
+        return self._toast.words() or ""
+
+    def _undone(self) -> None:
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo()
+
+
+class Question(QDialog):
+    """Title, words, maybe a field, buttons. Escape answers nothing; Enter in a line of text is its
+    primary button."""
+
+    def __init__(
+        self,
+        parent: QWidget,
+        title: str,
+        words: str,
+        choices: Sequence[Choice],
+        field: Field | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(title)
+        self.setMinimumWidth(WIDTH_PX)
+        self.answer: str | None = None
+        self.field = field
+        column = QVBoxLayout(self)
+        column.setContentsMargins(24, 20, 24, 20)
+        column.setSpacing(12)
+        column.addWidget(Text(title, "title"))
+        column.addWidget(Text(words, "body", tone="muted", wrap=True))
+        if field is not None:
+            column.addWidget(field)
+        column.addSpacing(8)
+        column.addLayout(self._buttons(choices))
+        primary = next((choice.key for choice in choices if choice.kind == "primary"), None)
+        line = getattr(field, "line", field.editor if field else None)
+        if primary is not None and isinstance(line, QLineEdit):
+            line.returnPressed.connect(lambda: self._answered(primary))
+        if field is not None:
+            field.setFocus()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Give wrapped words all the height they need: a layout asks for too little by itself."""
+        layout = self.layout()
+        if layout is not None:
+            self.setFixedWidth(max(self.width(), WIDTH_PX))
+            self.setFixedHeight(layout.totalHeightForWidth(self.width()))
+        super().showEvent(event)
+
+    def _buttons(self, choices: Sequence[Choice]) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(8)
+        line.addStretch(1)
+        for choice in choices:
+            button = Button(choice.words, choice.kind, price=choice.price, height=32)
+            button.clicked.connect(lambda _=False, key=choice.key: self._answered(key))
+            line.addWidget(button)
+        return line
+
+    def _answered(self, key: str) -> None:
+        self.answer = key
+        self.accept()
+
+
+async def ask(
+    parent: QWidget,
+    title: str,
+    words: str,
+    choices: Sequence[Choice],
+    field: Field | None = None,
+) -> tuple[str | None, Any]:
+    """The key of the chosen button (None: Escape) and the field's value."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[tuple[str | None, Any]] = loop.create_future()
+    question = Question(parent, title, words, choices, field)
+
+    def finish() -> None:
+        if not answered.done():
+            value = field.value() if field is not None else None  # type: ignore[attr-defined]
+            answered.set_result((question.answer, value))
+
+    question.finished.connect(finish)
+    question.open()
+    try:
+        return await answered
+    finally:
+        if not answered.done() or answered.cancelled():
+            question.close()

@@ -1,0 +1,78 @@
+"""Changes of a project's files by other programs.
+
+The engine is asked for fingerprints (it caches them by size and time of change) rather than this
+machine's file system: a watch of ours would miss files beside a remote engine, network mounts, and
+editors that put a new file in the place of the old one.
+"""
+
+from PySide6.QtCore import QObject, QTimer
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.runs import ProjectFiles
+from studio.runtime.tasks import TaskScope
+from studio.services.project_opening import read_project
+from studio.services.session import Session
+
+EVERY_MS = 2000
+
+
+class ProjectFilesService(QObject):
+    """Reads the open project again, and says so, when another program has changed its files."""
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._path, self._known = "", dict[str, str]()
+        self._tasks = TaskScope(self)
+        self._timer = QTimer(self)
+        self._timer.setInterval(EVERY_MS)
+        self._timer.timeout.connect(self.look)
+        self._timer.start()
+        session.project_changed.connect(self._take)
+
+    def look(self) -> None:
+        """Compare now. While the engine does not answer, the link says so; the next look asks."""
+        session = self._session
+        ready = session.connected and not session.writing and not self._tasks.busy("files")
+        if ready and self._known:
+            self._tasks.run("files", self._read(self._path), self._compare, self._unanswered)
+
+    async def close(self) -> None:
+        self._timer.stop()
+        await self._tasks.close()
+
+    def _take(self) -> None:
+        """The project was just read: its files are known as they are."""
+        if (view := self._session.project.view) is not None:
+            self._tasks.cancel("files")
+            self._path, self._known = view.path, dict(view.files)
+
+    async def _read(self, path: str) -> tuple[str, ProjectFiles]:
+        return path, await self._session.client.project_files(path)
+
+    def _compare(self, found: tuple[str, ProjectFiles]) -> None:
+        path, answer = found
+        if path != self._path or self._session.writing:
+            return
+        known, self._known = self._known, dict(answer.files)
+        names = [name for name, now in answer.files.items() if known.get(name, now) != now]
+        if names:
+            self._tasks.run("project", self._read_again(path), lambda view: self._show(view, names))
+
+    async def _read_again(self, path: str) -> ProjectView:
+        return await read_project(self._session.client, path)
+
+    def _show(self, view: ProjectView, names: list[str]) -> None:
+        if view.path == self._session.project.path:
+            self._session.show_project(view)
+            self._session.said.emit(changed_words(names))
+
+    def _unanswered(self, problem: Problem) -> None:
+        """Asked again at the next look."""
+
+
+def changed_words(names: list[str]) -> str:
+    """`project.toml and agent.py were changed by another program.`"""
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{listed} {'were' if len(names) > 1 else 'was'} changed by another program."

@@ -1,0 +1,51 @@
+"""Repair and removal of a damaged run, asked of the engine and told in the window."""
+
+from PySide6.QtWidgets import QWidget
+
+from engine.protocol.records.runs import RunSummary
+from studio.runtime.tasks import command_job
+from studio.services.notifications import Choice, ask
+from studio.services.session import Session
+from studio.store.runs.status_words import run_words
+
+
+def repair_run(session: Session, run_id: str) -> None:
+    """Recover a damaged run up to the damage, and show what came of it."""
+
+    async def repair() -> RunSummary:
+        return await session.client.repair_run(run_id)
+
+    def done(run: RunSummary) -> None:
+        session.runs.forget(run_id)
+        session.take_run(run)
+        session.said.emit(f"{run.name} is repaired: {run_words(run).text.lower()}.")
+        session.refresh()
+
+    session.tasks.run(command_job("repair", run_id), repair(), done)
+
+
+def ask_to_remove(session: Session, run: RunSummary, parent: QWidget) -> None:
+    """Ask first; then delete the run with its checkpoints, and show another of the project."""
+
+    async def remove() -> bool:
+        words = "Its trajectories, labels and checkpoints are deleted. Exports stay."
+        choices = [Choice("", "Cancel"), Choice("delete", "Delete", "danger")]
+        answer, _ = await ask(parent, f"Delete run {run.name}?", words, choices)
+        if answer != "delete":
+            return False
+        session.following.forget(run.id)
+        await session.client.remove_run(run.id)
+        session.runs.replace(await session.client.runs())
+        return True
+
+    def done(removed: bool) -> None:
+        if not removed:
+            return
+        session.runs.forget(run.id)
+        if session.run.run_id == run.id:
+            left = session.runs.of(session.project.path)
+            session.select_run(left[0].id if left else "")
+        session.said.emit(f"{run.name} is deleted.")
+        session.refresh()
+
+    session.tasks.run(command_job("remove", run.id), remove(), done)

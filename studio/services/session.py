@@ -1,0 +1,399 @@
+"""What is open now and what can be done to it: one engine, one project, one run.
+
+In: what a person wants (methods). Out: signals that say what changed; the frame and the pages
+listen. Calls to the engine run in `tasks`, by name; failures come out of `problem_raised`.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from engine.client import EngineClient
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import LaunchError, Problem
+from engine.protocol.records.choices import Sample
+from engine.protocol.records.runs import LEARNING, LIVING, ProjectView, RunSummary, TrainingKind
+from engine.protocol.requests.runs import Command, CreateProject, EditProject, StartRun
+from studio.link.engine import EngineLink
+from studio.link.engine_state import LinkState
+from studio.models.event_feed import Feed
+from studio.models.run import RunModel
+from studio.runtime.tasks import Failed, TaskScope, command_job
+from studio.services import key_lending
+from studio.services.followed_runs import Following
+from studio.services.project_opening import read_project
+from studio.services.servers import Hosts
+from studio.services.settings import SettingsStore
+from studio.store.projects.project import ProjectStore
+from studio.store.runs.runs import RunStore
+from studio.store.runs.status_words import run_words
+
+Done = Callable[[Any], None]
+JUST_NOW_S = 20.0
+
+
+class Session(QObject):
+    """The verbs of the studio. Owns no widget."""
+
+    engine_changed = Signal(object)
+    project_changed = Signal()
+    projects_changed = Signal()
+    runs_changed = Signal()
+    place_wanted = Signal(str)
+    problem_raised = Signal(object)
+    said = Signal(str)
+
+    def __init__(
+        self,
+        link: EngineLink,
+        feed: Feed,
+        runs: RunStore,
+        settings: SettingsStore,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.link, self.feed, self.runs, self.settings = link, feed, runs, settings
+        self.project = ProjectStore()
+        self.projects: list[ProjectView] = []
+        self.samples: list[Sample] = []
+        self.run = RunModel(runs, feed, self)
+        self.following = Following(link.pump, runs, self._shown)
+        self.tasks = TaskScope(self)
+        self.hosts = Hosts(link, feed, settings, self)
+        for scope in (self.tasks, self.hosts.tasks):
+            scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
+        self.hosts.lives_changed.connect(self._lives_changed)
+        self.starting_on = ""
+        """The server that the run under way to its start begins on."""
+        self._writing: set[asyncio.Task[None]] = set()
+        """Edits on their way: a run that is asked for after them begins with them."""
+        self._turns: dict[str, asyncio.Lock] = {}
+        """By run: who tells it something waits for what it is being told."""
+        self._known_life: dict[str, str] = {}
+        self._contact = "none"
+        feed.link_changed.connect(self._link_changed)
+        feed.run_changed.connect(self._run_changed)
+        feed.gap_found.connect(self._follow_anew)
+        feed.run_lost.connect(lambda _, problem: self.problem_raised.emit(problem))
+
+    @property
+    def client(self) -> EngineClient:
+        return self.link.client
+
+    @property
+    def connected(self) -> bool:
+        return self.feed.link.contact == "connected"
+
+    def start(self, project: str = "", place: str = "") -> None:
+        """Start the pump, find or start the engine, open what was asked for."""
+        self.link.pump.start()
+        self.open_engine(project, place)
+
+    async def close(self) -> None:
+        """Let go of everything here. The engine and its runs go on."""
+        await self.hosts.close()
+        await self.tasks.close()
+        await self.link.close()
+
+    def open_engine(self, project: str = "", place: str = "") -> None:
+        self.feed.set_link(LinkState("starting", self.feed.link.info))
+        self.tasks.run("engine", self._open_engine(project, place), failed=self._engine_failed)
+
+    async def _open_engine(self, project: str = "", place: str = "") -> None:
+        endpoint = await self.link.open()
+        if endpoint.notice:
+            self.problem_raised.emit(Problem(code="launch.fell_back", message=endpoint.notice))
+        await self._ask_all()
+        self.feed.set_link(LinkState("connected", await self.client.info()))
+        if project:
+            await self._open_project(project, place)
+
+    def _engine_failed(self, problem: Problem) -> None:
+        self.feed.set_link(LinkState("gone", self.feed.link.info, problem=problem))
+        self.problem_raised.emit(problem)
+
+    def restart_engine(self) -> None:
+        """End the engine after what is acknowledged and start another; runs can be resumed."""
+        self.tasks.run("engine", self._restart_engine(), failed=self._engine_failed)
+
+    async def _restart_engine(self) -> None:
+        try:
+            await self.link.shut_down()
+        except LaunchError:
+            self.link.kill()
+        self.feed.set_link(LinkState("starting", self.feed.link.info))
+        await self._open_engine()
+
+    def refresh(self) -> None:
+        """Ask for projects, runs and samples again."""
+        self.tasks.run("refresh", self._ask_all())
+
+    async def _ask_all(self) -> None:
+        self.runs.replace(await self.client.runs())
+        self.projects = await self.client.projects()
+        self.samples = self.samples or await self.client.samples()
+        for run in self.runs.living():
+            self.following.begin(run.id)
+        self.projects_changed.emit()
+        self.runs_changed.emit()
+        self.run.tell()
+
+    @Slot(object)
+    def _link_changed(self, state: LinkState) -> None:
+        before, self._contact = self._contact, state.contact
+        self.engine_changed.emit(state)
+        if state.contact != "connected":
+            return
+        if before in ("reconnecting", "gone"):
+            self.tasks.run("reopen", self._reopen())
+        elif state.info is not None and state.info.living_runs != len(self.runs.living_here()):
+            self.refresh()  # somebody else started or ended a run
+
+    @Slot()
+    def _lives_changed(self) -> None:
+        """A run on a server was begun or ended, maybe by somebody else."""
+        if self.connected:
+            self.refresh()
+
+    async def _reopen(self) -> None:
+        if await self.link.reopen():
+            await self._ask_all()
+
+    def open_project(self, path: str, place: str = "setup") -> None:
+        self.tasks.run("project", self._open_project(path, place))
+
+    async def _open_project(self, path: str, place: str) -> None:
+        self.show_project(await read_project(self.client, path))
+        runs = self.runs.of(self.project.path)
+        living = [run for run in runs if run.state in LIVING]
+        trained = [run for run in runs if run.kind in LEARNING]
+        imported = [run for run in runs if run.kind == "imported"]
+        newest = next(iter([*living, *trained, *imported]), None)
+        self.select_run(newest.id if newest else "")
+        self.settings.remember_project(self.project.path)
+        if place:
+            self.place_wanted.emit("run" if living and place == "setup" else place)
+
+    def create_project(self, folder: str, sample: str | None) -> None:
+        async def create() -> None:
+            request = CreateProject(folder=folder, sample=sample)
+            await self.show_made(await self.client.create_project(request))
+
+        self.tasks.run("project", create())
+
+    async def show_made(self, view: ProjectView) -> None:
+        """A project that is new, on its Setup page."""
+        await self._open_project(view.path, "setup")
+        await self._ask_all()
+
+    def edit(self, request: EditProject, done: Done, failed: Callable[[Problem], None]) -> None:
+        """Write the project's file; the answer is shown before `done` is called."""
+        path = self.project.path
+
+        async def write() -> None:
+            view = await self.client.edit_project(path, request)
+            if self.project.path == path:
+                self.show_project(view)
+            else:  # another one was opened meanwhile, and stays open
+                self._list_project(view)
+                self.projects_changed.emit()
+
+        name = f"edit {path} {sorted(request.values or ())}"
+        self.write_first(self.tasks.run(name, write(), done, failed))
+
+    @property
+    def writing(self) -> bool:
+        """Whether an edit is on its way."""
+        return bool(self._writing)
+
+    def write_first(self, job: "asyncio.Task[None] | None") -> None:
+        """An edit: no run begins before it was answered."""
+        if job is not None:
+            self._writing.add(job)
+            job.add_done_callback(self._writing.discard)
+
+    def show_project(self, view: ProjectView) -> None:
+        """Of the open project, or of one that is opened by this."""
+        self.project.open(view)
+        self._list_project(view)
+        self.project_changed.emit()
+
+    def _list_project(self, view: ProjectView) -> None:
+        """As it is now, among all of them."""
+        self.projects = [view if known.path == view.path else known for known in self.projects]
+
+    # Runs
+
+    def _shown(self) -> set[str]:
+        """The run that is looked at, and the one it has grown out of."""
+        parent = self.run.origin
+        return {one for one in (self.run.run_id, parent.run_id if parent else "") if one}
+
+    def select_run(self, run_id: str) -> None:
+        """Look at a run: its events are followed from where they are known."""
+        self.run.select(run_id)
+        for shown in self._shown():
+            self.following.begin(shown)
+        self.runs_changed.emit()
+
+    def open_run(self, run: RunSummary, place: str = "run") -> None:
+        """Look at a run of any project, on its page or another."""
+
+        async def go() -> None:
+            if run.project_path != self.project.path:
+                await self._open_project(run.project_path, "")
+            self.select_run(run.id)
+            self.place_wanted.emit(place)
+
+        self.tasks.run("project", go())
+
+    def train(
+        self,
+        kind: TrainingKind = "train",
+        overrides: dict[str, Any] | None = None,
+        show: bool = True,
+        lend: bool = False,
+    ) -> None:
+        """One run of the open project, as its settings are now, where it trains; `lend` gives the
+        server there the judges' keys."""
+        request = StartRun(
+            project=self.project.path, kind=kind, overrides=overrides or {}, queue=True
+        )
+        self.start_run(request.model_copy(update={"lend_keys": lend}), show)
+
+    def start_run(self, request: StartRun, show: bool = True, failed: Failed | None = None) -> None:
+        """Start one run, or queue it where the device is busy; a repeated click is harmless."""
+        if not self.tasks.busy("train"):
+            host = self.place_of(request)
+            request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
+            self.starting_on = host
+            self.tasks.run("train", self._train(request, show), failed=failed)
+
+    def cancel_start(self) -> None:
+        """Wait for it no longer. What a server was asked for already goes on there."""
+        asked = self.starting_on and self.hosts.connected(self.starting_on)
+        if asked and self.tasks.busy("train"):
+            self.said.emit(
+                f"{self.starting_on} was asked already: stop the run if it begins there."
+            )
+        self.tasks.cancel("train")
+
+    def place_of(self, request: StartRun) -> str:
+        """The server that a run begins on; empty is this machine. What begins with weights that
+        exist begins where they are, everything else where the project trains."""
+        if not request.origin:
+            return self.hosts.chosen(request.project)
+        wanted = request.origin.partition("@")[0]
+        runs = self.runs.of(request.project)
+        return next((run.host for run in runs if wanted in (run.id, run.name)), "")
+
+    async def _train(self, request: StartRun, show: bool) -> None:
+        if self._writing:
+            await asyncio.wait(self._writing)
+        await self.lend_keys()
+        if request.host:
+            run = await self.hosts.begin(request.host, lambda client: client.start_run(request))
+        else:
+            run = await self.client.start_run(request)
+        self.runs.put(run)
+        if run.state == "queued":
+            others = [one.name for one in self.runs.living() if one.host == run.host]
+            before = next((name for name in others if name != run.name), "the run before it")
+            self.said.emit(f"{run.name} is queued: it starts when {before} has ended.")
+        if show and request.project == self.project.path:
+            self.select_run(run.id)
+            self.place_wanted.emit("run")
+            return
+        self.following.begin(run.id)
+        if show and run.state != "queued":  # another project was opened since it was asked for
+            where = f" on {run.host}" if run.host else ""
+            self.said.emit(f"{run.name} of {run.project} began{where}.")
+        self.runs_changed.emit()
+
+    async def lend_keys(self, others: Sequence[str] = ()) -> None:
+        """The keys of the open project's judges and trackers, and of `others`, as litellm names
+        models."""
+        if problem := await key_lending.lend(self.client, self._config, others):
+            self.problem_raised.emit(problem)
+
+    @property
+    def _config(self) -> ProjectConfig | None:
+        return self.project.view.config if self.project.view else None
+
+    def track(self) -> None:
+        """Tell the trackers of the open project what they lack of the run that is looked at."""
+
+        async def send(client: EngineClient) -> None:
+            await key_lending.lend_to_trackers(client, self._config)
+            await client.track(self.run.run_id)
+
+        self._job("track", send, lambda _: self.runs_changed.emit())
+
+    def command(
+        self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
+    ) -> None:
+        """Tell a run something: pause, continue, reviewed, use_rubric, stop_after_step, stop_now,
+        resume, extend, keep. What a run is told is sent in the order it was said in."""
+        wanted = run_id or self.run.run_id
+        said = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
+        order = Command.model_validate(said)
+
+        run = self.runs.summary(wanted)
+        host = run.host if run is not None else ""
+
+        async def give(client: EngineClient) -> RunSummary:
+            async with self._turns.setdefault(wanted, asyncio.Lock()):
+                if self.hosts.away(host):
+                    await self.hosts.ready(host)
+                if action in ("resume", "extend"):
+                    await self.lend_keys()
+                return await client.command(wanted, order)
+
+        self._job(command_job(action, wanted), give, self.take_run)
+
+    def take_run(self, run: RunSummary) -> None:
+        """A run that is new, or that was told something."""
+        self.runs.put(run)
+        self.following.begin(run.id)
+        self.run.tell()
+        self.runs_changed.emit()
+
+    @Slot(str)
+    def _run_changed(self, run_id: str) -> None:
+        """Lists need to hear of a run only when its life changes, not of every event."""
+        state = self.runs.state(run_id)
+        life = f"{state.life} {state.done}"
+        if self._known_life.get(run_id) != life:
+            self._known_life[run_id] = life
+            self.runs_changed.emit()
+            summary = self.runs.summary(run_id)
+            told = summary is not None and summary.kind == "imported"  # by who imported it
+            if (
+                summary
+                and not told
+                and state.life == "finished"
+                and time.time() - state.at < JUST_NOW_S
+            ):
+                self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
+
+    @Slot(str, int)
+    def _follow_anew(self, run_id: str, seq: int) -> None:
+        self.following.anew(run_id, seq)
+
+    def _job(
+        self, name: str, ask: Callable[[EngineClient], Awaitable[Any]], done: Done | None = None
+    ) -> None:
+        self.tasks.run(name, self._asked(ask), done)
+
+    async def _asked(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Any:
+        return await ask(self.client)
+
+    @property
+    def judged(self) -> bool:
+        """Whether the open project's judge asks somebody who wants a key."""
+        judge = self._config.judge if self._config else None
+        return bool(judge and judge.enabled and judge.models and not judge.base_url)

@@ -1,0 +1,112 @@
+"""The engine pill and its menu: where the open project trains, and how every engine is."""
+
+from functools import partial
+
+from PySide6.QtCore import QObject, Slot
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu
+
+from studio.actions.actions import Actions
+from studio.link.engine_state import LinkState
+from studio.main_window import PROJECTLESS, MainWindow
+from studio.services.session import Session
+from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.tables.status_dot import dot_icon
+
+PILL = {"starting": "reconnecting"}
+HERE = "This machine"
+MARK = "\ttrains here"
+
+
+class EngineSwitcher(QObject):
+    """One per window; `open_menu()` by mouse or keyboard."""
+
+    def __init__(self, window: MainWindow, session: Session, actions: Actions) -> None:
+        super().__init__(window)
+        self._window, self._session, self._actions = window, session, actions
+        session.engine_changed.connect(self.show_pill)
+        session.hosts.changed.connect(self.show_pill)
+        session.project_changed.connect(self.show_pill)
+        window.page_shown.connect(self.show_pill)
+        window.header.engine_requested.connect(self.open_menu)
+
+    @property
+    def project(self) -> str:
+        """The project whose engine is shown; empty on pages of none."""
+        return "" if self._window.page in PROJECTLESS else self._session.project.path
+
+    @Slot()
+    def show_pill(self) -> None:
+        link, pill = self._session.feed.link, self._window.header.pill
+        name = self._session.hosts.chosen(self.project)
+        if name and link.contact == "connected":
+            words = self._session.hosts.words(name)
+            pill.set_engine(f"{name} · {words.short}", words.dot)
+            set_tip(pill, f"{name} · {words.text}")
+        else:
+            pill.set_engine(link.words, PILL.get(link.contact, link.contact))
+            set_tip(pill, "")
+
+    @Slot()
+    def open_menu(self) -> None:
+        menu = QMenu(self._window)
+        menu.aboutToHide.connect(menu.deleteLater)
+        self._add_engines(menu)
+        menu.addSeparator()
+        menu.addAction(self._actions["servers.add"])
+        menu.addAction(self._actions["servers.open"])
+        menu.addSeparator()
+        for words in _facts(self._session.feed.link):
+            menu.addAction(words).setEnabled(False)
+        menu.addAction(self._actions["engine.start"])
+        pill = self._window.header.pill
+        menu.popup(pill.mapToGlobal(pill.rect().bottomLeft()))
+        self.menu = menu
+
+    def _add_engines(self, menu: QMenu) -> None:
+        """All of them; choosing one is about the open project, without one it is connected."""
+        project, hosts, link = self.project, self._session.hosts, self._session.feed.link
+        chosen = hosts.chosen(project) if project else None
+        here = menu.addAction(dot_icon(PILL.get(link.contact, link.contact)), link.words)
+        here.triggered.connect(partial(self._choose, ""))
+        self._mark(here, chosen == "")
+        for view in hosts.all:
+            name = view.spec.name
+            words = hosts.words(name)
+            text = f"{name} · {words.text}".replace("&", "&&")
+            action = menu.addAction(dot_icon(words.dot), text)
+            action.triggered.connect(partial(self._choose, name))
+            self._mark(action, chosen == name)
+        if chosen and hosts.view(chosen) is None:
+            gone = menu.addAction(dot_icon("gone"), f"{chosen} · not in the list")
+            gone.setEnabled(False)
+            self._mark(gone, True)
+
+    def _mark(self, action: QAction, chosen: bool) -> None:
+        if chosen:
+            action.setText(action.text() + MARK)
+
+    def _choose(self, name: str, _: bool = False) -> None:
+        if self.project:
+            self._session.hosts.choose(self.project, name)
+            where = name or "this machine"
+            self._session.said.emit(f"{self._session.project.name} trains on {where} from now on.")
+        elif name:
+            self._session.hosts.act(name, "connect")
+        else:
+            self._actions.trigger("engine.start")
+
+
+def _facts(link: LinkState) -> list[str]:
+    if link.info is None:
+        return []
+    memory = formatting.size(link.info.memory_bytes)
+    total = formatting.size(link.info.memory_total_bytes)
+    facts = [
+        f"{HERE}: engine {link.info.version} · Python {link.info.python}",
+        f"{memory} of {total} used",
+    ]
+    if link.latency_s is not None:
+        facts[1] += f" · answers in {formatting.duration(link.latency_s)}"
+    return facts

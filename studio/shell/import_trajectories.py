@@ -1,0 +1,105 @@
+"""Attempts from elsewhere: asks what and where, has the engine import it, shows the run.
+
+One job from the question to the open run; the studio's session owns it.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+from PySide6.QtCore import QDir, QObject
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.runs import ImportRun
+from studio.services.notifications import Choice, ask
+from studio.services.session import Session
+from studio.text import formatting
+
+SAY_EVERY_S = 5.0
+"""A line at the foot stays for six seconds."""
+WORDS = (
+    "They become a run of {project}, to read, to label and to have judged. A file holds one "
+    '{{"messages": […]}} a line, in the OpenAI form; an .art folder is what OpenPipe\'s ART leaves '
+    "behind."
+)
+FORMS = "Attempts (*.jsonl *.parquet);;All files (*)"
+
+
+class Importer(QObject):
+    """One import at a time."""
+
+    def __init__(self, window: QWidget, session: Session) -> None:
+        super().__init__(window)
+        self._window, self._session = window, session
+
+    def start(self, project: str = "") -> None:
+        """Ask what to import into a project; the open one when none is named."""
+        if self._session.tasks.busy("import"):
+            self._session.said.emit("An import is under way.")
+            return
+        path = project or self._session.project.path
+        self._session.tasks.run("import", self._ask_and_import(path))
+
+    async def _ask_and_import(self, project: str) -> None:
+        choices = [
+            Choice("", "Leave it"),
+            Choice("folder", "An .art folder…"),
+            Choice("file", "A file…", "primary"),
+        ]
+        words = WORDS.format(project=Path(project).name)
+        kind, _ = await ask(self._window, "Import attempts", words, choices)
+        source = await chosen(self._dialog(kind, project)) if kind else ""
+        if source:
+            await self.bring(project, source)
+
+    def _dialog(self, kind: str, project: str) -> QFileDialog:
+        title = "Import an .art folder" if kind == "folder" else "Import a file of attempts"
+        dialog = QFileDialog(self._window, title, project, FORMS if kind == "file" else "")
+        mode = QFileDialog.FileMode
+        dialog.setFileMode(mode.Directory if kind == "folder" else mode.ExistingFile)
+        dialog.setFilter(dialog.filter() | QDir.Filter.Hidden)  # .art begins with a dot
+        return dialog
+
+    async def bring(self, project: str, source: str) -> None:
+        """Import, saying that it goes on, and open the run on its attempts."""
+        request = ImportRun(source=source)
+        importing = asyncio.ensure_future(self._session.client.import_run(project, request))
+        try:
+            await self._wait(importing, Path(source).name)
+        finally:
+            importing.cancel()
+            await asyncio.gather(importing, return_exceptions=True)  # its error rises below
+        run = importing.result()
+        self._session.runs.put(run)
+        self._session.open_run(run, "trajectories")
+        self._session.said.emit(_told(run))
+
+    async def _wait(self, importing: "asyncio.Future[RunSummary]", name: str) -> None:
+        begun = time.monotonic()
+        self._session.said.emit(f"Importing {name}…")
+        while not (await asyncio.wait([importing], timeout=SAY_EVERY_S))[0]:
+            passed = formatting.duration(time.monotonic() - begun)
+            self._session.said.emit(f"Still importing {name}, for {passed}.")
+
+
+async def chosen(dialog: QFileDialog) -> str:
+    """What the person chooses; empty where nothing."""
+    answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def finish(accepted: int) -> None:
+        if not answered.done():
+            files = dialog.selectedFiles() if accepted else []
+            answered.set_result(files[0] if files else "")
+
+    dialog.finished.connect(finish)
+    dialog.open()
+    try:
+        return await answered
+    finally:
+        dialog.deleteLater()
+
+
+def _told(run: RunSummary) -> str:
+    unscored = f", {formatting.count(run.unscored)} of them unscored" if run.unscored else ""
+    return f"{run.name}: {formatting.count(run.trajectories)} attempts imported{unscored}."

@@ -1,0 +1,55 @@
+"""Projects in words, in the window: opens the wizard from anywhere, and what was made by it."""
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import ProjectView
+from studio.actions.actions import Actions
+from studio.main_window import MainWindow
+from studio.pages.home.page import HomePage
+from studio.pages.new_project.wizard import DescribeSheet
+from studio.runtime.tasks import TaskScope
+from studio.services.session import Session
+from studio.store.projects.draft import ATTEMPTS
+
+MEASURED = "train.validation_attempts"
+
+
+class DescribeDesk(QObject):
+    """One per window; its jobs end with `close()`."""
+
+    def __init__(
+        self, window: MainWindow, session: Session, actions: Actions, workspace: Path
+    ) -> None:
+        super().__init__(window)
+        self._session = session
+        self._tasks = TaskScope(self)
+        self._tasks.failed.connect(self._raise)
+        self.sheet = DescribeSheet(session, self._tasks, workspace, window.body)
+        self.sheet.made.connect(self._made)
+        actions.bind(project_describe=self.sheet.begin)
+
+    def serve(self, home: HomePage) -> None:
+        """A project that is being written opens here, not in Setup."""
+        home.writing_wanted.connect(self.sheet.go_on)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def _made(self, view: ProjectView, measure: bool) -> None:
+        self._tasks.run("open", self._open(view, measure))
+
+    async def _open(self, view: ProjectView, measure: bool) -> None:
+        await self._session.show_made(view)
+        if measure:
+            self._session.train("baseline", {MEASURED: ATTEMPTS}, show=False)
+            self._session.said.emit(
+                f"{view.name} is made. Measuring what the untrained model can do: see the bar."
+            )
+        else:
+            self._session.said.emit(f"{view.name} is made. Measure it before you train.")
+
+    def _raise(self, name: str, problem: Problem) -> None:
+        self._session.problem_raised.emit(problem)

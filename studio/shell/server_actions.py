@@ -1,0 +1,87 @@
+"""Servers in the window: what opens from anywhere, and the actions that are about them."""
+
+from PySide6.QtCore import QObject
+
+from studio.actions.actions import Actions
+from studio.main_window import MainWindow
+from studio.pages.servers.server_sheet import HostSheet
+from studio.pages.servers.transfers import MoveSheet
+from studio.pages.servers.wizard import AddServerSheet
+from studio.pages.settings.page import SettingsPage
+from studio.services.session import Session
+from studio.services.ssh_prompts import HostPrompts
+from studio.shell.window_state import Frame
+from studio.widgets.cards.sheet import Sheet
+
+
+class ServerDesk(QObject):
+    """One per window: the wizard, the sheet of one server, and the questions of all."""
+
+    def __init__(
+        self, window: MainWindow, session: Session, actions: Actions, frame: Frame
+    ) -> None:
+        super().__init__(window)
+        self._window, self._session = window, session
+        tasks = session.hosts.tasks
+        self.wizard = AddServerSheet(session, tasks, window.body)
+        self.sheet = HostSheet(session, tasks, window.body)
+        self.prompts = HostPrompts(window, session.hosts, tasks)
+        self.moves = MoveSheet(session, tasks, window.body)
+        self.sheet.install_wanted.connect(self.wizard.go_on)
+        self.sheet.change_wanted.connect(self.wizard.change)
+        frame.send_wanted.connect(self._send)
+        actions.bind(
+            engine_choose=frame.switcher.open_menu,
+            servers_add=self.add,
+            servers_open=self.show_servers,
+            servers_connect=self._connect,
+            run_bring_home=self._bring_home,
+            run_send=frame.choose_server,
+            run_train_lending=lambda: session.train(lend=True),
+        )
+
+    def serve(self, page: SettingsPage) -> None:
+        """The list of servers opens what is here."""
+        page.servers.add_wanted.connect(self.add)
+        page.servers.host_wanted.connect(self._open)
+        page.servers.install_wanted.connect(self._install)
+
+    def add(self) -> None:
+        self._close(self.sheet)
+        self.wizard.begin()
+
+    def show_servers(self) -> None:
+        """The list in Settings, in sight."""
+        self._window.show_page("settings")
+        page = self._window.body.currentWidget()
+        if isinstance(page, SettingsPage):
+            page.show_servers()
+
+    def _open(self, name: str) -> None:
+        self._close(self.wizard)
+        self.sheet.show_host(name)
+
+    def _install(self, name: str) -> None:
+        """Only after what the server has was seen."""
+        self._close(self.sheet)
+        self.wizard.go_on(name)
+
+    def _bring_home(self) -> None:
+        if (run := self._session.run.summary) is not None:
+            self.moves.bring_home(run)
+
+    def _send(self, name: str) -> None:
+        if (run := self._session.run.summary) is not None:
+            self.moves.send(run, name)
+
+    def _close(self, sheet: Sheet) -> None:
+        if sheet.is_open():
+            sheet.close_sheet()
+
+    def _connect(self) -> None:
+        """The server of the run that is looked at, else the one that the project trains on."""
+        session = self._session
+        run = session.run.summary
+        name = run.host if run is not None and run.host else ""
+        if name := name or session.hosts.chosen(session.project.path):
+            session.hosts.act(name, "connect")

@@ -1,0 +1,4 @@
+"""State of a project: configuration, checks, drafts, environments, rubric.
+
+Imported by models, services and above.
+"""

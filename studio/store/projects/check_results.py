@@ -1,0 +1,97 @@
+"""Results of the tests of agent and judge, in words. Free of Qt."""
+
+from typing import NamedTuple
+
+from engine.protocol.problems import ConfigError, Problem, Refused
+from engine.protocol.records.judging import JudgeAnswer, JudgeCheck
+from engine.protocol.records.runs import Trajectory
+from studio.text import formatting
+
+SHORT_TITLE = 40
+
+
+class Outcome(NamedTuple):
+    """State of a check (good, warn, bad, open, running), what was found, and what to try."""
+
+    state: str
+    words: str
+    hint: str = ""
+
+
+AGENT_OPEN = Outcome("open", "Not tested: imports the agent and makes one real attempt.")
+JUDGE_OPEN = Outcome("open", "Not tested: asks each judge one real question, which is paid.")
+CHANGED = Outcome("open", "The project has changed since the last test.")
+
+
+def no_scenario() -> ConfigError:
+    return ConfigError.of(
+        "scenarios.none", "The project has no scenario to test with.", "Add one under Scenarios."
+    )
+
+
+def nothing_made() -> Refused:
+    return Refused.of(
+        "arena.nothing", "The engine ended the test without an attempt.", "Try again."
+    )
+
+
+def failed(problem: Problem) -> Outcome:
+    where = f"{problem.where}: " if problem.where else ""
+    return Outcome("bad", f"{where}{problem.message}", problem.hint)
+
+
+def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
+    """`judged`: the project's judge makes the reward, so the agent need not return one."""
+    problem = attempt.problem
+    if problem is not None and not (judged and problem.code.startswith("reward.")):
+        return failed(problem)
+    took = formatting.duration(attempt.duration_s)
+    if not attempt.turns:
+        hint = "Call the model at scenario's base_url, with its key and name."
+        return Outcome("warn", f"It ended after {took} and never asked the model.", hint)
+    said = [
+        formatting.plural(attempt.turns, "model call"),
+        formatting.plural(attempt.sampled_tokens, "token"),
+        "scored by the judge" if attempt.reward is None else f"reward {_reward(attempt)}",
+    ]
+    words = f"One attempt in {took}: {', '.join(said)}."
+    if attempt.truncated:
+        return Outcome("warn", words, "An answer was cut at its token limit.")
+    return Outcome("good", words)
+
+
+def judge_outcome(found: JudgeCheck) -> Outcome:
+    """The worst of the judges' answers; where all are good, what they took together."""
+    bad = next((one for one in found.answers if one.problem), None)
+    if bad is not None and bad.problem is not None:
+        more = failed(bad.problem)
+        return more._replace(words=f"{short_name(bad.judge)}: {more.words}")
+    names = ", ".join(short_name(one.judge) for one in found.answers)
+    seconds = max(one.seconds for one in found.answers)
+    usd = sum(one.usage.cost_usd for one in found.answers)
+    return Outcome(
+        "good", f"{names} answered in {formatting.duration(seconds)} for {formatting.money(usd)}."
+    )
+
+
+def answer_words(answer: JudgeAnswer) -> str:
+    """`1.2 s, 150 tokens, $0.0015`."""
+    usage = answer.usage
+    tokens = formatting.plural(usage.prompt_tokens + usage.completion_tokens, "token")
+    return f"{formatting.duration(answer.seconds)}, {tokens}, {formatting.money(usage.cost_usd)}"
+
+
+def short_name(model: str) -> str:
+    return model.rpartition("/")[2]
+
+
+def running_words(title: str, seconds: float) -> str:
+    """`Running the agent at “Answer the mail”, 8 s`."""
+    if not title:
+        return "Running the agent…"
+    short = title if len(title) <= SHORT_TITLE else title[: SHORT_TITLE - 1] + "…"
+    return f"Running the agent at “{short}”, {seconds:.0f} s"
+
+
+def _reward(attempt: Trajectory) -> str:
+    return formatting.number(attempt.reward)

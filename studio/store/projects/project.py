@@ -1,0 +1,56 @@
+"""The project that is open: its view from the engine, its problems, its scenarios' counts."""
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import ProjectView, Split, SplitInfo
+
+
+class ProjectStore:
+    """At most one open project."""
+
+    def __init__(self) -> None:
+        self.view: ProjectView | None = None
+
+    @property
+    def path(self) -> str:
+        return self.view.path if self.view else ""
+
+    @property
+    def name(self) -> str:
+        return self.view.name if self.view else ""
+
+    def open(self, view: ProjectView) -> None:
+        self.view = view
+
+    def close(self) -> None:
+        self.view = None
+
+    def split(self, split: Split) -> SplitInfo | None:
+        found = (info for info in (self.view.splits if self.view else ()) if info.split == split)
+        return next(found, None)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Everything that is wrong with the folder: of the file, then of the scenarios."""
+        if self.view is None:
+            return []
+        return [*self.view.problems, *(p for info in self.view.splits for p in info.problems)]
+
+    @property
+    def outside(self) -> bool:
+        """Whether a script of its own makes the attempts."""
+        config = self.view.config if self.view else None
+        return config is not None and config.agent.source == "outside"
+
+    @property
+    def trainable(self) -> bool:
+        view = self.view
+        ready = view is not None and view.config is not None and view.trusted
+        return ready and not self.problems and not self.outside
+
+    def command(self) -> str:
+        """The line that trains it without a window."""
+        if self.view is None:
+            return ""
+        path = self.view.path
+        quoted = f"'{path}'" if any(letter in path for letter in " '\"$&;") else path
+        return f"python -m engine train {quoted}"

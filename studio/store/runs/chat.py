@@ -1,0 +1,115 @@
+"""A talk with several models at once: what each has said, and how a vote is given. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import GroupSummary, Message, Trajectory
+from engine.protocol.requests.arena import ArenaTold
+
+ENOUGH_VOTES = 10
+"""Before that a tally would only steer the next vote."""
+
+
+@dataclass
+class Side:
+    """One model: its name, the talk so far, what it is saying, and its last attempt."""
+
+    name: str
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    text: str = ""
+    attempt: Trajectory | None = None
+    verdict: Verdict | None = None
+    """Of the judge about that attempt."""
+
+    @property
+    def shown(self) -> list[Message]:
+        """With the answer that is being given."""
+        found = [Message.model_validate(one) for one in self.messages]
+        return [*found, Message(role="assistant", content=self.text)] if self.text else found
+
+
+@dataclass
+class Talk:
+    """`order` says which side stands where: left to right."""
+
+    sides: list[Side] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    run_id: str = ""
+    group: GroupSummary | None = None
+    voted: bool = False
+    asking: bool = False
+
+    def begin(self, names: Sequence[str], order: Sequence[int]) -> None:
+        """Other models, or a fresh talk."""
+        self.sides = [Side(name) for name in names]
+        self.order = list(order)
+        self.group, self.voted, self.asking = None, False, False
+
+    def ask(self, question: str) -> list[list[dict[str, Any]]]:
+        """Put a question; returns what is sent, one chat a side."""
+        self.group, self.voted, self.asking = None, False, True
+        for side in self.sides:
+            side.text, side.attempt, side.verdict = "", None, None
+            side.messages = [*side.messages, {"role": "user", "content": question}]
+        return [side.messages for side in self.sides]
+
+    def try_scenario(self) -> None:
+        """The agent speaks; nothing of the talk before is shown."""
+        self.group, self.voted, self.asking = None, False, True
+        for side in self.sides:
+            side.text, side.attempt, side.verdict, side.messages = "", None, None, []
+
+    def take(self, told: ArenaTold) -> None:
+        if told.run_id:
+            self.run_id = told.run_id
+        if told.kind == "said":
+            self.sides[told.place].text += told.text
+        elif told.kind == "ended" and told.trajectory is not None:
+            side = self.sides[told.place]
+            side.attempt, side.text = told.trajectory, ""
+            said = [one.model_dump(exclude_defaults=True) for one in told.trajectory.messages]
+            side.messages = said or side.messages
+        elif told.kind == "stored":
+            self.group, self.asking = told.group, False
+
+    def hear(self, verdicts: Sequence[Verdict]) -> None:
+        """What judges have said of the attempts; the last word of each counts."""
+        said = {verdict.trajectory_id: verdict for verdict in verdicts}
+        for side in self.sides:
+            side.verdict = said.get(side.attempt.id) if side.attempt else None
+
+    @property
+    def can_vote(self) -> bool:
+        """Both have answered well, and nobody has said which is better."""
+        answered = [side for side in self.sides if side.attempt and _went_well(side.attempt)]
+        return self.group is not None and not self.voted and len(answered) == len(self.sides) == 2
+
+    def vote(self, choice: str, label_id: str) -> Label:
+        """`left`, `right` or `tie`, as they stand on the screen."""
+        assert self.group is not None
+        left, right = (self.sides[place].attempt for place in self.order)
+        assert left is not None
+        assert right is not None
+        orders: dict[str, tuple[tuple[str, ...], ...]] = {
+            "left": ((left.id,), (right.id,)),
+            "right": ((right.id,), (left.id,)),
+            "tie": ((left.id, right.id),),
+        }
+        self.voted = True
+        return Label(
+            id=label_id,
+            run_id=self.run_id,
+            split=self.group.split,
+            step=self.group.step,
+            group=self.group.group,
+            words=(Word(kind="order", order=orders[choice]),),
+            effect="none",
+        )
+
+
+def _went_well(attempt: Trajectory) -> bool:
+    """Not scored by anybody is well enough for a vote."""
+    return attempt.problem is None or attempt.problem.code.startswith("reward.")

@@ -1,0 +1,69 @@
+"""How long a run still takes, learnt from its own steps and validations. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from studio.store.runs.parts import StepRecord
+from studio.store.runs.state import RunState
+
+RECENT = 8
+
+
+def step_seconds(steps: Sequence[StepRecord]) -> float | None:
+    """The usual time of a step: the median of the last few; None before the first."""
+    recent = [record.seconds for record in steps[-RECENT:] if record.seconds > 0]
+    return median(recent) if recent else None
+
+
+def validation_seconds(state: RunState) -> float:
+    recent = [record.seconds for record in state.validations[-3:]]
+    return median(recent) if recent else 0.0
+
+
+def validations_left(state: RunState) -> int:
+    """Validations still to come: every N steps, and after the last."""
+    every = state.spec.config.train.validate_every if state.spec else 0
+    if state.spec is None or not state.validations:
+        return 0
+    last = state.validations[-1].step
+    regular = state.planned // every - last // every if every else 0
+    ends_between = not every or state.planned % every != 0
+    return max(0, regular) + int(ends_between and last < state.planned)
+
+
+def remaining_seconds(state: RunState, now: float) -> float | None:
+    """Seconds until the run ends at this pace; None while unknown or when it has ended.
+
+    `now` is the engine's clock (Unix seconds). Time spent in the step under way counts as done,
+    but never for more than the step usually takes.
+    """
+    usual = step_seconds(state.steps)
+    if usual is None or not state.living or not state.planned:
+        return None
+    under_way = state.step > state.done and state.life not in ("paused", "reviewing")
+    spent = min(usual, max(0.0, now - state.step_at)) if under_way else 0.0
+    steps = (state.planned - state.done) * usual - spent
+    return max(0.0, steps) + validations_left(state) * validation_seconds(state)
+
+
+PHASES = ("rolling_out", "training", "publishing")
+
+
+def usual_phases(state: RunState) -> dict[str, float]:
+    """Phase → its usual seconds in recent steps, for bars that are as long as they take."""
+    return {
+        phase: median(values)
+        for phase in PHASES
+        if (values := [v for v in list(_recent(state, f"time_s/{phase}")) if v >= 0])
+    }
+
+
+def usual_switch(state: RunState) -> float | None:
+    """Seconds that a card's change of hands usually takes; None where it does not change any."""
+    values = _recent(state, "time_s/switch")
+    return median(values) if values else None
+
+
+def _recent(state: RunState, name: str) -> Sequence[float]:
+    series = state.series.get(name)
+    return series.ys[-RECENT:] if series else ()

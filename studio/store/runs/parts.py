@@ -1,0 +1,86 @@
+"""The small values inside a run's state."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from engine.protocol.events import run as e
+from engine.protocol.records.runs import GroupSummary, Interval
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One finished step."""
+
+    step: int
+    at: float
+    skipped: bool
+    reason: str
+    metrics: dict[str, float]
+    seconds: float
+    """Wall-clock of the step: its own `time_s/step`, else from its start to its end."""
+
+
+@dataclass(frozen=True)
+class ValidationRecord:
+    """One finished validation; `reward` is None where nothing could be scored."""
+
+    step: int
+    at: float
+    reward: Interval | None
+    scenarios: dict[str, float]
+    unscored: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LogLine:
+    at: float
+    level: str
+    source: str
+    text: str
+
+
+@dataclass
+class FlightGroup:
+    """A group of the step under way: what is known of each sibling so far."""
+
+    group: int
+    scenario_id: str
+    title: str
+    size: int
+    rewards: dict[int, float | None] = field(default_factory=dict)
+    """Sibling → reward; None is unscored."""
+    summary: GroupSummary | None = None
+
+    @property
+    def done(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def scored(self) -> list[float]:
+        return [reward for reward in self.rewards.values() if reward is not None]
+
+
+CHANGES_LIFE = (
+    e.RunQueued,
+    e.RunStarted,
+    e.RunPaused,
+    e.RunContinued,
+    e.ReviewOpened,
+    e.ReviewClosed,
+    e.RunStopped,
+    e.RunFailed,
+    e.RunFinished,
+)
+"""Events that set `RunState.life`."""
+
+
+def restart_words(event: e.WorkerRestarted) -> str:
+    """Reason why a worker was restarted, and how often in a row."""
+    again = f" (time {event.attempt} in a row)" if event.attempt > 1 else ""
+    return f"{event.problem.message} It is started again{again}."
+
+
+def planned_groups(groups: Iterable[e.PlannedGroup]) -> dict[int, FlightGroup]:
+    """The groups of a step before any of their trajectories is there, by number."""
+    return {g.group: FlightGroup(g.group, g.scenario_id, g.title, g.size) for g in groups}

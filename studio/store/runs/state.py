@@ -1,0 +1,400 @@
+"""The state of one run, folded from its events. Replays and duplicates change nothing."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from engine.protocol.events import run as e
+from engine.protocol.events.checkpoints import (
+    CheckpointBranched,
+    CheckpointDropped,
+    CheckpointExported,
+    CheckpointPinned,
+    CheckpointSaved,
+)
+from engine.protocol.events.history import LINES_KEPT, History
+from engine.protocol.events.run import Event, UnknownEvent
+from engine.protocol.events.sft import LossMeasured, WarmupFinished
+from engine.protocol.problems import Problem
+from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.runs import (
+    LIVING,
+    Checkpoint,
+    Finding,
+    GroupSummary,
+    Phase,
+    RunSpec,
+    RunSummary,
+    TrajectorySummary,
+)
+from engine.protocol.records.runs import RunState as Life
+from studio.store.runs.parts import (
+    CHANGES_LIFE,
+    FlightGroup,
+    LogLine,
+    StepRecord,
+    ValidationRecord,
+    planned_groups,
+    restart_words,
+)
+from studio.store.runs.series import Series
+
+Told = Event | UnknownEvent | History
+LOG_LINES = LINES_KEPT
+HELD_OUT = "validation/loss"
+"""The series of losses on held-out demonstrations, by step; the first is that of step 0."""
+
+
+class SequenceGap(ValueError):
+    """An event came out of turn: the stream has to be asked again from `RunState.seq`."""
+
+
+@dataclass
+class RunState:
+    """What the studio knows of a run. `step` is the one under way, `done` the last finished."""
+
+    run_id: str
+    seq: int = 0
+    at: float = 0.0
+    life: Life = "starting"
+    spec: RunSpec | None = None
+    device: str = ""
+    parameters: int = 0
+    trainable: int = 0
+    dtype: str = ""
+    sampler: str = ""
+    """What samples and in which precision, where it is not the trainer's own process."""
+    life_seq: int = 0
+    """Sequence number of the event that set `life`."""
+    engine_life: Life | None = None
+    """State of the run as the engine lists it, once it has."""
+    engine_seq: int = 0
+    """Sequence number of the last event that the engine's list accounts for."""
+    phase: Phase | None = None
+    phase_at: float = 0.0
+    step: int = 0
+    step_at: float = 0.0
+    done: int = 0
+    planned: int = 0
+    steps: list[StepRecord] = field(default_factory=list)
+    series: dict[str, Series] = field(default_factory=dict)
+    validations: list[ValidationRecord] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    branches: dict[int, list[str]] = field(default_factory=dict)
+    """By step, names of the runs that began there."""
+    spoken: int = 0
+    """Times that something was said about a checkpoint: their list is to be asked again."""
+    exports: list[CheckpointExported] = field(default_factory=list)
+    flight: dict[int, FlightGroup] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    logged: int = 0
+    restarts: list[e.WorkerRestarted] = field(default_factory=list)
+    resumes: list[int] = field(default_factory=list)
+    warmup: WarmupFinished | None = None
+    problem: Problem | None = None
+    reason: str = ""
+    trajectories: int = 0
+    unscored: int = 0
+    step_unscored: int = 0
+    awaiting: set[str] = field(default_factory=set)
+    """Attempts that have ended and wait for their judge."""
+    relabelled: dict[str, float | None] = field(default_factory=dict)
+    """Rewards that a person's words have changed, by trajectory."""
+    labelled: set[tuple[str, int, int]] = field(default_factory=set)
+    """(split, step, group) of those that a person has spoken about."""
+    rubric: str = ""
+    """Source of the one that the judge goes by now; empty without a judge."""
+    canaries: list[bool] = field(default_factory=list)
+    """Of each planted attempt, whether the judge saw through it."""
+    review: e.ReviewOpened | None = None
+    """The one that the run waits for."""
+    closed: int = 0
+    """The last step whose batch is settled: labels of later ones still enter their update."""
+    judge_calls: int = 0
+    judge_failed: int = 0
+    judge_usd: float = 0.0
+    """Spent on answered calls; what is on its way is not in it."""
+    attempts_usd: float = 0.0
+    """The same of the models of providers that an evaluation compares."""
+    evaluation: EvaluationResult | None = None
+    """What has come out of an evaluation, when all its attempts were stored."""
+    progress: e.ProgressTicked | None = field(default=None, compare=False)
+    """The last sign of life; nothing else may depend on it."""
+
+    @property
+    def living(self) -> bool:
+        return self.life in LIVING
+
+    @property
+    def ended(self) -> bool:
+        """Not so of one that waits in the queue."""
+        return not self.living and self.life != "queued"
+
+    def obey(self, summary: RunSummary) -> None:
+        """Take the state that the engine lists; only it knows that a killed run has stopped."""
+        self.engine_life, self.engine_seq = summary.state, summary.seq
+        self._settle()
+
+    def _settle(self) -> None:
+        """The engine's state holds until an event that is newer than its list changes it."""
+        if self.engine_life is None or self.life_seq > self.engine_seq:
+            return
+        self.life = self.engine_life
+        if not self.living:
+            self.phase = self.progress = self.review = None
+
+    def fold(self, events: Iterable[Told]) -> "RunState":
+        for event in events:
+            self.apply(event)
+        return self
+
+    def apply(self, event: Told) -> bool:
+        """Take one event in. False where it was known already; SequenceGap where one is missing."""
+        if isinstance(event, e.ProgressTicked):
+            return self._tick(event)
+        if event.seq is None or event.seq <= self.seq:
+            return False
+        first = event.first if isinstance(event, History) else event.seq
+        if first != self.seq + 1:
+            raise SequenceGap(f"run {self.run_id}: event {first} after {self.seq}")
+        self.seq = event.seq
+        self.at = max(self.at, event.at)
+        if isinstance(event, History):
+            self._catch_up(event)
+        elif not isinstance(event, UnknownEvent):
+            self._take(event)
+        self._settle()
+        return True
+
+    def _catch_up(self, history: History) -> None:
+        for event in history.events:
+            self.at = max(self.at, event.at)
+            if not isinstance(event, UnknownEvent):
+                self._take(event)
+        for name, awaits, unscored in history.settled:
+            if name in self.awaiting and not awaits:
+                self.awaiting.discard(name)
+                self.unscored += unscored
+        self.awaiting.difference_update(history.recorded)
+        self.awaiting.update(history.awaiting)
+        self.trajectories += history.trajectories
+        self.unscored += history.unscored
+        self.judge_calls += history.judge_calls
+        self.judge_failed += history.judge_failed
+        self.judge_usd += history.judge_usd
+        self.attempts_usd += history.attempts_usd
+        self.logged += history.logged
+
+    def _tick(self, event: e.ProgressTicked) -> bool:
+        fits = self.living and event.step >= self.done
+        if fits:
+            self.progress = event
+        return fits
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, CHANGES_LIFE):
+            self.life_seq = event.seq or self.life_seq
+        match event:
+            case e.TrajectoryRecorded():
+                self._record(event.trajectory)
+            case e.CallOpened():
+                self.judge_calls += not event.attempt
+            case e.CallClosed() if event.attempt:
+                self.attempts_usd += event.usage.cost_usd
+            case e.CallClosed():
+                self.judge_failed += event.problem is not None
+                self.judge_usd += event.usage.cost_usd
+            case e.GroupJudged():
+                for trajectory in event.trajectories:
+                    if trajectory.id in self.awaiting:
+                        self._place(trajectory)
+            case e.RubricChanged():
+                self.rubric = event.source
+            case e.CanaryJudged():
+                self.canaries.append(event.caught)
+            case e.GroupScored():
+                self._score(event)
+            case e.GroupLabelled():
+                self._relabel(event)
+            case e.ReviewOpened():
+                self.life, self.review = "reviewing", event
+            case e.ReviewClosed():
+                self.life, self.review = "running", None
+            case e.BatchClosed():
+                self.closed = max(self.closed, event.step)
+            case e.LogWritten():
+                self._write(event.at, event.level, event.source, event.text)
+            case e.PhaseChanged():
+                self._enter(event)
+            case e.StepStarted():
+                self._start_step(event)
+            case e.StepExtended():
+                self.flight |= planned_groups(event.groups)
+            case e.StepFinished():
+                self._finish_step(event)
+            case e.MetricsLogged():
+                for name, value in event.values.items():
+                    self.series.setdefault(f"script/{name}", Series()).append(event.step, value)
+            case e.ValidationFinished():
+                self._validate(event)
+            case LossMeasured():
+                self._measure(event)
+            case e.EvaluationFinished():
+                self.evaluation = event.result
+            case CheckpointSaved():
+                kept = [c for c in self.checkpoints if c.step < event.checkpoint.step]
+                self.checkpoints = [*kept, event.checkpoint]
+            case CheckpointDropped():
+                self.checkpoints = [c for c in self.checkpoints if c.step != event.step]
+            case CheckpointPinned():
+                self.spoken += 1
+            case CheckpointBranched():
+                self.spoken += 1
+                self.branches.setdefault(event.step, []).append(event.name)
+            case CheckpointExported():
+                self.spoken += 1
+                self.exports.append(event)
+            case e.DiagnosisChanged():
+                self.findings = list(event.findings)
+            case e.RunQueued():
+                self.spec, self.life = event.spec, "queued"
+                self.planned = event.spec.updates
+            case e.RunStarted():
+                self._start(event)
+            case e.PolicyLoaded():
+                self.parameters, self.trainable = event.parameters, event.trainable
+                self.dtype, self.sampler = event.dtype, event.sampler
+            case WarmupFinished():
+                self.warmup = event
+            case e.WorkerRestarted():
+                self.restarts.append(event)
+                self._write(event.at, "warning", event.worker, restart_words(event))
+            case e.RunPaused():
+                self.life = "paused"
+            case e.RunContinued():
+                self.life = "running"
+            case e.RunExtended():
+                self.planned = event.steps
+            case e.RunStopped():
+                self._end("stopped", event.reason)
+            case e.RunFailed():
+                self._end("failed", event.problem.message)
+                self.problem = event.problem
+            case e.RunFinished():
+                self._end("finished", "")
+            case e.ProgressTicked():
+                raise AssertionError("ticks are never folded")
+            case _:
+                assert_never(event)
+
+    def _write(self, at: float, level: str, source: str, text: str) -> None:
+        self.log.append(LogLine(at, level, source, text))
+        self.logged += 1
+
+    def _start(self, event: e.RunStarted) -> None:
+        self.spec, self.device = event.spec, event.device or self.device
+        self.planned = self.planned or event.spec.updates
+        self.rubric = self.rubric or event.spec.rubric
+        self.life, self.problem, self.reason = "running", None, ""
+        self.phase, self.phase_at = None, event.at
+        self.flight = {}
+        if event.resumed_from is not None:
+            self.resumes.append(event.resumed_from)
+            self._rewind(event.resumed_from + 1)
+
+    def _rewind(self, step: int) -> None:
+        """What was done from `step` on is done anew: the checkpoint is older than it."""
+        self.steps = [record for record in self.steps if record.step < step]
+        self.validations = [record for record in self.validations if record.step < step]
+        self.done = self.steps[-1].step if self.steps else 0
+        self.step = self.done
+        for series in self.series.values():
+            series.rewind(step)
+
+    def _enter(self, event: e.PhaseChanged) -> None:
+        self.phase, self.phase_at = event.phase, event.at
+        self.step = max(event.step, self.done)
+        self.progress = None
+
+    def _start_step(self, event: e.StepStarted) -> None:
+        self.step, self.step_at, self.step_unscored = event.step, event.at, 0
+        if event.step <= self.done:
+            self._rewind(event.step)
+            self.step = event.step
+        self.flight = planned_groups(event.groups)
+
+    def _record(self, trajectory: TrajectorySummary) -> None:
+        self.trajectories += 1
+        self._place(trajectory)
+
+    def _place(self, trajectory: TrajectorySummary) -> None:
+        """What is known of an attempt by now; one that waits for its judge is not unscored."""
+        self.awaiting.discard(trajectory.id)
+        if trajectory.awaits_judge:
+            self.awaiting.add(trajectory.id)
+        elif trajectory.reward is None:
+            self.unscored += 1
+            self.step_unscored += 1
+        flying = trajectory.split == "train" and trajectory.step == self.step
+        if flying and (group := self.flight.get(trajectory.group)):
+            group.rewards[trajectory.index] = trajectory.reward
+
+    def _relabel(self, event: e.GroupLabelled) -> None:
+        """A person has changed what its attempts are worth."""
+        for now in event.trajectories:
+            was = now.unlabelled.reward if now.unlabelled else now.reward
+            before = self.relabelled.pop(now.id, was)
+            self.unscored += (now.reward is None) - (before is None)
+            if now.unlabelled:
+                self.relabelled[now.id] = now.reward
+        place = (event.group.split, event.group.step, event.group.group)
+        if any(one.labels for one in event.trajectories):
+            self.labelled.add(place)
+        else:
+            self.labelled.discard(place)
+        self._show(event.group)
+
+    def _score(self, event: e.GroupScored) -> None:
+        self._show(event.group)
+
+    def _show(self, summary: GroupSummary) -> None:
+        if summary.split != "train" or summary.step != self.step:
+            return
+        group = self.flight.setdefault(
+            summary.group,
+            FlightGroup(summary.group, summary.scenario_id, summary.title, len(summary.rewards)),
+        )
+        group.summary = summary
+        group.rewards = dict(enumerate(summary.rewards))
+
+    def _finish_step(self, event: e.StepFinished) -> None:
+        if event.step <= self.done:
+            self._rewind(event.step)
+        seconds = event.metrics.get("time_s/step") or max(
+            0.0, event.at - (self.step_at or event.at)
+        )
+        self.steps.append(
+            StepRecord(
+                event.step, event.at, event.skipped, event.reason, dict(event.metrics), seconds
+            )
+        )
+        self.done = self.step = event.step
+        for name, value in event.metrics.items():
+            self.series.setdefault(name, Series()).append(event.step, value)
+
+    def _validate(self, event: e.ValidationFinished) -> None:
+        kept = [record for record in self.validations if record.step < event.step]
+        record = ValidationRecord(
+            event.step, event.at, event.reward, event.scenarios, event.unscored, event.seconds
+        )
+        self.validations = [*kept, record]
+
+    def _measure(self, event: LossMeasured) -> None:
+        self.series.setdefault(HELD_OUT, Series()).append(event.step, event.loss)
+
+    def _end(self, life: Life, reason: str) -> None:
+        self.life, self.reason, self.review = life, reason, None
+        self.phase = None
+        self.progress = None

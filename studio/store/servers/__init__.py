@@ -1,0 +1,4 @@
+"""State of remote servers, and the rows that show them.
+
+Imported by models, services and above.
+"""

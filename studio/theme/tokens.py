@@ -1,0 +1,85 @@
+"""Colour tokens: reads resources/theme/*.toml and does colour arithmetic on them. No Qt.
+
+A token is a name ("accent-soft") for an opaque colour; both themes define the same names.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from studio.runtime.paths import resource
+
+THEMES = ("dark", "light")
+REWARD_STEPS = 7
+ADVANTAGE_STEPS = 3
+_HEX = re.compile(r"#[0-9A-Fa-f]{6}")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One theme: its scheme and the opaque colour (#rrggbb) of every token."""
+
+    scheme: str
+    colors: Mapping[str, str]
+
+    def __getitem__(self, token: str) -> str:
+        try:
+            return self.colors[token]
+        except KeyError:
+            raise KeyError(f"no colour token named {token!r} in the {self.scheme} theme") from None
+
+
+def load_tokens(name: str) -> Tokens:
+    """The tokens of one theme. Raises ValueError for a colour that is not #rrggbb."""
+    return parse_tokens(resource("theme", f"{name}.toml"))
+
+
+def parse_tokens(path: Path) -> Tokens:
+    """The tokens in a theme file: every key of every table is a token."""
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    colors: dict[str, str] = {}
+    for table in (value for value in raw.values() if isinstance(value, dict)):
+        for token, value in table.items():
+            if not _HEX.fullmatch(value):
+                raise ValueError(f"{path.name}: {token} is {value!r}, wanted #rrggbb")
+            colors[token] = value
+    for step in range(REWARD_STEPS):
+        colors[f"on-reward-{step}"] = _text_on_reward(colors, raw["scheme"], step)
+    return Tokens(raw["scheme"], colors)
+
+
+def reward_token(reward: float, low: float, high: float) -> str:
+    """The ramp token of a reward on a ramp whose ends are `low` and `high`."""
+    share = (reward - low) / (high - low) if high > low else 0.5
+    return f"reward-{min(REWARD_STEPS - 1, max(0, int(share * REWARD_STEPS)))}"
+
+
+def advantage_token(advantage: float, largest: float) -> str | None:
+    """The tint behind text of an advantage; None for no tint. `largest` is the group's max |A|."""
+    if largest <= 0 or advantage == 0 or math.isnan(advantage):
+        return None
+    share = min(1.0, abs(advantage) / largest)
+    step = min(ADVANTAGE_STEPS, 1 + int(share * ADVANTAGE_STEPS))
+    return f"advantage-{'pos' if advantage > 0 else 'neg'}-{step}"
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2 contrast ratio of two #rrggbb colours, 1 to 21."""
+    lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(color: str) -> float:
+    channels = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _text_on_reward(colors: Mapping[str, str], scheme: str, step: int) -> str:
+    """Text on a cell of the ramp: as tokens.md says, `text` on the ground's half of the ramp."""
+    if scheme == "dark":
+        return colors["text"] if step <= 2 else colors["background"]
+    return colors["text"] if step <= 4 else colors["raised"]

@@ -1,0 +1,4 @@
+"""Cards, sheets, notices and empty pages.
+
+Imported by widgets above it, services and pages.
+"""

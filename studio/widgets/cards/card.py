@@ -1,0 +1,168 @@
+"""A card: `surface`, one hairline, radius 8, and a 36 px header with title, words and a right
+side.
+"""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from studio.widgets.painting import paint
+from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.text.text import Text
+
+
+class CardHeader(QWidget):
+    """Title 12/600, words after it in `muted`, then whatever is added at the right."""
+
+    def __init__(self, title: str = "", words: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(36)
+        self.title = Text(title, "label", 600)
+        self.words = Text(words, "label", 400, "muted", elide=True)
+        line = self._line = QHBoxLayout(self)
+        line.setContentsMargins(12, 0, 12, 0)
+        line.setSpacing(8)
+        line.addWidget(self.title)
+        line.addWidget(self.words, 1)
+
+    def set_words(self, words: str, tone: str = "muted") -> None:
+        """Change the words after the title."""
+        self.words.set_words(words)
+        self.words.set_tone(tone)
+
+    def add_right(self, widget: QWidget) -> None:
+        """Put something at the right end."""
+        self._line.addWidget(widget)
+
+
+# tone -> (fill, edge)
+_TONES = {
+    "plain": ("surface", "border"),
+    "raised": ("raised", "border-strong"),
+    "warn": ("warn-soft", "warn-line"),
+    "bad": ("surface", "bad-line"),
+    "accent": ("accent-soft", "accent-line"),
+    "human": ("human-soft", "human-line"),
+}
+
+
+class Card(QWidget):
+    """`card = Card("Groups in flight"); card.body.addWidget(...)`. Tones: plain, warn, bad, accent,
+    human (what it says, never decoration). A chosen card has an accent edge."""
+
+    def __init__(
+        self,
+        title: str = "",
+        words: str = "",
+        *,
+        padding: int = 12,
+        tone: str = "plain",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._tone = tone
+        self._chosen = False
+        column = QVBoxLayout(self)
+        column.setContentsMargins(1, 1, 1, 1)
+        column.setSpacing(0)
+        self.header: CardHeader | None = None
+        if title:
+            self.header = CardHeader(title, words)
+            column.addWidget(self.header)
+        inside = QWidget()
+        self.body = QVBoxLayout(inside)
+        top = 0 if title else padding
+        side = max(0, padding - 1)
+        self.body.setContentsMargins(side, top, side, side)
+        self.body.setSpacing(8)
+        column.addWidget(inside, 1)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        if title:
+            self.setAccessibleName(title)
+
+    def set_tone(self, tone: str) -> None:
+        """Change between plain, raised, warn, bad, accent, human."""
+        self._tone = tone
+        self.update()
+
+    def set_chosen(self, chosen: bool) -> None:
+        """An accent edge, never a thicker one."""
+        self._chosen = chosen
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        fill, edge = _TONES[self._tone]
+        with paint.painting(self) as painter:
+            paint.box(painter, self.rect(), fill, "accent" if self._chosen else edge, 8)
+
+
+class ChoiceCard(KeyboardFocus, Card):
+    """A card one can press: the choices of Setup and Export. Name and figure, one line below."""
+
+    pressed = Signal()
+    ring_radius = 8.0
+
+    def __init__(
+        self,
+        title: str,
+        figure: str = "",
+        words: str = "",
+        *,
+        icon: str = "",
+        icon_tone: str = "muted",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(padding=0, tone="raised", parent=parent)
+        self._title, self._figure, self._words = title, figure, words
+        self._icon, self._icon_tone = icon, icon_tone
+        self._hovered = False
+        self.setFixedHeight(50)
+        self.setMinimumWidth(120)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.set_values(figure, words)
+
+    def set_values(self, figure: str, words: str) -> None:
+        """Change the figure at the right and the line below."""
+        self._figure, self._words = figure, words
+        self.setAccessibleName(", ".join(part for part in (self._title, figure, words) if part))
+        self.update()
+
+    def set_chosen(self, chosen: bool) -> None:
+        """Accent edge and tint."""
+        super().set_chosen(chosen)
+        self.set_tone("accent" if chosen else "raised")
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        with paint.painting(self) as painter:
+            x = 10.0
+            if self._icon:
+                paint.icon(painter, paint.QPointF(x, 10), self._icon, self._icon_tone, 14)
+                x += 20
+            first = paint.QRectF(x, 7, self.width() - x - 10, 20)
+            used = paint.text_width(self._figure, "mono")
+            tone = "text" if self.isEnabled() else "faint"
+            named = first.adjusted(0, 0, -used - 6, 0)
+            paint.text(painter, named, self._title, tone, "label", 600)
+            mark = "text" if self._chosen else "faint"
+            paint.text(
+                painter,
+                first,
+                self._figure,
+                mark,
+                "mono",
+                align=paint.RIGHT,
+                elide=False,
+            )
+            below = paint.QRectF(10, 27, self.width() - 20, 16)
+            paint.text(painter, below, self._words, "muted", "caption")
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self.rect().contains(event.pos()):
+            self.pressed.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.pressed.emit()
+        else:
+            super().keyPressEvent(event)

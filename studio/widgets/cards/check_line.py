@@ -1,0 +1,86 @@
+"""One line with a tick or a warning: the checks of preflight, export and the GPU card."""
+
+from PySide6.QtCore import QPointF, QRectF, QSize
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+
+from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
+
+# state -> (icon, tone)
+ICONS = {
+    "good": ("circle-check", "good"),
+    "warn": ("triangle-alert", "warn"),
+    "bad": ("octagon-alert", "bad"),
+    "open": ("circle-dashed", "faint"),
+    "running": ("clock", "info"),
+}
+
+
+class CheckLine(QWidget):
+    """`set_check("good", "Largest gap", "0.0163")`: icon, words, a figure in mono at the right."""
+
+    def __init__(
+        self,
+        state: str = "open",
+        words: str = "",
+        figure: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.set_check(state, words, figure)
+
+    def set_check(self, state: str, words: str, figure: str = "") -> None:
+        """Change state (good, warn, bad, open, running), words and figure."""
+        self._icon, self._tone = ICONS[state]
+        self._words, self._figure = words, figure
+        self.setAccessibleName(f"{words} {figure}, {state}".strip())
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(240, 26)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.icon(painter, QPointF(0, self.height() / 2 - 7), self._icon, self._tone, 14)
+            line = QRectF(22, 0, self.width() - 22, self.height())
+            used = paint.text(
+                painter,
+                line,
+                self._figure,
+                "text",
+                "mono",
+                align=paint.RIGHT,
+                elide=False,
+            )
+            paint.text(
+                painter,
+                line.adjusted(0, 0, -used - 8, 0),
+                self._words,
+                "text",
+                "label",
+                400,
+            )
+
+
+class CheckNote(QWidget):
+    """A check in full: its name, what was found, and what to do; none of it is cut off."""
+
+    def __init__(
+        self, state: str, name: str, words: str, hint: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._icon, self._tone = ICONS[state]
+        self.setAccessibleName(f"{name}: {words} {hint}, {state}".replace(" ,", ","))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(22, 4, 0, 4)
+        column.setSpacing(1)
+        column.addWidget(Text(name, "label", 500))
+        column.addWidget(Text(words, "label", 400, "muted", wrap=True))
+        if hint:
+            column.addWidget(Text(hint, "caption", tone=self._tone, wrap=True, selectable=True))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.icon(painter, QPointF(0, 5), self._icon, self._tone, 14)

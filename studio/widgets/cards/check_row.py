@@ -1,0 +1,75 @@
+"""A check that a person starts: its name, what was found, and buttons to test and to look."""
+
+from PySide6.QtCore import QPointF, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.cards.check_line import ICONS
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
+
+
+class CheckRow(QWidget):
+    """`set_found("good", "One attempt in 12 s …")`; `wanted`, `stop_wanted`, `look_wanted`."""
+
+    wanted = Signal()
+    stop_wanted = Signal()
+    look_wanted = Signal()
+
+    def __init__(self, name: str, tip: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._name, self._state, self._tested = name, "open", False
+        self._words = Text("", "label", 400, "muted", wrap=True)
+        self._hint = Text("", "caption", tone="muted", wrap=True, selectable=True)
+        self.look = Button("Show", "quiet", height=24)
+        self.test = Button("", "outlined", height=24)
+        set_tip(self.test, tip)
+        head = QHBoxLayout()
+        head.setSpacing(4)
+        head.addWidget(Text(name, "label", 500))
+        head.addStretch(1)
+        head.addWidget(self.look)
+        head.addWidget(self.test)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(22, 2, 0, 4)
+        column.setSpacing(1)
+        column.addLayout(head)
+        column.addWidget(self._words)
+        column.addWidget(self._hint)
+        self.test.clicked.connect(self._pressed)
+        self.look.clicked.connect(self.look_wanted)
+
+    def set_found(self, state: str, words: str, hint: str = "", can_look: bool = False) -> None:
+        """State good, warn, bad, open or running; `can_look`: there is something to show."""
+        self._state = state
+        self._tested |= state not in ("open", "running")
+        self._words.set_words(words)
+        self._hint.set_words(hint)
+        self._hint.set_tone(state if state in ("warn", "bad") else "muted")
+        self._hint.setVisible(bool(hint))
+        self.look.setVisible(can_look)
+        again = " again" if self._tested else f" {self._name.lower()}"
+        self.test.set_words("Stop" if state == "running" else f"Test{again}")
+        self.setAccessibleName(f"{self._name}: {words} {hint}, {state}".replace(" ,", ","))
+        self.update()
+
+    @property
+    def running(self) -> bool:
+        return self._state == "running"
+
+    def forget(self) -> None:
+        """Nothing was tested: another project."""
+        self._tested = False
+
+    def words(self) -> str:
+        return self._words.words()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        icon, tone = ICONS[self._state]
+        with paint.painting(self) as painter:
+            paint.icon(painter, QPointF(0, self.test.y() + 5), icon, tone, 14)
+
+    def _pressed(self) -> None:
+        (self.stop_wanted if self.running else self.wanted).emit()

@@ -1,0 +1,152 @@
+"""An error: what stopped and why, what is safe, up to three remedies with their cost. No pop-up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QPainterPath, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import Button
+from studio.widgets.painting import paint
+from studio.widgets.tables.meter import paint_meter
+from studio.widgets.text.phrase import Phrase
+from studio.widgets.text.text import Text
+
+_METER_FROM_PX = 940
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One way on: what to do, its cost in a line, its button, and a measured effect."""
+
+    key: str
+    title: str
+    cost: str
+    button: str
+    icon: str = "wrench"
+    share: float | None = None
+    figure: str = ""
+
+
+class ErrorCard(QWidget):
+    """`ErrorCard(title, words, remedies, foot)`; the first remedy is the accent button."""
+
+    remedy_chosen = Signal(str)
+    log_requested = Signal()
+    report_requested = Signal()
+
+    def __init__(
+        self,
+        title: str,
+        words: str,
+        remedies: Sequence[Remedy] = (),
+        foot: str = "",
+        when: str = "",
+        parent: QWidget | None = None,
+        *,
+        log: bool = True,
+    ) -> None:
+        """`log` is False where there is no log to show."""
+        super().__init__(parent)
+        self._log = log
+        self.setAccessibleName(f"Problem: {title}. {words}")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(1, 1, 1, 1)
+        column.setSpacing(0)
+        self._head = self._build_head(title, words, when)
+        column.addWidget(self._head)
+        for index, remedy in enumerate(remedies[:3]):
+            row = _RemedyRow(remedy, primary=index == 0)
+            row.chosen.connect(self.remedy_chosen)
+            column.addWidget(row)
+        column.addLayout(self._build_foot(foot))
+
+    def _build_head(self, title: str, words: str, when: str) -> QWidget:
+        head = QWidget()
+        lines = QVBoxLayout(head)
+        lines.setContentsMargins(48, 15, 16, 15)
+        lines.setSpacing(2)
+        first = QHBoxLayout()
+        first.addWidget(Text(title, "title", 600, wrap=True), 1)
+        first.addWidget(Text(when, "caption", tone="muted"), 0, Qt.AlignmentFlag.AlignTop)
+        lines.addLayout(first)
+        told = Phrase(words, "body", wrap=True)
+        second = QHBoxLayout()
+        second.addWidget(told, 7)
+        second.addStretch(3)
+        lines.addLayout(second)
+        return head
+
+    def _build_foot(self, foot: str) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setContentsMargins(16, 7, 12, 7)
+        line.addWidget(Text(foot, "label", 400, "muted", elide=True), 1)
+        tools = [("Copy report", "copy", self.report_requested)]
+        if self._log:
+            tools.insert(0, ("Show log", "file-text", self.log_requested))
+        for words, icon, signal in tools:
+            button = Button(words, "quiet", icon=icon)
+            button.clicked.connect(signal)
+            line.addWidget(button)
+        return line
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint.box(painter, self.rect(), "surface", "bad-line", 8)
+            clip = QPainterPath()
+            clip.addRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 7, 7)
+            painter.setClipPath(clip)
+            painter.fillRect(self._head.geometry(), theme().color("bad-soft"))
+            painter.setClipping(False)
+            paint.icon(painter, QPointF(16, 18), "octagon-alert", "bad", 20)
+
+
+class _RemedyRow(QWidget):
+    """52 high: icon, title and cost, the measured effect, one button."""
+
+    chosen = Signal(str)
+
+    def __init__(self, remedy: Remedy, primary: bool) -> None:
+        super().__init__()
+        self._remedy, self._primary = remedy, primary
+        self.setFixedHeight(52)
+        words = QVBoxLayout()
+        words.setSpacing(0)
+        words.setContentsMargins(0, 8, 0, 8)
+        words.addWidget(Text(remedy.title, "body", 500, elide=True))
+        words.addWidget(Text(remedy.cost, "label", 400, "muted", elide=True))
+        self._button = Button(remedy.button, "primary" if primary else "outlined")
+        self._button.setFixedWidth(max(132, self._button.sizeHint().width()))
+        self._button.clicked.connect(lambda: self.chosen.emit(remedy.key))
+        line = QHBoxLayout(self)
+        line.setContentsMargins(52, 0, 16, 0)
+        line.addLayout(words, 1)
+        self._room = QWidget()
+        line.addWidget(self._room)
+        line.addWidget(self._button)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        wide = self.width() > _METER_FROM_PX and self._remedy.share is not None
+        self._room.setFixedWidth(284 if wide else 0)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            painter.fillRect(0, 0, self.width(), 1, theme().color("border"))
+            tone = "accent" if self._primary else "muted"
+            paint.icon(painter, QPointF(16, 18), self._remedy.icon, tone, 16)
+            painter.fillRect(0, self.height() - 1, self.width(), 1, theme().color("border"))
+            if self._room.width() and self._remedy.share is not None:
+                room = QRectF(self._room.geometry())
+                bar = QRectF(room.left(), room.center().y() - 3, 172, 6)
+                paint_meter(painter, bar, self._remedy.share, "plot-1")
+                told = room.adjusted(180, 0, -12, 0)
+                paint.text(
+                    painter,
+                    told,
+                    self._remedy.figure,
+                    "muted",
+                    "mono-small",
+                    align=paint.RIGHT,
+                )

@@ -1,0 +1,47 @@
+"""Key and value in columns, read-only: what follows from the choices, the facts of a checkpoint."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from studio.widgets.painting import paint
+
+_ROW, _GAP = 26, 28
+
+
+class KeyValues(QWidget):
+    """`KeyValues(columns=3).set_values([("Loss", "clipped, token mean"), …])`, row by row; a third
+    word is the tone of the value."""
+
+    def __init__(
+        self, columns: int = 3, *, mono: bool = False, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._columns = columns
+        self._style = "mono" if mono else "label"
+        self._values: tuple[tuple[str, ...], ...] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def set_values(self, values: Sequence[tuple[str, str] | tuple[str, str, str]]) -> None:
+        """Change all of them."""
+        self._values = tuple(values)
+        self.setAccessibleName("; ".join(f"{key} {value}" for key, value, *_ in values))
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        rows = -(-len(self._values) // self._columns)
+        return QSize(180 * self._columns, rows * _ROW)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        width = (self.width() - _GAP * (self._columns - 1)) / self._columns
+        with paint.painting(self) as painter:
+            for index, (key, value, *tone) in enumerate(self._values):
+                row, column = divmod(index, self._columns)
+                cell = QRectF(column * (width + _GAP), row * _ROW, width, _ROW)
+                used = paint.text(painter, cell, key, "muted", "label", 400)
+                rest = cell.adjusted(used + 12, 0, 0, 0)
+                shade = tone[0] if tone else "text"
+                paint.text(painter, rest, value, shade, self._style, 400, paint.RIGHT)

@@ -1,0 +1,74 @@
+"""The price button: an action that costs money, minutes or disk says so before it is pressed."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from studio.widgets.controls.buttons import Button, IconButton
+from studio.widgets.text.text import Text
+
+
+class PriceButton(QWidget):
+    """States: priced, measuring, free, unavailable, over budget (with a link to the budget),
+    running (a meter).
+    """
+
+    pressed = Signal()
+    cancel_requested = Signal()
+    budget_requested = Signal()
+
+    def __init__(self, icon: str = "", *, height: int = 32, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._button = Button("", "primary", icon=icon, height=height)
+        self._cancel = IconButton("x", "Cancel", size=28)
+        self._note = Text("", "label", 400, "bad")
+        self._raise = Button("Open the budget", "quiet", height=24)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(8)
+        for part in (self._button, self._cancel, self._note, self._raise):
+            line.addWidget(part)
+        line.addStretch(1)
+        self._button.clicked.connect(self.pressed)
+        self._cancel.clicked.connect(self.cancel_requested)
+        self._raise.clicked.connect(self.budget_requested)
+        self.setFocusProxy(self._button)
+        self.set_unavailable("")
+
+    def set_priced(self, words: str, price: str) -> None:
+        """`set_priced("Re-judge 24 groups", "48 calls · ≈ $0.31")`."""
+        self._show(words, price)
+
+    def set_measuring(self, words: str, doing: str = "counting calls…") -> None:
+        """The price is being worked out; the action waits for it."""
+        self._show(words, doing)
+        self._button.set_busy(f"{words} \u00b7 {doing}")
+
+    def set_free(self, words: str, why: str = "free") -> None:
+        """`set_free("Re-judge 24 groups", "all 48 cached · free")`."""
+        self._show(words, why)
+
+    def set_over_budget(self, words: str, price: str, left: str) -> None:
+        """Disabled; `left` says "$0.31 of $0.12 left"."""
+        self._show(words, price, enabled=False)
+        self._note.set_words(left)
+        self._note.show()
+        self._raise.show()
+
+    def set_unavailable(self, words: str) -> None:
+        """Disable the action where it has no price. The container stays enabled: whoever disabled
+        it would keep the button disabled, whatever state is shown next."""
+        self._show(words, "", enabled=False)
+
+    def set_running(self, words: str, share: float | None) -> None:
+        """A meter in the button and a cancel beside it."""
+        self._show(words, "")
+        self._button.set_busy(words, share)
+        self._cancel.show()
+
+    def _show(self, words: str, price: str, enabled: bool = True) -> None:
+        self._button.set_busy(None)
+        self._button.set_words(words, price)
+        self._button.setEnabled(enabled)
+        self.setAccessibleName(self._button.accessibleName())
+        for part in (self._cancel, self._note, self._raise):
+            part.hide()

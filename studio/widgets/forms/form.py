@@ -1,0 +1,113 @@
+"""Form rows: a label, an editor, help in a tip, and what is wrong under the control it is about."""
+
+from typing import Any
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.forms.form_fields import Field
+from studio.widgets.forms.pending_field import Entry
+from studio.widgets.text.phrase import Phrase, Span
+from studio.widgets.text.text import Text
+
+
+class FormRow(QWidget):
+    """`FormRow("learning_rate", "Learning rate", NumberField("Learning rate"), help="…")`.
+
+    `edited(key, value)` with each change of a person, `entered(key, value)` when one is finished
+    (`at_once`: with each that can be taken), `link_activated(name)` for the link of a note. Who
+    stores it says what is stored (`show_stored`) and what was said to an edit (`answer`).
+    """
+
+    edited = Signal(str, object)
+    entered = Signal(str, object)
+    link_activated = Signal(str)
+
+    def __init__(
+        self,
+        key: str,
+        label: str,
+        field: Field,
+        *,
+        help: str = "",
+        label_px: int = 168,
+        at_once: bool = False,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.key = key
+        self.field = field
+        self.entry = Entry(field, at_once)
+        self._label = Text(label, "label", 400, "muted", wrap=True)
+        self._label.setFixedWidth(label_px)
+        self._label.setMinimumHeight(32)
+        self._label.setBuddy(field)
+        self._note, self._tone = Phrase("", "caption", wrap=True), "faint"
+        self._note.hide()
+        self._note.link_activated.connect(self.link_activated)
+        right = QVBoxLayout()
+        right.setSpacing(3)
+        right.addWidget(field)
+        right.addWidget(self._note)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(16)
+        line.addWidget(self._label, 0, Qt.AlignmentFlag.AlignTop)
+        line.addLayout(right, 1)
+        self.set_help(help)
+        field.edited.connect(lambda value: self.edited.emit(self.key, value))
+        self.entry.entered.connect(lambda value: self.entered.emit(self.key, value))
+        self.entry.said.connect(self.set_problem)
+
+    def set_help(self, help: str) -> None:
+        """The tip, for pointer and F1; plain text."""
+        set_tip(self, help)
+        self.field.editor.setAccessibleDescription(help)
+
+    def show_stored(self, value: Any, note: str = "", tone: str = "info") -> None:
+        """What is stored, with a note; never over what is typed or was refused."""
+        self.entry.show(value)
+        if not self.entry.refused:
+            self.set_note(note, tone)
+
+    def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
+        """To an edit: why it is refused, or nothing."""
+        self.entry.answered(bool(words))
+        self.set_problem(words, link)
+
+    def set_problem(self, words: str, link: tuple[str, str] = ("", "")) -> None:
+        """What is wrong, in `bad`; empty words take it away. `link`: its words and its name."""
+        self._say(words, "bad", link)
+        self.field.set_problem(bool(words))
+
+    def set_note(self, words: str, tone: str = "faint", link: tuple[str, str] = ("", "")) -> None:
+        """A word under the control: what it means here, or a suggestion (tone info)."""
+        self._say(words, tone, link)
+        self.field.set_problem(False)
+
+    def note(self) -> str:
+        """What stands under the control."""
+        return self._note.words()
+
+    def problem(self) -> str:
+        """What the row says is wrong, or nothing."""
+        return self._note.words() if self._tone == "bad" else ""
+
+    def set_locked(self, words: str) -> None:
+        """Disabled, with the reason ("a change starts with the next run · Branch")."""
+        self.field.setEnabled(not words)
+        self.set_note(words)
+
+    def _say(self, words: str, tone: str, link: tuple[str, str]) -> None:
+        self._tone = tone
+        spans = [Span(words, tone)]
+        if words and link[0]:
+            spans += [Span("  "), Span(link[0], "accent", 500, link=link[1])]
+        self._note.set_spans(spans)
+        self._note.setVisible(bool(words))
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.EnabledChange:
+            self._label.set_tone("muted" if self.isEnabled() else "faint")
+        super().changeEvent(event)

@@ -1,0 +1,348 @@
+"""The editors of a form: spin, number, text, choice, segmented, toggle, path.
+
+Each has value, set_value, edited; what is typed says when it is finished.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QWidget
+
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.inputs import LineInput
+from studio.widgets.controls.quiet_inputs import QuietCombo, QuietDecimal, QuietSpin
+from studio.widgets.controls.segmented import Segmented
+from studio.widgets.controls.toggle import Toggle
+
+
+class Field(QWidget):
+    """What a form row holds.
+
+    `edited(value)` comes when a person changed it, never from set_value; `finished()` when what
+    is typed is done with: Return, or the focus goes elsewhere.
+    """
+
+    edited = Signal(object)
+    finished = Signal()
+    typed: ClassVar[bool] = False
+    """Whether a change comes key by key."""
+
+    def __init__(self, name: str, editor: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.editor = editor
+        editor.setAccessibleName(name)
+        self._line_layout = line = QHBoxLayout(self)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(8)
+        line.addWidget(editor)
+        self.setFocusProxy(editor)
+
+    def value(self) -> Any:
+        """What is entered."""
+        raise NotImplementedError
+
+    def set_value(self, value: Any) -> None:
+        """Show a value; emits nothing."""
+        raise NotImplementedError
+
+    def wrong(self) -> str:
+        """Why what stands there cannot be taken, or nothing."""
+        return ""
+
+    def unfinished(self) -> bool:
+        """Whether more is sure to come."""
+        return False
+
+    def set_problem(self, problem: bool) -> None:
+        """Turn the edge to `bad`."""
+        self.editor.setProperty("problem", problem)
+        self.editor.style().unpolish(self.editor)
+        self.editor.style().polish(self.editor)
+
+
+class SpinField(Field):
+    """A whole number: `SpinField("Steps", 1, 10_000, suffix=" steps")`."""
+
+    typed = True
+
+    def __init__(
+        self,
+        name: str,
+        low: int = 0,
+        high: int = 1_000_000,
+        *,
+        step: int = 1,
+        suffix: str = "",
+    ) -> None:
+        self._spin = QuietSpin()
+        super().__init__(name, self._spin)
+        self._spin.setRange(low, high)
+        self._spin.setSingleStep(step)
+        self._spin.setSuffix(suffix)
+        self._spin.setGroupSeparatorShown(True)
+        self._spin.setFixedWidth(148)
+        self._line_layout.setAlignment(self._spin, Qt.AlignmentFlag.AlignLeft)
+        self._spin.valueChanged.connect(lambda value: self.edited.emit(value))
+        self._spin.editingFinished.connect(self.finished)
+
+    def value(self) -> int:
+        return self._spin.value()
+
+    def set_value(self, value: Any) -> None:
+        self._spin.blockSignals(True)
+        self._spin.setValue(int(value))
+        self._spin.blockSignals(False)
+
+
+class NumberField(Field):
+    """A real number as text, because 2e-5 has no spin step: empty or bad text is None."""
+
+    typed = True
+
+    def __init__(
+        self,
+        name: str,
+        low: float | None = None,
+        high: float | None = None,
+        placeholder: str = "",
+    ) -> None:
+        self._line = LineInput(name, placeholder, mono=True)
+        super().__init__(name, self._line)
+        self._low, self._high = low, high
+        self._line.setFixedWidth(148)
+        self._line_layout.setAlignment(self._line, Qt.AlignmentFlag.AlignLeft)
+        self._line.textEdited.connect(lambda _: self.edited.emit(self.value()))
+        self._line.editingFinished.connect(self.finished)
+
+    def value(self) -> float | None:
+        try:
+            value = float(self._line.text().replace("\u2212", "-"))
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
+
+    def text(self) -> str:
+        """As it was typed."""
+        return self._line.text().strip()
+
+    def problem(self) -> str:
+        """What is wrong with the text, or nothing."""
+        value = self.value()
+        if value is None:
+            return "Not a number"
+        if self._low is not None and value < self._low:
+            return f"At least {self._low:g}"
+        if self._high is not None and value > self._high:
+            return f"At most {self._high:g}"
+        return ""
+
+    def wrong(self) -> str:
+        """Empty, it is what it is without being set."""
+        return self.problem() if self.text() else ""
+
+    def unfinished(self) -> bool:
+        return self.text()[-1:] in ("", *".eE+-\u2212")
+
+    def set_value(self, value: Any) -> None:
+        self._line.setText("" if value is None else _digits(value))
+
+
+def _digits(value: float) -> str:
+    """Short, and never another number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+class TextField(Field):
+    """One line of text; a secret one shows dots."""
+
+    typed = True
+
+    def __init__(
+        self, name: str, placeholder: str = "", *, mono: bool = False, secret: bool = False
+    ) -> None:
+        self._line = LineInput(name, placeholder, mono=mono)
+        if secret:
+            self._line.setEchoMode(QLineEdit.EchoMode.Password)
+        super().__init__(name, self._line)
+        self._line.textEdited.connect(lambda words: self.edited.emit(words))
+        self._line.editingFinished.connect(self.finished)
+
+    def value(self) -> str:
+        return self._line.text()
+
+    def set_value(self, value: Any) -> None:
+        self._line.setText("" if value is None else str(value))
+
+
+class ChoiceField(Field):
+    """One of a list: `ChoiceField("Loss", [("clip", "Clipped"), …])` of value and words."""
+
+    def __init__(
+        self, name: str, choices: Sequence[tuple[Any, str]] = (), width_px: int | None = None
+    ) -> None:
+        self._box = QuietCombo()
+        super().__init__(name, self._box)
+        self._box.setMinimumWidth(148)
+        if width_px is not None:
+            self._box.setFixedWidth(width_px)
+            self._line_layout.setAlignment(self._box, Qt.AlignmentFlag.AlignLeft)
+        self._box.setFixedHeight(32)
+        self.set_choices(choices)
+        self._box.activated.connect(lambda _: self.edited.emit(self.value()))
+
+    def set_choices(self, choices: Sequence[tuple[Any, str]]) -> None:
+        """Change the list; keeps the value where it is still there."""
+        before = self.value()
+        self._box.clear()
+        for value, words in choices:
+            self._box.addItem(words, value)
+        self.set_value(before)
+
+    def value(self) -> Any:
+        return self._box.currentData()
+
+    def set_value(self, value: Any) -> None:
+        index = self._box.findData(value)
+        if index >= 0:
+            self._box.setCurrentIndex(index)
+
+
+class SuggestField(Field):
+    """One line of text, with some that are likely: typed, or chosen from the list."""
+
+    typed = True
+
+    def __init__(self, name: str, placeholder: str = "") -> None:
+        self._box = QuietCombo()
+        self._box.setEditable(True)
+        self._box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        super().__init__(name, self._box)
+        self._box.setFixedHeight(32)
+        self.line.setPlaceholderText(placeholder)
+        self.line.setAccessibleName(name)
+        self._box.editTextChanged.connect(lambda words: self.edited.emit(words))
+        self.line.editingFinished.connect(self.finished)
+
+    @property
+    def line(self) -> QLineEdit:
+        """Where it is typed."""
+        line = self._box.lineEdit()
+        assert line is not None, "an editable box has one"
+        return line
+
+    def set_choices(self, choices: Sequence[str]) -> None:
+        """Change the list; what is typed stays."""
+        typed = self.value()
+        self._box.blockSignals(True)
+        self._box.clear()
+        self._box.addItems(list(choices))
+        self._box.setEditText(typed)
+        self._box.blockSignals(False)
+
+    def choices(self) -> list[str]:
+        return [self._box.itemText(place) for place in range(self._box.count())]
+
+    def value(self) -> str:
+        return self._box.currentText()
+
+    def set_value(self, value: Any) -> None:
+        self._box.blockSignals(True)
+        self._box.setEditText(str(value))
+        self._box.blockSignals(False)
+
+
+class SegmentedField(Field):
+    """One of a few, all in sight: `SegmentedField("Sampler", [("torch", "This process"), …])`."""
+
+    def __init__(self, name: str, choices: Sequence[tuple[Any, str]]) -> None:
+        self._switch = Segmented([words for _, words in choices], name, height=32)
+        super().__init__(name, self._switch)
+        self._values = [value for value, _ in choices]
+        self._line_layout.setAlignment(self._switch, Qt.AlignmentFlag.AlignLeft)
+        self._switch.chosen.connect(lambda index: self.edited.emit(self._values[index]))
+
+    def value(self) -> Any:
+        return self._values[self._switch.index()]
+
+    def set_value(self, value: Any) -> None:
+        if value in self._values:
+            self._switch.set_index(self._values.index(value))
+
+    def set_problem(self, problem: bool) -> None:
+        self._switch.set_problem(problem)
+
+
+class ToggleField(Field):
+    """On or off."""
+
+    def __init__(self, name: str, words: str = "") -> None:
+        self._toggle = Toggle(words, name)
+        super().__init__(name, self._toggle)
+        self._line_layout.setAlignment(self._toggle, Qt.AlignmentFlag.AlignLeft)
+        self.setFixedHeight(32)
+        self._toggle.clicked.connect(lambda: self.edited.emit(self.value()))
+
+    def value(self) -> bool:
+        return self._toggle.isChecked()
+
+    def set_value(self, value: Any) -> None:
+        self._toggle.setChecked(bool(value))
+
+
+class PathField(Field):
+    """A path and a button; the page opens the platform's dialog on `browse_requested`."""
+
+    typed = True
+    browse_requested = Signal()
+
+    def __init__(self, name: str, placeholder: str = "", button: str = "Choose") -> None:
+        self._line = LineInput(name, placeholder)
+        super().__init__(name, self._line)
+        browse = Button(button, "outlined", height=32)
+        browse.setAccessibleName(f"{button}: {name}")
+        self._line_layout.addWidget(browse)
+        self._line.textEdited.connect(lambda words: self.edited.emit(words))
+        self._line.editingFinished.connect(self.finished)
+        browse.clicked.connect(self.browse_requested)
+
+    def value(self) -> str:
+        return self._line.text()
+
+    def set_value(self, value: Any) -> None:
+        self._line.setText("" if value is None else str(value))
+
+
+class DecimalField(Field):
+    """A real number with a step, where one makes sense (temperature, a weight)."""
+
+    typed = True
+
+    def __init__(
+        self,
+        name: str,
+        low: float = 0.0,
+        high: float = 1.0,
+        *,
+        step: float = 0.05,
+        decimals: int = 2,
+    ) -> None:
+        self._spin = QuietDecimal()
+        super().__init__(name, self._spin)
+        self._spin.setRange(low, high)
+        self._spin.setSingleStep(step)
+        self._spin.setDecimals(decimals)
+        self._spin.setFixedWidth(148)
+        self._line_layout.setAlignment(self._spin, Qt.AlignmentFlag.AlignLeft)
+        self._spin.valueChanged.connect(lambda value: self.edited.emit(value))
+        self._spin.editingFinished.connect(self.finished)
+
+    def value(self) -> float:
+        return self._spin.value()
+
+    def set_value(self, value: Any) -> None:
+        self._spin.blockSignals(True)
+        self._spin.setValue(float(value))
+        self._spin.blockSignals(False)

@@ -1,0 +1,73 @@
+"""What a server's question holds: a fingerprint to compare, or a secret that may be kept."""
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
+
+from studio.widgets.cards.card import Card
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.inputs import LineInput
+from studio.widgets.controls.toggle import Toggle
+from studio.widgets.forms.form_fields import Field, TextField
+from studio.widgets.text.text import Text
+
+COPIED_MS = 1000
+
+
+class FingerprintField(Field):
+    """A key's kind and fingerprint in mono, to be read or copied; its value is nothing."""
+
+    def __init__(self, detail: str) -> None:
+        self._copy = Button("Copy", "outlined", icon="copy")
+        self._copy.setAccessibleDescription("Copy the fingerprint")
+        kind, _, print_ = detail.partition(" ")
+        card = Card(padding=12, tone="raised")
+        card.body.setSpacing(4)
+        line = QHBoxLayout()
+        line.addWidget(Text(kind if print_ else "Key", "label", 500, "muted"), 1)
+        line.addWidget(self._copy)
+        card.body.addLayout(line)
+        self.fingerprint = Text(print_ or kind, "mono", selectable=True)
+        self.fingerprint.setAccessibleName(f"Fingerprint {print_ or kind}")
+        card.body.addWidget(self.fingerprint)
+        super().__init__("Fingerprint", card)
+        self._detail = print_ or kind
+        self._copy.clicked.connect(self._copied)
+        self.setFocusProxy(self._copy)
+
+    def value(self) -> None:
+        return None
+
+    def _copied(self) -> None:
+        QApplication.clipboard().setText(self._detail)
+        self._copy.set_words("Copied")
+        QTimer.singleShot(COPIED_MS, self, lambda: self._copy.set_words("Copy"))
+
+
+class SecretField(Field):
+    """A secret that may be kept. Its value is what was typed, and whether to remember it."""
+
+    def __init__(self, name: str, why_not: str = "") -> None:
+        """`why_not` says why nothing can be kept here."""
+        self._secret = TextField(name, secret=True)
+        self._keep = Toggle("Remember it in the system's keyring")
+        self._keep.setEnabled(not why_not)
+        box = QWidget()
+        column = QVBoxLayout(box)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(self._secret)
+        column.addWidget(self._keep)
+        if why_not:
+            column.addWidget(Text(why_not, "caption", tone="faint", wrap=True))
+        super().__init__(name, box)
+        self.setFocusProxy(self._secret)
+
+    @property
+    def line(self) -> LineInput:
+        """Where it is typed: Enter there is the answer."""
+        line = self._secret.editor
+        assert isinstance(line, LineInput)
+        return line
+
+    def value(self) -> tuple[str, bool]:
+        return self._secret.value(), self._keep.isChecked()

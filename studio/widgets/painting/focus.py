@@ -1,0 +1,123 @@
+"""The focus ring: 2 px, 2 px outside the control, and only when the keyboard brought the focus.
+
+A widget cannot paint outside itself, so one transparent overlay per window is moved to whoever has
+the focus. `KeyboardFocus` is mixed into every interactive widget; rows and cells set
+`ring_inside = True` and draw their own with `paint.focus_ring`.
+"""
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
+from PySide6.QtGui import QFocusEvent, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractScrollArea, QWidget
+from shiboken6 import isValid
+
+from studio.theme.theme import theme
+from studio.widgets.painting.paint import painting
+
+if TYPE_CHECKING:
+    _Mixin = QWidget
+else:
+    _Mixin = object
+
+BY_KEYBOARD = (
+    Qt.FocusReason.TabFocusReason,
+    Qt.FocusReason.BacktabFocusReason,
+    Qt.FocusReason.ShortcutFocusReason,
+)
+_GAP = 4  # 2 px of air, 2 px of ring
+
+
+class FocusRing(QWidget):
+    """The overlay. It never takes the mouse, the focus or a place in a layout."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._target: QWidget | None = None
+        self._radius = 6.0
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.hide()
+
+    def surround(self, target: QWidget, radius: float) -> None:
+        """Show the ring around a widget and follow it."""
+        self.release()
+        self._target, self._radius = target, radius
+        target.installEventFilter(self)
+        self._follow()
+        self.show()
+        self.raise_()
+
+    def release(self) -> None:
+        """Hide the ring."""
+        if self._target is not None and isValid(self._target):
+            self._target.removeEventFilter(self)
+        self._target = None
+        self.hide()
+
+    def _follow(self) -> None:
+        if self._target is None or not isValid(self._target):
+            return
+        host = _host_of(self._target)
+        if self.parentWidget() is not host:
+            self.setParent(host)
+            self.show()
+        corner = self._target.mapTo(host, QPoint(0, 0))
+        self.setGeometry(QRect(corner, self._target.size()).adjusted(-_GAP, -_GAP, _GAP, _GAP))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.Move, QEvent.Type.Resize):
+            self._follow()
+        elif event.type() in (QEvent.Type.Hide, QEvent.Type.FocusOut):
+            self.release()
+        return False
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with painting(self) as painter:
+            painter.setPen(QPen(theme().color("focus"), 2))
+            painter.drawRoundedRect(
+                self.rect().adjusted(1, 1, -1, -1), self._radius + 3, self._radius + 3
+            )
+
+
+class KeyboardFocus(_Mixin):
+    """Mixin: knows whether the keyboard brought the focus, and shows the ring if so."""
+
+    ring_inside = False
+    ring_radius = 6.0
+    _keyboard_focus = False
+
+    @property
+    def keyboard_focus(self) -> bool:
+        """True while this widget has the focus and the keyboard brought it."""
+        return self._keyboard_focus
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        self._keyboard_focus = event.reason() in BY_KEYBOARD
+        if self._keyboard_focus and not self.ring_inside:
+            _ring_of(self.window()).surround(self, self.ring_radius)
+        self.update()
+        super().focusInEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self._keyboard_focus = False
+        self.update()
+        super().focusOutEvent(event)
+
+
+def _ring_of(window: QWidget) -> FocusRing:
+    ring = window.findChild(FocusRing)
+    return ring if ring is not None else FocusRing(window)
+
+
+def _host_of(target: QWidget) -> QWidget:
+    """The nearest ancestor with room for the ring; it scrolls with the target."""
+    host = target.parentWidget() or target
+    room = QRect(0, 0, target.width(), target.height()).adjusted(-_GAP, -_GAP, _GAP, _GAP)
+    while host.parentWidget() is not None and not host.isWindow():
+        if isinstance(host.parentWidget(), QAbstractScrollArea):
+            break
+        if host.rect().contains(room.translated(target.mapTo(host, QPoint(0, 0)))):
+            break
+        host = host.parentWidget() or host
+    return host

@@ -1,0 +1,145 @@
+"""Group dots: siblings on a 0 to 1 axis, above or below the group's mean tick."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+
+_R = 3.0
+
+
+@dataclass(frozen=True)
+class PlacedDot:
+    """A dot on the axis: where (0 to 1), how far off the line (in dot rows), its token."""
+
+    x: float
+    row: float
+    token: str
+    hollow: bool = False
+
+
+def place_dots(
+    rewards: Sequence[float | None], width: float, low: float = 0.0, high: float = 1.0
+) -> list[PlacedDot]:
+    """Swarm placement: dots that would cover each other move up or down by half a dot.
+
+    None and nan are unscored: hollow, past the end of the axis. No spread means no signal: piled.
+    """
+    scored = [r for r in rewards if r is not None and math.isfinite(r)]
+    span = (high - low) or 1.0
+    mean = sum(scored) / len(scored) if scored else 0.0
+    flat = len(scored) > 1 and max(scored) - min(scored) < 1e-9
+    placed: list[PlacedDot] = []
+    for index, reward in enumerate(sorted(scored)):
+        x = min(1.0, max(0.0, (reward - low) / span))
+        if flat:
+            placed.append(PlacedDot(x, (index - (len(scored) - 1) / 2) * 0.62, "faint"))
+            continue
+        token = "plot-1" if reward >= mean else "plot-5"
+        row = next(
+            row
+            for row in (0.0, -0.75, 0.75, -1.5, 1.5, 9.0)
+            if row == 9.0 or not _covered(placed, x * width, row * 2 * _R, width)
+        )
+        placed.append(PlacedDot(x, 0.0 if row == 9.0 else row, token))
+    unscored = len(rewards) - len(scored)
+    placed += [PlacedDot(1.0, float(n), "warn", hollow=True) for n in range(unscored)]
+    return placed
+
+
+def _covered(placed: Sequence[PlacedDot], x: float, y: float, width: float) -> bool:
+    return any(math.hypot(dot.x * width - x, dot.row * 2 * _R - y) < _R * 1.15 for dot in placed)
+
+
+def paint_group_dots(
+    painter: QPainter,
+    rect: QRectF,
+    rewards: Sequence[float | None],
+    rings: Sequence[int] = (),
+) -> None:
+    """The mark in a rectangle; delegates use it too. `rings` are siblings to circle, by place."""
+    middle = round(rect.center().y()) + 0.0
+    axis = rect.adjusted(_R, 0, -_R - (8 if any(r is None for r in rewards) else 0), 0)
+    color = theme().color
+    if not rewards:
+        painter.setPen(QPen(color("border-strong"), 1.5, Qt.PenStyle.DotLine))
+        painter.drawLine(QPointF(axis.left(), middle), QPointF(axis.right(), middle))
+        return
+    painter.fillRect(
+        QRectF(rect.left(), middle - 0.5, axis.right() + _R - rect.left(), 1.5),
+        color("border"),
+    )
+    scored = [r for r in rewards if r is not None and math.isfinite(r)]
+    flat = len(scored) > 1 and max(scored) - min(scored) < 1e-9
+    if scored and not flat:
+        mean = min(1.0, max(0.0, sum(scored) / len(scored)))
+        x = axis.left() + mean * axis.width()
+        painter.fillRect(QRectF(x - 0.75, middle - 8, 1.5, 16), color("muted"))
+    dots = place_dots(rewards, axis.width())
+    squeeze = _squeeze(dots, rect.height())
+    for dot in dots:
+        at = QPointF(axis.left() + dot.x * axis.width(), middle + dot.row * 2 * _R * squeeze)
+        if dot.hollow:
+            at = QPointF(
+                rect.right() - _R - 1,
+                middle + (dot.row % 3 - 1) * 6 if dot.row else middle,
+            )
+            painter.setPen(QPen(color(dot.token), 1.2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawEllipse(at, _R - 0.6, _R - 0.6)
+            continue
+        painter.setPen(QPen(color("surface"), 0.8))
+        painter.setBrush(color(dot.token))
+        painter.drawEllipse(at, _R + 0.2, _R + 0.2)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(color("text"), 1.5))
+    for index in rings:
+        reward = rewards[index]
+        if reward is not None:
+            x = axis.left() + min(1.0, max(0.0, reward)) * axis.width()
+            painter.drawEllipse(QPointF(x, middle), _R + 2.5, _R + 2.5)
+
+
+def _squeeze(dots: Sequence[PlacedDot], height: float) -> float:
+    """How much a pile is pressed together so that it stays inside its row."""
+    tallest = max((abs(dot.row) for dot in dots if not dot.hollow), default=0.0) * 2 * _R
+    room = max(0.0, height / 2 - _R - 1)
+    return min(1.0, room / tallest) if tallest else 1.0
+
+
+class GroupDots(QWidget):
+    """`set_rewards([0.1, 0.6, None])`; pending siblings are simply not given."""
+
+    def __init__(self, name: str = "Rewards of the group", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._name = name
+        self._rewards: tuple[float | None, ...] = ()
+        self._rings: tuple[int, ...] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+
+    def set_rewards(self, rewards: Sequence[float | None], rings: Sequence[int] = ()) -> None:
+        """The siblings that have a reward (None: unscored), and which to circle."""
+        self._rewards, self._rings = tuple(rewards), tuple(rings)
+        scored = [r for r in rewards if r is not None]
+        mean = formatting.number(sum(scored) / len(scored)) if scored else formatting.ABSENT
+        unscored = len(rewards) - len(scored)
+        told = f"{self._name}: {formatting.plural(len(scored), 'attempt')}, mean {mean}"
+        self.setAccessibleName(told + (f", {unscored} unscored" if unscored else ""))
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(120, 24)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(48, 24)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint_group_dots(painter, QRectF(self.rect()), self._rewards, self._rings)

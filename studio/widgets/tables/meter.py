@@ -1,0 +1,106 @@
+"""Meters: a bar with a word before it and a figure after it, and the bare bar itself."""
+
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+
+
+def paint_meter(
+    painter: QPainter, rect: QRectF, share: float, token: str, ground: str = "border"
+) -> None:
+    """A filled share of a 6 px bar; also used by delegates."""
+    clip = QPainterPath()
+    clip.addRoundedRect(rect, 2, 2)
+    painter.save()
+    painter.setClipPath(clip)
+    painter.fillRect(rect, theme().color(ground))
+    filled = rect.width() * min(1.0, max(0.0, share))
+    painter.fillRect(QRectF(rect.left(), rect.top(), filled, rect.height()), theme().color(token))
+    painter.restore()
+
+
+class Meter(QWidget):
+    """A bare bar: `set_share(0.7)`."""
+
+    def __init__(
+        self,
+        name: str,
+        token: str = "plot-1",
+        height: int = 6,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._name, self._token, self._share = name, token, 0.0
+        self.setFixedHeight(height)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.set_share(0.0)
+
+    def set_share(self, share: float, token: str | None = None) -> None:
+        """How much is filled, 0 to 1."""
+        self._share, self._token = share, token or self._token
+        self.setAccessibleName(f"{self._name} {formatting.percent(share)}")
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(120, self.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint_meter(painter, QRectF(self.rect()), self._share, self._token)
+
+
+class MeterRow(QWidget):
+    """`MeterRow("Memory", "plot-1")`, then `set_value(98 / 141, "98 / 141 GB")`. 28 high."""
+
+    def __init__(
+        self,
+        words: str,
+        token: str = "plot-1",
+        *,
+        words_px: int = 68,
+        figure_px: int = 92,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._words, self._token = words, token
+        self._words_px, self._figure_px = words_px, figure_px
+        self._share: float | None = None
+        self._figure = formatting.ABSENT
+        self.setFixedHeight(28)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.set_value(None, formatting.ABSENT)
+
+    def set_value(self, share: float | None, figure: str, token: str | None = None) -> None:
+        """The filled share and the figure after it; None draws an empty bar."""
+        self._share, self._figure, self._token = share, figure, token or self._token
+        self.setAccessibleName(f"{self._words} {figure}")
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(240, 28)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            row = QRectF(self.rect())
+            words = row.adjusted(0, 0, self._words_px - row.width(), 0)
+            paint.text(painter, words, self._words, "muted", "label", 400)
+            bar = QRectF(
+                self._words_px,
+                row.center().y() - 3,
+                row.width() - self._words_px - self._figure_px,
+                6,
+            )
+            paint_meter(painter, bar, self._share or 0.0, self._token)
+            paint.text(
+                painter,
+                row,
+                self._figure,
+                "text",
+                "mono-small",
+                align=paint.RIGHT,
+                elide=False,
+            )

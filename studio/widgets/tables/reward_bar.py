@@ -1,0 +1,85 @@
+"""The parts bar: what a reward is made of. One segment per part, the empty remainder visible."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: its name, what it adds, and its plot token."""
+
+    name: str
+    value: float
+    token: str
+
+
+def paint_parts(
+    painter: QPainter,
+    rect: QRectF,
+    parts: Sequence[Part],
+    whole: float = 1.0,
+    ground: str = "border",
+) -> None:
+    """Segments left to right with a 1 px cut; also used by delegates. Negative parts shorten it."""
+    clip = QPainterPath()
+    clip.addRoundedRect(rect, 2, 2)
+    painter.save()
+    painter.setClipPath(clip)
+    painter.fillRect(rect, theme().color(ground))
+    x = rect.left()
+    debt = -sum(part.value for part in parts if part.value < 0)
+    for part in parts:
+        if part.value <= 0:
+            continue
+        width = rect.width() * part.value / (whole or 1.0)
+        painter.fillRect(
+            QRectF(x, rect.top(), max(0.0, width - 1), rect.height()),
+            theme().color(part.token),
+        )
+        x += width
+    if debt > 0:
+        width = rect.width() * debt / (whole or 1.0)
+        taken = QRectF(
+            max(rect.left(), x - width),
+            rect.top(),
+            min(width, x - rect.left()),
+            rect.height(),
+        )
+        painter.fillRect(taken, theme().color(ground))
+        paint.hatch(painter, taken, "plot-5", 0)
+    painter.restore()
+
+
+class PartsBar(QWidget):
+    """`set_parts([Part("judge", 0.56, "plot-2"), …])`."""
+
+    def __init__(self, height: int = 6, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._parts: tuple[Part, ...] = ()
+        self._whole = 1.0
+        self.setFixedHeight(height)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def set_parts(self, parts: Sequence[Part], whole: float = 1.0) -> None:
+        """The parts in pipeline order; `whole` is the value of a full bar."""
+        self._parts, self._whole = tuple(parts), whole
+        told = ", ".join(f"{part.name} {formatting.number(part.value)}" for part in parts)
+        self.setAccessibleName(f"Reward parts: {told or 'none'}")
+        set_tip(self, told)
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(160, self.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint_parts(painter, QRectF(self.rect()), self._parts, self._whole)

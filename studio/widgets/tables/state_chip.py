@@ -1,0 +1,31 @@
+"""The state chip of the header: icon and words for where the run is. An icon and a word, always."""
+
+from PySide6.QtWidgets import QWidget
+
+from studio.widgets.text.chip import Chip
+
+# state -> (tone, icon)
+STATES = {
+    "none": ("neutral", "circle-dashed"),
+    "alive": ("accent", "activity"),
+    "paused": ("warn", "pause"),
+    "review": ("human", "hand"),
+    "stopped": ("bad", "octagon-alert"),
+    "finished": ("good", "check"),
+}
+
+
+class StateChip(Chip):
+    """`set_run_state("alive", "Step 47 · judging")`; none, alive, paused, review, stopped,
+    finished.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("No run yet", height=24, parent=parent)
+        self.set_run_state("none", "No run yet")
+
+    def set_run_state(self, state: str, words: str) -> None:
+        """Change the state and its words."""
+        tone, icon = STATES[state]
+        self.set_state(words, tone, icon)
+        self.setAccessibleName(f"Run: {words}")

@@ -1,0 +1,66 @@
+"""The dot of an engine: colour and shape say how it is. On the pill, in menus, in rows."""
+
+from PySide6.QtCore import QPointF, QSize, Qt
+from PySide6.QtGui import QIcon, QPaintEvent, QPixmap
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+
+DOTS = {
+    "connected": ("good", True),
+    "connecting": ("info", True),
+    "asking": ("warn", True),
+    "reconnecting": ("warn", True),
+    "gone": ("bad", False),
+    "none": ("ghost", False),
+}
+"""State → token, and whether it is a disc; else it is a ring: shape says it too."""
+SAID = {
+    "connected": "connected",
+    "connecting": "connecting",
+    "asking": "waits for an answer",
+    "reconnecting": "reconnecting",
+    "gone": "not reachable",
+    "none": "no engine",
+}
+ICON_PX, SHARP = 16, 2
+
+
+def paint_dot(painter: paint.QPainter, middle: QPointF, state: str) -> None:
+    token, filled = DOTS[state]
+    color = theme().color(token)
+    painter.setPen(Qt.PenStyle.NoPen if filled else paint.QPen(color, 1.5))
+    painter.setBrush(color if filled else Qt.BrushStyle.NoBrush)
+    painter.drawEllipse(middle, 4, 4)
+
+
+def dot_icon(state: str) -> QIcon:
+    """For a menu."""
+    pixmap = QPixmap(QSize(ICON_PX, ICON_PX) * SHARP)
+    pixmap.setDevicePixelRatio(SHARP)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = paint.QPainter(pixmap)
+    painter.setRenderHint(paint.QPainter.RenderHint.Antialiasing)
+    paint_dot(painter, QPointF(ICON_PX / 2, ICON_PX / 2), state)
+    painter.end()
+    return QIcon(pixmap)
+
+
+class Dot(QWidget):
+    """`set_state("connected")`; the words beside it say the same."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = "none"
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setFixedSize(10, 20)
+
+    def set_state(self, state: str) -> None:
+        self._state = state
+        self.setAccessibleName(SAID[state])
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            paint_dot(painter, QPointF(5, self.height() / 2), self._state)

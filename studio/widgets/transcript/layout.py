@@ -1,0 +1,363 @@
+"""Lays out one row of a transcript at a width, and paints it. A row is laid out when it is seen."""
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter, QTextCharFormat, QTextLayout, QTextOption
+
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+from studio.widgets.tables.reward_bar import paint_parts
+from studio.widgets.text.phrase import cursor_x
+from studio.widgets.transcript.items import (
+    Item,
+    Message,
+    Note,
+    Outcome,
+    Token,
+    ToolCall,
+    join_tokens,
+    plain,
+    shown_part,
+    tint_of,
+)
+
+RESULT_LINES = 6
+MORE_LINES = 200
+MESSAGE_LINES = 400
+CHUNK_CHARS, ARGUMENT_CHARS, RESULT_CHARS = 30_000, 2_000, 1_200
+"""Characters that are laid out at first; each "more" adds a chunk: 30 ms of work."""
+_ROLE_ICONS = {
+    "system": "message-square-text",
+    "user": "user-round",
+    "assistant": "bot",
+}
+_LINE = {"body": 20.0, "mono": 18.0, "label": 18.0}
+
+
+@dataclass
+class Block:
+    """A laid out text in the row: where, and its tokens."""
+
+    layout: QTextLayout
+    at: QPointF
+    height: float
+    tokens: Sequence[Token] = ()
+    starts: list[int] = field(default_factory=list)
+
+    def token_at(self, point: QPointF) -> int:
+        """The index of the token under a point of the row, or -1."""
+        inside = point - self.at
+        for number in range(self.layout.lineCount()):
+            line = self.layout.lineAt(number)
+            if line.y() - 2 <= inside.y() < line.y() + line.height() + 2:
+                if not 0 <= inside.x() <= line.naturalTextWidth():
+                    return -1
+                return bisect.bisect_right(self.starts, line.xToCursor(inside.x())) - 1
+        return -1
+
+    def rects_of(self, index: int) -> list[QRectF]:
+        """Where a token is drawn, in the row."""
+        start = self.starts[index]
+        end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.layout.text())
+        return self.rects_between(start, end)
+
+    def rects_between(self, start: int, end: int) -> list[QRectF]:
+        """Where a range of characters is drawn, in the row."""
+        found = []
+        for number in range(self.layout.lineCount()):
+            line = self.layout.lineAt(number)
+            first, last = line.textStart(), line.textStart() + line.textLength()
+            if last <= start or first >= end:
+                continue
+            left, right = cursor_x(line, max(start, first)), cursor_x(line, min(end, last))
+            rect = QRectF(left, line.y() - 1, right - left, line.height() + 2)
+            found.append(rect.translated(self.at))
+        return found
+
+
+@dataclass
+class Row:
+    """One laid out item: its height, its texts, its frame, and where "more" is."""
+
+    item: Item
+    height: float = 0.0
+    blocks: list[Block] = field(default_factory=list)
+    frame: QRectF | None = None
+    parting: float = 0.0
+    more: QRectF | None = None
+    more_words: str = ""
+    chips_y: float = 0.0
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What all rows share: width, tint and its scale, indented or not."""
+
+    width: float
+    tint: str = "advantage"
+    largest: float = 1.0
+    indent: float = 22.0
+
+
+def chars_at(shown: int, first: int) -> int:
+    """How many characters are laid out when so many lines are open."""
+    return first if shown <= 0 else CHUNK_CHARS * (1 + shown // MORE_LINES)
+
+
+def estimate(item: Item, width: float) -> float:
+    """A height to scroll by before the row is seen."""
+    if isinstance(item, (Note, Outcome)):
+        return 44.0 if isinstance(item, Note) else 84.0
+    count = sum(len(t.text) for t in item.tokens) or len(getattr(item, "text", ""))
+    if isinstance(item, ToolCall):
+        return 74.0 + 18.0 * min(RESULT_LINES, len(item.result) // 80 + 1)
+    return 40.0 + 20.0 * max(1, count * 7 / max(80.0, width))
+
+
+def lay_out_row(item: Item, looks: Looks, shown_lines: int) -> Row:
+    """The row of an item; `shown_lines` is how many lines of a capped text are open."""
+    row = Row(item)
+    if isinstance(item, Message):
+        _message(row, item, looks, shown_lines)
+    elif isinstance(item, ToolCall):
+        _tool(row, item, looks, shown_lines)
+    else:
+        row.height = 44.0 if isinstance(item, Note) else 84.0
+    return row
+
+
+def _message(row: Row, item: Message, looks: Looks, shown: int) -> None:
+    y = 30.0 if item.title else 8.0
+    left = looks.indent
+    if item.tokens or item.text:
+        padding = 10.0 if item.role == "user" else 0.0
+        width = looks.width - left - 2 * padding
+        if item.tokens:
+            block = _token_block(item.tokens, "body", width, looks)
+            left_out = 0
+        else:
+            words, left_out = shown_part(
+                item.text, MESSAGE_LINES + shown, chars_at(shown, CHUNK_CHARS)
+            )
+            block = _block(words, "body", width, "muted" if item.role == "system" else "text")
+        block.at = QPointF(left + padding, y + padding)
+        row.blocks.append(block)
+        if padding:
+            row.frame = QRectF(left, y, looks.width - left, block.height + 2 * padding)
+        y += block.height + 2 * padding
+        y = _more(row, y, left, left_out)
+    row.height = y + 10.0
+
+
+def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
+    left, width = looks.indent, looks.width - looks.indent
+    inner = width - 24
+    y = 8.0
+    y += 22.0  # name and facts
+    kept = 0
+    if item.tokens:
+        arguments = _token_block(item.tokens, "mono", inner, looks)
+    else:
+        said, kept = shown_part(
+            item.arguments, MESSAGE_LINES + shown, chars_at(shown, ARGUMENT_CHARS)
+        )
+        arguments = _block(said, "mono", inner, "muted")
+    if arguments.layout.text():
+        arguments.at = QPointF(left + 12, y)
+        row.blocks.append(arguments)
+        y += arguments.height
+    y += 7.0
+    if item.result:
+        row.parting = y
+        y += 7.0
+        words, left_out = shown_part(
+            item.result, RESULT_LINES + shown, chars_at(shown, RESULT_CHARS)
+        )
+        tone = {"error": "bad", "answer": "text"}.get(item.state, "muted")
+        block = _block(words, "label", inner, tone)
+        block.at = QPointF(left + 12, y)
+        row.blocks.append(block)
+        y += block.height
+        y = _more(row, y, left + 12, left_out + kept)
+        y += 8.0
+    elif kept:
+        y = _more(row, y, left + 12, kept) + 8.0
+    if item.sources:
+        row.chips_y = y
+        y += 28.0
+    row.frame = QRectF(left, 2.0, width, y - 2.0)
+    row.height = y + 8.0
+
+
+def _more(row: Row, y: float, left: float, left_out: int) -> float:
+    if left_out <= 0:
+        return y
+    row.more_words = f"{formatting.count(left_out)} more {'line' if left_out == 1 else 'lines'}"
+    row.more = QRectF(left, y, paint.text_width(row.more_words, "label", 500) + 8, 20)
+    return y + 20.0
+
+
+def _block(words: str, style: str, width: float, tone: str) -> Block:
+    layout = new_layout(words, style)
+    form = QTextCharFormat()
+    form.setForeground(theme().color(tone))
+    layout.setFormats([char_range(0, len(words), form)])
+    return Block(layout, QPointF(), run_layout(layout, style, width))
+
+
+def _token_block(tokens: Sequence[Token], style: str, width: float, looks: Looks) -> Block:
+    words, starts = join_tokens(tokens)
+    layout = new_layout(words, style)
+    formats, index = [], 0
+    while index < len(tokens):  # neighbours with the same looks share a range
+        key = (tint_of(tokens[index], looks.tint, looks.largest), tokens[index].clipped)
+        end = index + 1
+        while end < len(tokens) and key == (
+            tint_of(tokens[end], looks.tint, looks.largest),
+            tokens[end].clipped,
+        ):
+            end += 1
+        stop = starts[end] if end < len(tokens) else len(words)
+        form = QTextCharFormat()
+        form.setForeground(theme().color("text"))
+        if key[0] is not None:
+            form.setBackground(theme().color(key[0]))
+        if key[1]:
+            form.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
+            form.setUnderlineColor(theme().color("warn"))
+        formats.append(char_range(starts[index], stop - starts[index], form))
+        index = end
+    layout.setFormats(formats)
+    return Block(layout, QPointF(), run_layout(layout, style, width), tokens, starts)
+
+
+def new_layout(words: str, style: str) -> QTextLayout:
+    layout = QTextLayout(words.replace("\n", "\u2028"), theme().font(style, 400))
+    option = QTextOption()
+    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+    layout.setTextOption(option)
+    layout.setCacheEnabled(True)
+    return layout
+
+
+def char_range(start: int, length: int, form: QTextCharFormat) -> QTextLayout.FormatRange:
+    found = QTextLayout.FormatRange()
+    found.start, found.length, found.format = start, length, form  # type: ignore[misc]
+    return found
+
+
+def run_layout(layout: QTextLayout, style: str, width: float) -> float:
+    pitch, y = _LINE[style], 0.0
+    layout.beginLayout()
+    while (line := layout.createLine()).isValid():
+        line.setLineWidth(max(20.0, width))
+        line.setPosition(QPointF(0, y + (pitch - line.height()) / 2))
+        y += pitch
+    layout.endLayout()
+    return y
+
+
+def paint_row(painter: QPainter, row: Row, looks: Looks, focused: bool) -> None:
+    """Draw a row with its top left corner at the painter's origin."""
+    item = row.item
+    if isinstance(item, Note):
+        _paint_note(painter, item, looks)
+        return
+    if isinstance(item, Outcome):
+        _paint_outcome(painter, item, looks)
+        return
+    if isinstance(item, ToolCall) and row.frame is not None:
+        _paint_tool_frame(painter, row, item, row.frame)
+    elif isinstance(item, Message):
+        _paint_message_head(painter, row, item, looks)
+    if focused:
+        painter.fillRect(QRectF(-10, 2, 3, row.height - 6), theme().color("accent"))
+    for block in row.blocks:
+        block.layout.draw(painter, block.at)
+    if row.more is not None:
+        paint.text(painter, row.more, row.more_words, "accent", "label", 500, elide=False)
+
+
+def _paint_message_head(painter: QPainter, row: Row, item: Message, looks: Looks) -> None:
+    if row.frame is not None:
+        paint.box(painter, row.frame, "chip", None, 6)
+    if not item.title:
+        return
+    icon = _ROLE_ICONS.get(item.role, "bot")
+    paint.icon(painter, QPointF(0, 9), icon, "muted", 14)
+    line = QRectF(22, 6, looks.width - 22, 20)
+    x = line.left() + paint.text(painter, line, item.title, "text", "body", 600) + 8
+    told = item.facts + (" \u00b7 advantage " if item.advantage is not None and item.facts else "")
+    rest = QRectF(x, 6, looks.width - x, 20)
+    x += paint.text(painter, rest, told, "muted", "label", 400)
+    if item.advantage is not None:
+        rest = QRectF(x, 6, looks.width - x, 20)
+        tone = "accent" if item.advantage > 0 else "bad" if item.advantage < 0 else "faint"
+        paint.text(painter, rest, formatting.signed(item.advantage), tone, "label", 600)
+
+
+def _paint_tool_frame(painter: QPainter, row: Row, item: ToolCall, frame: QRectF) -> None:
+    edge = {"error": "bad-line", "answer": "accent-line"}.get(item.state, "border")
+    tone = {"error": "bad", "answer": "accent"}.get(item.state, "muted")
+    icon = {"error": "circle-alert", "answer": "corner-down-left"}.get(item.state, item.icon)
+    paint.box(painter, frame, "surface", edge, 6)
+    paint.icon(painter, QPointF(frame.left() + 11, 12), icon, tone, 14)
+    line = QRectF(frame.left() + 32, 9, frame.width() - 44, 20)
+    facts = paint.text(painter, line, item.facts, "faint", "caption", align=paint.RIGHT)
+    room = line.adjusted(0, 0, -facts - 8, 0)
+    used = paint.text(painter, room, item.name, "text", "mono", 500)
+    if item.repeats > 1:
+        box = QRectF(line.left() + used + 8, 11, 28, 16)
+        paint.box(painter, box, "chip", None, 4)
+        words = f"\u00d7 {item.repeats}"
+        paint.text(painter, box, words, "muted", "caption", 500, paint.CENTER, elide=False)
+    if row.parting:
+        painter.fillRect(
+            QRectF(frame.left() + 1, row.parting, frame.width() - 2, 1),
+            theme().color("border"),
+        )
+    x = frame.left() + 12
+    for source in item.sources:
+        words = plain(source)
+        width = min(frame.right() - 12 - x, paint.text_width(words, "mono-small") + 14)
+        if width < 30:
+            break
+        box = QRectF(x, row.chips_y, width, 20)
+        paint.box(painter, box, "chip", None, 4)
+        inside = box.adjusted(7, 0, -5, 0)
+        paint.text(painter, inside, words, "muted", "mono-small")
+        x += width + 6
+
+
+def _paint_note(painter: QPainter, item: Note, looks: Looks) -> None:
+    paint.icon(painter, QPointF(0, 14), item.icon, "muted", 14)
+    line = QRectF(22, 10, looks.width - 22, 22)
+    used = paint.text(painter, line, item.title, "text", "label", 600)
+    paint.text(painter, line.adjusted(used + 8, 0, 0, 0), item.facts, "muted", "caption")
+
+
+def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
+    left = looks.indent
+    painter.fillRect(QRectF(left, 12, looks.width - left, 1), theme().color("border"))
+    line = QRectF(left, 24, looks.width - left, 24)
+    used = paint.text(painter, line, item.title, "text", "body", 600)
+    used += 10 + paint.text(
+        painter, line.adjusted(used + 10, 0, 0, 0), item.facts, "muted", "label", 400
+    )
+    x = (
+        line.right()
+        - paint.text(painter, line, item.reward, "text", "title", 600, paint.RIGHT)
+        - 10
+    )
+    told = (
+        " + ".join(f"{formatting.number(p.value)} {p.name}" for p in item.parts if p.value) + " ="
+    )
+    told = told.replace("+ \u2212", "\u2212 ")
+    room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
+    if paint.text_width(told, "label") <= room.width():  # half a sum says nothing
+        paint.text(painter, room, told, "muted", "label", 400, paint.RIGHT)
+    paint_parts(painter, QRectF(left, 58, looks.width - left, 6), item.parts)

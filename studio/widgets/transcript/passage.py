@@ -1,0 +1,47 @@
+"""Finding a quoted passage in what a transcript shows, whatever the white space. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from studio.widgets.transcript.items import Item, Message, Note, Outcome, break_long_lines, plain
+
+LONGEST_QUOTE = 2000
+
+
+def pattern_of(quote: str) -> re.Pattern[str] | None:
+    """Matches the words of a quote in order; None for a quote without words."""
+    words = plain(quote[:LONGEST_QUOTE]).split()
+    return re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE) if words else None
+
+
+def texts_of(item: Item) -> list[str]:
+    """The texts that a row shows."""
+    if isinstance(item, (Note, Outcome)):
+        return []
+    said = "".join(token.text for token in item.tokens)
+    if isinstance(item, Message):
+        return [said or item.text]
+    return [said or item.arguments, item.result]
+
+
+class Found(NamedTuple):
+    """A passage: its row, and how many lines and characters of the text one needs to see it."""
+
+    row: int
+    lines: int = 0
+    chars: int = 0
+
+
+def find_row(items: Sequence[Item], quote: str) -> Found:
+    """The first row that has the passage; row -1 where none has."""
+    pattern = pattern_of(quote)
+    if pattern is not None:
+        for row, item in enumerate(items):
+            for text in texts_of(item):
+                shown = plain(text)
+                if found := pattern.search(shown):
+                    end = found.end()
+                    lines = break_long_lines(shown[:end]).count("\n") + 1
+                    return Found(row, lines, end)
+    return Found(-1)

@@ -1,0 +1,381 @@
+"""The transcript: virtual rows over plain text, with a tint of tokens and a word about each.
+
+Only rows in sight are laid out; the rest have estimated heights. Nothing is parsed as markup.
+"""
+
+import bisect
+import re
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+
+from studio.text import formatting
+from studio.theme.theme import theme
+from studio.widgets.painting import paint
+from studio.widgets.text.tooltip import Tip
+from studio.widgets.transcript.items import TINTS, Item, largest_of
+from studio.widgets.transcript.layout import (
+    CHUNK_CHARS,
+    MORE_LINES,
+    Looks,
+    Row,
+    estimate,
+    lay_out_row,
+    paint_row,
+)
+from studio.widgets.transcript.passage import find_row, pattern_of
+from studio.widgets.transcript.token_tooltip import token_tip
+
+WIDEST_PX = 760.0
+FARTHEST_LINES, FARTHEST_CHARS = 4_000, 300_000
+"""A passage farther into a message is not laid out; its row is shown."""
+FAINT = 0.45
+"""Of what is left out."""
+_MARGIN = 24.0
+Place = tuple[int, int, int]  # row, block, token
+
+
+class Transcript(QAbstractScrollArea):
+    """`set_items(items)`, `set_tint("advantage")`.
+
+    `row_focused(index)` as one moves, `token_hovered(Token | None)`, `tint_chosen(str)` for Alt
+    1–5.
+    Keys: ↑ ↓ scroll, J K rows, Shift ← → tokens, M more of the focused row.
+    """
+
+    row_focused = Signal(int)
+    token_hovered = Signal(object)
+    tint_chosen = Signal(str)
+
+    def __init__(self, *, compact: bool = False, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._items: tuple[Item, ...] = ()
+        self._rows: dict[int, Row] = {}
+        self._heights: list[float] = []
+        self._tops: list[float] = [0.0]
+        self._shown_lines: dict[int, int] = {}
+        self._tint = "advantage"
+        self._largest = 1.0
+        self._indent = 0.0 if compact else 22.0
+        self._margin = 10.0 if compact else _MARGIN
+        self._focused = -1
+        self._token: Place | None = None
+        self._keyboard = False
+        self._faint = False
+        self._passage: re.Pattern[str] | None = None
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setMouseTracking(True)
+        self.verticalScrollBar().setSingleStep(40)
+        self.setAccessibleName("Transcript")
+
+    def set_items(self, items: Sequence[Item], *, keep_place: bool = False) -> None:
+        """Show another trajectory, from its start; or the same as it is now."""
+        place = self.verticalScrollBar().value() if keep_place else 0
+        self._items = tuple(items)
+        self._token = None
+        if not keep_place:
+            self._shown_lines.clear()
+            self._focused, self._passage = -1, None
+        self._largest = largest_of(self._items, self._tint)
+        self.setAccessibleName(f"Transcript, {formatting.plural(len(items), 'row')}")
+        self._forget()
+        self.verticalScrollBar().setValue(place)
+
+    def set_tint(self, tint: str) -> None:
+        """advantage, logprob, entropy, mask or none."""
+        if tint not in TINTS:
+            raise ValueError(f"tint is {tint!r}, wanted one of {', '.join(TINTS)}")
+        self._tint = tint
+        self._largest = largest_of(self._items, tint)
+        self._rows.clear()
+        self.viewport().update()
+
+    def tint(self) -> str:
+        """The tint shown."""
+        return self._tint
+
+    def focus_row(self, index: int) -> None:
+        """Scroll to a row and mark it; emits nothing."""
+        if 0 <= index < len(self._items):
+            self._focused = index
+            self._reveal(index)
+            self.viewport().update()
+
+    def show_passage(self, quote: str) -> bool:
+        """Scroll to the first row with these words and mark them; False where none has them."""
+        row, lines, chars = find_row(self._items, quote)
+        if row < 0:
+            return False
+        self._passage = pattern_of(quote)
+        if lines <= FARTHEST_LINES and chars <= FARTHEST_CHARS:
+            chunks = max(-(-lines // MORE_LINES), -(-chars // CHUNK_CHARS))
+            opened = MORE_LINES * chunks
+            self._shown_lines[row] = max(self._shown_lines.get(row, 0), opened)
+        self._rows.pop(row, None)
+        self._focused = row
+        self._show_marked()
+        return True
+
+    def _show_marked(self) -> None:
+        """Bring the marked passage into sight, a third down."""
+        self.focus_row(self._focused)
+        if marked := self._marked(self._focused):
+            top = self._tops[self._focused] + marked[0].top() - self.viewport().height() / 3
+            self.verticalScrollBar().setValue(round(top))
+
+    def _marked(self, index: int) -> list[QRectF]:
+        """Where the passage is drawn in a row."""
+        if self._passage is None or index != self._focused or index < 0:
+            return []
+        for block in self._row(index).blocks:
+            if found := self._passage.search(block.layout.text()):
+                return block.rects_between(found.start(), found.end())
+        return []
+
+    def focused_row(self) -> int:
+        """The marked row, or -1."""
+        return self._focused
+
+    def set_faint(self, faint: bool) -> None:
+        """Draw it at 45 %: an attempt that is left out."""
+        if faint != self._faint:
+            self._faint = faint
+            self.viewport().update()
+
+    def laid_out_count(self) -> int:
+        """How many rows have been laid out at this width (for tests of the virtual list)."""
+        return len(self._rows)
+
+    def _looks(self) -> Looks:
+        width = min(WIDEST_PX, self.viewport().width() - 2 * self._margin)
+        return Looks(max(80.0, width), self._tint, self._largest, self._indent)
+
+    def _left(self) -> float:
+        return max(self._margin, (self.viewport().width() - self._looks().width) / 2)
+
+    def _forget(self) -> None:
+        self._rows.clear()
+        width = self._looks().width
+        self._heights = [estimate(item, width) for item in self._items]
+        self._measure()
+        self.viewport().update()
+
+    def _measure(self) -> None:
+        tops = [12.0]
+        for height in self._heights:
+            tops.append(tops[-1] + height)
+        self._tops = tops
+        page = self.viewport().height()
+        bar = self.verticalScrollBar()
+        bar.setPageStep(page)
+        bar.setRange(0, max(0, round(tops[-1] + 24 - page)))
+
+    def _row(self, index: int) -> Row:
+        row = self._rows.get(index)
+        if row is None:
+            row = lay_out_row(self._items[index], self._looks(), self._shown_lines.get(index, 0))
+            self._rows[index] = row
+        return row
+
+    def _settle(self) -> list[int]:
+        """Lay out what is in sight until heights agree; the first row in sight keeps its place."""
+        if not self._items:
+            return []
+        bar = self.verticalScrollBar()
+        for _ in range(4):
+            first = max(0, bisect.bisect_right(self._tops, bar.value()) - 1)
+            first = min(first, len(self._items) - 1)
+            offset = bar.value() - self._tops[first]
+            index, y, changed = first, self._tops[first], False
+            while index < len(self._items) and y < bar.value() + self.viewport().height():
+                height = self._row(index).height
+                if abs(height - self._heights[index]) > 0.5:
+                    self._heights[index] = height
+                    changed = True
+                y += height
+                index += 1
+            if not changed:
+                break
+            self._measure()
+            bar.setValue(round(self._tops[first] + offset))
+        return list(range(first, index))
+
+    def _reveal(self, index: int) -> None:
+        bar = self.verticalScrollBar()
+        self._heights[index] = self._row(index).height
+        self._measure()
+        top, bottom = self._tops[index] - 12, self._tops[index + 1]
+        if top < bar.value() or bottom - top > self.viewport().height():
+            bar.setValue(round(top))
+        elif bottom > bar.value() + self.viewport().height():
+            bar.setValue(round(bottom - self.viewport().height() + 12))
+
+    def _row_at(self, y: float) -> int:
+        index = bisect.bisect_right(self._tops, y + self.verticalScrollBar().value()) - 1
+        return index if 0 <= index < len(self._items) else -1
+
+    def _in_row(self, index: int, point: QPointF) -> QPointF:
+        return QPointF(
+            point.x() - self._left(),
+            point.y() + self.verticalScrollBar().value() - self._tops[index],
+        )
+
+    def _token_under(self, point: QPointF) -> Place | None:
+        index = self._row_at(point.y())
+        if index < 0:
+            return None
+        inside = self._in_row(index, point)
+        for number, block in enumerate(self._row(index).blocks):
+            if block.tokens and (found := block.token_at(inside)) >= 0:
+                return (index, number, found)
+        return None
+
+    def _point_token(self, place: Place | None) -> None:
+        if place == self._token:
+            return
+        self._token = place
+        self.viewport().update()
+        if place is None:
+            Tip.of(self).hide()
+            self.token_hovered.emit(None)
+            return
+        index, number, found = place
+        block = self._row(index).blocks[number]
+        rects = block.rects_of(found)
+        token = block.tokens[found]
+        self.token_hovered.emit(token)
+        if rects:
+            corner = rects[-1].bottomLeft() + QPointF(
+                self._left(), self._tops[index] - self.verticalScrollBar().value()
+            )
+            Tip.of(self).show_beside(
+                self.viewport(),
+                QPoint(round(corner.x()), round(corner.y())),
+                token_tip(token),
+            )
+
+    def _walk_token(self, by: int) -> None:
+        places = [
+            (index, number, found)
+            for index in ([self._token[0]] if self._token else self._settle())
+            for number, block in enumerate(self._row(index).blocks)
+            for found in range(len(block.tokens))
+        ]
+        if not places:
+            return
+        at = places.index(self._token) + by if self._token in places else 0
+        self._point_token(places[max(0, min(len(places) - 1, at))])
+
+    def _walk_row(self, by: int) -> None:
+        if self._items:
+            index = max(0, min(len(self._items) - 1, self._focused + by))
+            self.focus_row(index)
+            self.row_focused.emit(index)
+
+    def _open_more(self, index: int) -> None:
+        self._shown_lines[index] = self._shown_lines.get(index, 0) + MORE_LINES
+        self._rows.pop(index, None)
+        self._settle()
+        self.viewport().update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        looks, left = self._looks(), self._left()
+        painter.setOpacity(FAINT if self._faint else 1.0)
+        for index in self._settle():
+            top = self._tops[index] - self.verticalScrollBar().value()
+            painter.save()
+            painter.translate(left, top)
+            paint_row(painter, self._row(index), looks, index == self._focused)
+            for rect in self._marked(index):
+                painter.fillRect(rect.adjusted(0, rect.height() - 2, 0, 0), theme().color("judge"))
+                paint.box(painter, rect.adjusted(-2, -1, 2, 1), None, "judge", 3)
+            if self._token is not None and self._token[0] == index:
+                self._paint_token(painter, self._row(index), self._token)
+            painter.restore()
+        if self._keyboard:
+            paint.focus_ring(painter, QRectF(self.viewport().rect()), 0)
+        painter.end()
+
+    def _paint_token(self, painter: QPainter, row: Row, place: Place) -> None:
+        painter.setPen(QPen(theme().color("text"), 1.5))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for rect in row.blocks[place[1]].rects_of(place[2]):
+            painter.drawRoundedRect(rect.adjusted(-1, 0, 1, 0), 3, 3)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._forget()
+        if self._passage is not None:
+            self._show_marked()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_rows"):
+            self._rows.clear()
+            self.viewport().update()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        Tip.of(self).hide()
+        self.viewport().update()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._point_token(self._token_under(event.position()))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        index = self._row_at(event.position().y())
+        if index < 0:
+            return
+        more = self._row(index).more
+        if more is not None and more.contains(self._in_row(index, event.position())):
+            self._open_more(index)
+            return
+        self._focused, self._passage = index, None
+        self.row_focused.emit(index)
+        self.viewport().update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._point_token(None)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        tabbed = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        self._keyboard = event.reason() in tabbed
+        self.viewport().update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self._keyboard = False
+        self._point_token(None)
+        self.viewport().update()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+        alt = bool(event.modifiers() & Qt.KeyboardModifier.AltModifier)
+        key = event.key()
+        if alt and Qt.Key.Key_1 <= key <= Qt.Key.Key_5:
+            self.tint_chosen.emit(TINTS[key - Qt.Key.Key_1])
+        elif shift and key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+            self._walk_token(1 if key == Qt.Key.Key_Right else -1)
+        elif key == Qt.Key.Key_J:
+            self._walk_row(1)
+        elif key == Qt.Key.Key_K:
+            self._walk_row(-1)
+        elif key == Qt.Key.Key_M and self._focused >= 0 and self._row(self._focused).more:
+            self._open_more(self._focused)
+        elif key == Qt.Key.Key_Home:
+            self.verticalScrollBar().setValue(0)
+        elif key == Qt.Key.Key_End:
+            self.verticalScrollBar().setValue(self.verticalScrollBar().maximum())
+        else:
+            super().keyPressEvent(event)

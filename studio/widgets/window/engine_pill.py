@@ -1,0 +1,79 @@
+"""The engine pill: a dot and where the work is done.
+
+Click for latency, version, memory, reconnect.
+"""
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
+
+from studio.theme.plain_tooltips import set_tip
+from studio.widgets.painting import paint
+from studio.widgets.painting.focus import KeyboardFocus
+from studio.widgets.tables.status_dot import SAID, paint_dot
+
+
+class EnginePill(KeyboardFocus, QAbstractButton):
+    """`set_engine("gpu-box · H200", "connected")`; states are those of `widgets.dot`."""
+
+    ring_radius = 12.0
+
+    def __init__(
+        self,
+        words: str = "No engine",
+        state: str = "none",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._hovered = False
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.set_engine(words, state)
+
+    def set_engine(self, words: str, state: str) -> None:
+        """Change what it says and the dot."""
+        self._state = state
+        self.setText(words)
+        self.setAccessibleName(f"Engine {words}, {SAID[state]}")
+        set_tip(self, SAID[state])
+        self.updateGeometry()
+        self.update()
+
+    def state(self) -> str:
+        """The state the dot shows."""
+        return self._state
+
+    def sizeHint(self) -> QSize:
+        return QSize(round(paint.text_width(self.text(), "label", 400)) + 34, 24)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(60, 24)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            lit = self._hovered or self.isDown()
+            paint.box(
+                painter,
+                self.rect(),
+                "hover" if lit else "surface",
+                "border-strong" if lit else "border",
+                12,
+            )
+            paint_dot(painter, QPointF(13, self.height() / 2), self._state)
+            room = QRectF(22, 0, self.width() - 32, self.height())
+            paint.text(painter, room, self.text(), "muted", "label", 400)
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self._hovered = True
+        super().enterEvent(event)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hovered = False
+        super().leaveEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.click()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,102 @@
+"""The page header, 48 high: where one is at the left, what one can do with the run at the right."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from studio.theme.theme import theme
+from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.train_button import TrainButton
+from studio.widgets.tables.state_chip import StateChip
+from studio.widgets.text.text import Text
+from studio.widgets.window.engine_pill import EnginePill
+
+NARROW_PX = 1100  # of the window
+
+
+class PageHeader(QWidget):
+    """Project / run, engine pill, state chip; Pause, Stop, Branch and Train.
+
+    The parts are public (`pill`, `chip`, `train`) so that their own setters are used. On Home use
+    `set_place("Home")`, `show_run_actions(False)` and `add_action(button)`.
+    """
+
+    project_requested = Signal()
+    run_menu_requested = Signal()
+    engine_requested = Signal()
+    pause_requested = Signal()
+    stop_requested = Signal()
+    branch_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(48)
+        self._place = Text("", "heading", 600)
+        self._slash = Text("/", "body", 400, "faint")
+        self._run = Button("", "quiet", menu_arrow=True, height=28)
+        self._run.set_text_style("body", 400)
+        self.pill = EnginePill()
+        self.chip = StateChip()
+        self.train = TrainButton()
+        self._pause = Button("Pause", "quiet", icon="pause")
+        self._stop = Button("Stop", "quiet", icon="square")
+        self._branch = Button("Branch", "quiet", icon="git-branch")
+        self._build()
+        self._run.clicked.connect(self.run_menu_requested)
+        self.pill.clicked.connect(self.engine_requested)
+        self._pause.clicked.connect(self.pause_requested)
+        self._stop.clicked.connect(self.stop_requested)
+        self._branch.clicked.connect(self.branch_requested)
+        self.set_place("")
+
+    def set_place(self, place: str, run: str = "") -> None:
+        """`set_place("inbox-scout", "amber-kestrel")`, or `set_place("Home")`."""
+        self._place.set_words(place)
+        self._slash.setVisible(bool(run))
+        self._run.setVisible(bool(run))
+        self._run.set_words(run)
+        self._run.setAccessibleName(f"Run {run}, choose another")
+
+    def set_actions(self, *, pause: bool, stop: bool, branch: bool) -> None:
+        """Which of the quiet buttons there are."""
+        self._pause.setVisible(pause)
+        self._stop.setVisible(stop)
+        self._branch.setVisible(branch)
+
+    def show_run_actions(self, shown: bool) -> None:
+        """False on Home and Settings: no Pause, Stop, Branch, Train, no state chip."""
+        for part in (self._pause, self._stop, self._branch, self.train, self.chip):
+            part.setVisible(shown)
+
+    def add_action(self, button: QWidget) -> None:
+        """Put a page's own button before Train."""
+        self._line.insertWidget(self._line.count() - 1, button)
+
+    def _build(self) -> None:
+        self._line = QHBoxLayout(self)
+        self._line.setContentsMargins(16, 0, 16, 1)
+        self._line.setSpacing(8)
+        crumbs = QHBoxLayout()
+        crumbs.setSpacing(0)
+        crumbs.addWidget(self._place)
+        crumbs.addSpacing(9)
+        crumbs.addWidget(self._slash)
+        crumbs.addWidget(self._run)
+        self._line.addLayout(crumbs)
+        for part in (self.pill, self.chip):
+            self._line.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._line.addStretch(1)
+        for button in (self._pause, self._stop, self._branch, self.train):
+            self._line.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.window().width() < NARROW_PX
+        for button in (self._pause, self._stop, self._branch):
+            button.set_icon_only(narrow)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), theme().color("background"))
+        painter.fillRect(0, self.height() - 1, self.width(), 1, theme().color("border"))
+        painter.end()

@@ -1,0 +1,157 @@
+"""The sidebar: the mark, Home, the project's five places with one live fact each, Settings.
+
+208 wide; folded it is 56 with icons and tips. The "now training" card sits above Settings.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from studio.theme.plain_tooltips import set_tip
+from studio.theme.theme import theme
+from studio.widgets.cards.now_training import NowTraining
+from studio.widgets.controls.keycap import KeyCap
+from studio.widgets.painting import paint
+from studio.widgets.text.text import Text
+from studio.widgets.window.sidebar_row import SidebarRow
+
+WIDE_PX, FOLDED_PX = 208, 56
+
+
+@dataclass(frozen=True)
+class Place:
+    """One destination: its id, what it is called, its icon."""
+
+    key: str
+    words: str
+    icon: str
+
+
+HOME = Place("home", "Home", "house")
+SETTINGS = Place("settings", "Settings", "settings")
+PROJECT_PLACES = (
+    Place("setup", "Setup", "sliders-horizontal"),
+    Place("judge", "Judge", "scale"),
+    Place("run", "Run", "activity"),
+    Place("trajectories", "Trajectories", "git-fork"),
+    Place("checkpoints", "Checkpoints", "layers"),
+)
+
+
+class Sidebar(QWidget):
+    """`set_project(name)` opens the five places; `set_fact("judge", "τ 0.71")` fills a tail."""
+
+    place_chosen = Signal(str)
+    commands_requested = Signal()
+
+    def __init__(
+        self, places: Sequence[Place] = PROJECT_PLACES, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._folded = False
+        self._rows = {
+            place.key: SidebarRow(place.words, place.icon) for place in (HOME, *places, SETTINGS)
+        }
+        self._rows["settings"].set_fact("Ctrl ,")
+        self._brand = _Brand()
+        self._heading = Text("", "caption", 500, "faint", elide=True)
+        self.now_training = NowTraining()
+        self._build()
+        for key, row in self._rows.items():
+            row.clicked.connect(lambda _=False, key=key: self.place_chosen.emit(key))
+        self._brand.key_pressed.connect(self.commands_requested)
+        self.set_project(None)
+        self.set_folded(False)
+
+    def set_project(self, name: str | None) -> None:
+        """The project's name, or None: its places are disabled and say so once."""
+        self._heading.set_words(name if name is not None else "Open a project")
+        for key, row in self._rows.items():
+            if key not in ("home", "settings"):
+                row.setEnabled(name is not None)
+
+    def set_fact(self, key: str, fact: str, tone: str = "muted") -> None:
+        """One live fact at the tail of a row."""
+        self._rows[key].set_fact(fact, tone)
+
+    def set_selected(self, key: str) -> None:
+        """Show where one is."""
+        for name, row in self._rows.items():
+            row.setChecked(name == key)
+
+    def set_folded(self, folded: bool) -> None:
+        """56 wide, icons and tips."""
+        self._folded = folded
+        self.setFixedWidth(FOLDED_PX if folded else WIDE_PX)
+        for row in self._rows.values():
+            row.set_folded(folded)
+        self._brand.set_folded(folded)
+        self._heading.setVisible(not folded)
+        self.now_training.set_folded(folded)
+
+    def is_folded(self) -> bool:
+        """True while only icons are shown."""
+        return self._folded
+
+    def _build(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 0, 9, 9)
+        column.setSpacing(2)
+        column.addWidget(self._brand)
+        column.addWidget(self._rows["home"])
+        column.addSpacing(17)
+        indented = QVBoxLayout()
+        indented.setContentsMargins(8, 0, 8, 5)
+        indented.addWidget(self._heading)
+        column.addLayout(indented)
+        for key, row in self._rows.items():
+            if key not in ("home", "settings"):
+                column.addWidget(row)
+        column.addStretch(1)
+        column.addWidget(self.now_training)
+        column.addSpacing(6)
+        column.addWidget(self._rows["settings"])
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), theme().color("background"))
+        painter.fillRect(self.width() - 1, 0, 1, self.height(), theme().color("border"))
+        painter.end()
+
+
+class _Brand(QWidget):
+    """The mark, the name, and the key of the command palette."""
+
+    key_pressed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFixedHeight(46)
+        self._folded = False
+        self._cap = KeyCap("Ctrl K")
+        self._cap.setParent(self)
+        set_tip(self._cap, "All commands")
+
+    def set_folded(self, folded: bool) -> None:
+        self._folded = folded
+        self._cap.setVisible(not folded)
+        self.update()
+
+    def mouseReleaseEvent(self, event: object) -> None:
+        self.key_pressed.emit()
+
+    def resizeEvent(self, event: object) -> None:
+        size = self._cap.sizeHint()
+        self._cap.setGeometry(self.width() - size.width() - 7, 14, size.width(), size.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with paint.painting(self) as painter:
+            ratio = self.devicePixelRatioF()
+            x = (self.width() - 20) / 2 if self._folded else 8
+            painter.drawPixmap(paint.QPointF(x, 14), theme().drawing("mark", QSize(20, 20), ratio))
+            if not self._folded:
+                room = paint.QRectF(36, 0, 80, 48)
+                paint.text(painter, room, "Atelier", "text", "heading", 600)

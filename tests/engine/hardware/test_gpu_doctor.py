@@ -1,0 +1,98 @@
+"""What `doctor` says about cards: each line says what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.hardware import gpu_doctor
+from engine.hardware.devices import TorchBuild
+from engine.hardware.gpu_doctor import examine_graphics
+from engine.hardware.gpus import Found
+from engine.protocol.records.hardware import Card, Check
+
+CPU, CUDA = TorchBuild("2.13.0+cpu", None), TorchBuild("2.13.0", "13.0")
+CARD = Card(
+    index=0,
+    uuid="GPU-a",
+    name="NVIDIA L40S",
+    total_bytes=48_000_000_000,
+    free_bytes=40_000_000_000,
+    capability=(8, 9),
+    driver="580.65.06",
+    cuda=(13, 0),
+)
+
+
+def checks(
+    tmp_path: Path, own: TorchBuild | None = CUDA, gpu: TorchBuild | None = None, **card: object
+) -> dict[str, Check]:
+    found = Found((CARD.model_copy(update=card),))
+    return {check.name: check for check in examine_graphics(found, own, gpu, tmp_path)}
+
+
+def test_a_machine_without_a_card_is_one_calm_line(tmp_path: Path) -> None:
+    (only,) = examine_graphics(Found((), "There is no NVIDIA driver."), CPU, None, tmp_path)
+    assert only.state == "good"
+    assert only.hint == ""
+    assert "processor" in only.words
+
+
+def test_a_card_with_all_it_needs(tmp_path: Path) -> None:
+    said = checks(tmp_path)
+    assert {check.state for check in said.values()} == {"good"}
+    assert said["NVIDIA driver"].words == "580.65.06, runs CUDA 13.0"
+    told = "NVIDIA L40S, 40.0 of 48.0 GB free, compute capability 8.9"
+    assert said["Card 0"].words == told
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "card"),
+    [
+        ("NVIDIA driver", "bad", {"driver": "570.124.06", "cuda": (12, 8)}),
+        ("NVIDIA driver", "warn", {"driver": None}),
+        ("Card 0", "bad", {"capability": (7, 0)}),
+        ("Card 0", "warn", {"capability": (7, 5)}),
+        ("Card 0", "warn", {"free_bytes": 2_000_000_000}),
+    ],
+)
+def test_what_is_too_old_or_small(
+    tmp_path: Path, name: str, state: str, card: dict[str, object]
+) -> None:
+    check = checks(tmp_path, **card)[name]
+    assert check.state == state
+    assert check.hint or state == "warn"
+
+
+def test_what_a_card_does_not_tell_is_not_said(tmp_path: Path) -> None:
+    nothing = {"total_bytes": None, "free_bytes": None, "capability": None}
+    check = checks(tmp_path, **nothing)["Card 0"]
+    assert (check.state, check.words) == ("good", "NVIDIA L40S")
+
+
+def test_a_card_without_its_engine_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = checks(tmp_path, own=CPU)
+    assert said["GPU engine"].state == "warn"
+    assert "engine-gpu" in said["GPU engine"].hint
+    assert "about 15 needed" in said["Disk for it"].words
+    monkeypatch.setattr(gpu_doctor, "GPU_ENGINE_BYTES", 10**18)
+    assert checks(tmp_path, own=CPU)["Disk for it"].state == "bad"
+    installed = checks(tmp_path, own=CPU, gpu=CUDA)
+    assert installed["GPU engine"].state == "good"
+    assert "Disk for it" not in installed
+
+
+def test_the_known_set_is_the_one_that_is_installed() -> None:
+    text = (Path(gpu_doctor.__file__).parents[2] / "pyproject.toml").read_text()
+    assert [name for name, v in gpu_doctor.KNOWN.items() if f'"{name}=={v}"' not in text] == []
+
+
+def test_versions_off_the_known_set_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_doctor, "KNOWN", {"torch": "9.9.9", "no-such-package": "1"})
+    check = checks(tmp_path)["Versions"]
+    assert check.state == "warn"
+    assert "(known: 9.9.9)" in check.words
+    assert "no-such" not in check.words

@@ -1,0 +1,127 @@
+"""Cards through a real library and the real pynvml; and which of them CUDA means."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.hardware.devices import chosen, read_build, visible
+from engine.hardware.gpus import look
+from engine.protocol.records.hardware import Card
+from tests.engine.hardware.nvml_stub import build
+
+ROOT = Path(__file__).parents[3]
+ASK = "from engine.hardware.gpus import look; import json; f = look(); "
+TELL = "print(json.dumps([[c.model_dump(mode='json') for c in f.cards], f.reason]))"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("driver"))
+
+
+def ask(library: Path, **said: str) -> tuple[list[Card], str]:
+    """In a process of its own: the library stays loaded in the one that has seen it."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), **said}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK + TELL],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    cards, reason = json.loads(done.stdout)
+    return [Card.model_validate(card) for card in cards], reason
+
+
+def test_a_card_tells_everything(library: Path) -> None:
+    (first, _), reason = ask(library, STUB_PID="4242424")
+    assert reason == ""
+    assert first.name == "NVIDIA L40S"
+    assert first.uuid == "GPU-aaaa"
+    assert (first.total_bytes, first.used_bytes) == (48_000_000_000, 6_100_000_000)
+    assert first.free_bytes == 41_900_000_000
+    assert first.busy_percent == 0  # and not None: it said so
+    assert (first.temperature_c, first.power_w, first.power_limit_w) == (61, 217.5, 350)
+    assert first.capability == (8, 9)
+    assert (first.driver, first.cuda) == ("580.65.06", (13, 0))
+    assert first.processes is not None
+    (stranger,) = first.strangers
+    assert (stranger.pid, stranger.name, stranger.ours) == (4242424, "trainer", False)
+    assert stranger.bytes == 6_000_000_000
+    assert first.others_bytes == 6_100_000_000
+
+
+def test_what_a_card_does_not_tell_is_none(library: Path) -> None:
+    (_, second), _ = ask(library)
+    asked = (
+        second.total_bytes,
+        second.used_bytes,
+        second.free_bytes,
+        second.busy_percent,
+        second.temperature_c,
+        second.power_w,
+        second.power_limit_w,
+        second.capability,
+        second.processes,
+        second.others_bytes,
+    )
+    assert asked == (None,) * len(asked)
+    assert second.name == "NVIDIA L40S"
+
+
+def test_a_machine_without_cards_says_why(library: Path) -> None:
+    assert ask(library, STUB_CARDS="0") == ([], "The NVIDIA driver sees no card.")
+    unloaded = "The NVIDIA driver is installed, but not loaded."
+    assert ask(library, STUB_UNLOADED="1") == ([], unloaded)
+
+
+@pytest.mark.skipif(bool(look().cards), reason="this machine has a card")
+def test_a_machine_without_a_driver_is_no_error() -> None:
+    found = look()
+    assert found.cards == ()
+    assert found.reason.startswith("The")
+
+
+def named(*names: str) -> list[Card]:
+    return [Card(index=i, uuid=f"GPU-{i}{i}", name=name) for i, name in enumerate(names)]
+
+
+@pytest.mark.parametrize(
+    ("said", "indices"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("-1", []),
+        ("2,0", [2, 0]),
+        ("1,9,0", [1]),
+        ("GPU-22, GPU-0", [2, 0]),
+        ("GPU-", []),
+        ("1,1", [1]),
+    ],
+)
+def test_cuda_visible_devices_is_respected(said: str | None, indices: list[int]) -> None:
+    environment = {} if said is None else {"CUDA_VISIBLE_DEVICES": said}
+    seen = visible(named("A", "A", "A"), environment)
+    assert [card.index for card in seen] == indices
+
+
+def test_cards_of_several_kinds_are_all_meant_unless_the_order_is_known() -> None:
+    cards = named("small", "large")
+    assert len(chosen(cards, 1, {})) == 2
+    assert len(chosen(cards, 1, {"CUDA_VISIBLE_DEVICES": "0"})) == 2
+    assert [c.index for c in chosen(cards, 1, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})] == [0]
+    assert [c.index for c in chosen(cards, 1, {"CUDA_VISIBLE_DEVICES": "GPU-11"})] == [1]
+    assert [c.index for c in chosen(named("A", "A"), 1, {})] == [0]
+
+
+def test_what_torch_was_built_for_is_read_from_its_files() -> None:
+    cuda = "__version__ = '2.13.0'\ncuda: Optional[str] = '13.0'\n"
+    assert read_build(cuda) == ("2.13.0", "13.0")
+    cpu = "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n"
+    assert read_build(cpu) == ("2.13.0+cpu", None)

@@ -1,0 +1,82 @@
+"""How far a tracker is: one place remembers, one sender at a time."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from engine.integrations.trackers.cursor import (
+    Cursor,
+    fitting,
+    held,
+    read_cursor,
+    target_of,
+    write_cursor,
+)
+from engine.protocol.config.tracking import (
+    TRACKERS,
+    MlflowConfig,
+    OtelConfig,
+    TrackConfig,
+    TrackerView,
+    sentence_of,
+    switched_on,
+    tracker_keys_in,
+)
+from engine.protocol.problems import Refused
+
+
+def test_a_cursor_is_of_one_target(tmp_path: Path) -> None:
+    assert read_cursor(tmp_path, "mlflow") is None
+    write_cursor(tmp_path, "mlflow", Cursor(target="here", seq=7))
+    assert fitting(tmp_path, "mlflow", "here").seq == 7
+    assert fitting(tmp_path, "mlflow", "elsewhere").seq == 0
+    (tmp_path / "track" / "mlflow.json").write_text("{")
+    assert fitting(tmp_path, "mlflow", "here").seq == 0
+
+
+def test_another_address_is_another_target_and_another_wish_is_not() -> None:
+    def target(**values: object) -> str:
+        return target_of(OtelConfig.model_validate(values).model_dump(mode="json"))
+
+    assert target(on=True, content=True) == target()
+    assert target(endpoint="http://a:1") != target(endpoint="http://b:1")
+
+
+def test_one_sends_at_a_time(tmp_path: Path) -> None:
+    with held(tmp_path, "wandb"), held(tmp_path, "mlflow"):
+        with pytest.raises(Refused, match=r"tells W&B of this run"), held(tmp_path, "wandb"):
+            pass
+    with held(tmp_path, "wandb"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:5000", "ftp://a", "http://", "https://me:key@host", "http://a b"]
+)
+def test_what_is_no_address_is_said(address: str) -> None:
+    with pytest.raises(ValidationError, match="is no address"):
+        MlflowConfig(uri=address)
+
+
+def test_nobody_is_told_without_an_address_or_unless_asked() -> None:
+    assert switched_on(TrackConfig()) == []
+    assert switched_on(TrackConfig(otel=OtelConfig(on=True))) == ["otel"]
+    assert MlflowConfig(uri="http://host:5000/").uri == "http://host:5000"
+    with pytest.raises(ValidationError, match=r"set track\.mlflow\.uri"):
+        TrackConfig(mlflow=MlflowConfig(on=True, uri=""))
+
+
+def test_keys_of_a_terminal() -> None:
+    variables = {
+        "WANDB_API_KEY": "w", "LANGFUSE_PUBLIC_KEY": "p", "LANGFUSE_SECRET_KEY": "s",
+        "OPENAI_API_KEY": "o", "OTEL_EXPORTER_OTLP_HEADERS": "",
+    }  # fmt: skip
+    assert tracker_keys_in(variables) == {"wandb": "w", "langfuse": "p:s"}
+
+
+def test_every_state_has_a_sentence_with_the_name() -> None:
+    for name, title in TRACKERS.items():
+        for state in ("opening", "in_step", "behind", "unsent"):
+            view = TrackerView(name=name, state=state, behind=3)  # type: ignore[arg-type]
+            assert sentence_of(view).startswith(title)

@@ -1,0 +1,123 @@
+"""What goes out of a run: rows by step, names of ART beside ours, settings without secrets."""
+
+from engine.integrations.trackers.metrics import Once, row_of, settings_of
+from engine.protocol.config.project import JudgeConfig, ProjectConfig
+from engine.protocol.config.tracking import TrackConfig, WandbConfig
+from engine.protocol.events.run import MetricsLogged, RunFailed, StepFinished, ValidationFinished
+from engine.protocol.events.sft import LossMeasured
+from engine.protocol.problems import Problem
+from engine.protocol.records.art_names import NAMES, art_metrics
+from engine.protocol.records.metrics import metric
+from engine.protocol.records.runs import Interval, RunSpec
+
+METRICS = {
+    "reward/mean": 0.25,
+    "reward/std": 0.5,
+    "reward/part/rules": 0.125,
+    "unscored": 2.0,
+    "trajectories": 8.0,
+    "loss": -0.5,
+    "clip/low": 0.25,
+    "clip/high": 0.5,
+    "time_s/step": 4.0,
+}
+
+
+def spec() -> RunSpec:
+    config = ProjectConfig(
+        judge=JudgeConfig(models=("openai/x",), base_url="https://me:secret@host/v1"),
+        track=TrackConfig(wandb=WandbConfig(on=True, entity="me")),
+    )
+    return RunSpec(
+        id="01J", name="amber-kestrel", project="inbox", started_at=1.0, config=config,
+        model_path="/m", versions={"torch": "2.13.0"},
+    )  # fmt: skip
+
+
+def test_a_step_goes_out_by_both_names() -> None:
+    row = row_of(StepFinished(seq=7, at=3.0, step=2, metrics=METRICS))
+    assert row is not None
+    assert (row["seq"], row["at"], row["step"]) == (7, 3.0, 2)
+    assert METRICS.items() <= row["values"].items()
+    art = {key: value for key, value in row["values"].items() if key not in METRICS}
+    assert art == {
+        "train/reward": 0.25,
+        "train/reward_std_dev": 0.5,
+        "train/rules": 0.125,
+        "train/exception_rate": 0.25,
+        "loss/train": -0.5,
+        "loss/clipped_token_fraction": 0.75,
+        "data/step_num_trajectories": 8.0,
+        "time/step_wall_s": 4.0,
+    }
+
+
+def test_a_part_does_not_take_the_place_of_the_reward() -> None:
+    found = art_metrics({"reward/mean": 0.5, "reward/part/reward": 0.1, "reward/part/a/b": 1.0})
+    assert found == {"train/reward": 0.5, "train/a/b": 1.0}
+
+
+def test_held_out_loss_and_what_a_script_logs_go_out_too() -> None:
+    lost = row_of(LossMeasured(seq=3, at=1.0, step=4, loss=1.5, tokens=90, examples=7, seconds=2))
+    assert lost is not None
+    assert (lost["step"], lost["values"]) == (
+        4,
+        {"validation/loss": 1.5, "validation/tokens": 90.0},
+    )
+    said = row_of(MetricsLogged(seq=4, at=1.0, step=5, split="val", values={"moves": 12.0}))
+    assert said is not None
+    assert (said["step"], said["values"]) == (5, {"script/val/moves": 12.0})
+
+
+def test_no_attempt_is_no_rate() -> None:
+    assert "train/exception_rate" not in art_metrics({"unscored": 0.0, "trajectories": 0.0})
+
+
+def test_the_table_speaks_of_metrics_that_there_are() -> None:
+    ours = {key for name in NAMES for key in name.ours}
+    assert {key for key in ours if metric(key.replace("*", "x")) is None} == {"validation/reward"}
+    assert len({name.art for name in NAMES}) == len(NAMES)
+
+
+def test_a_validation_has_its_interval_or_no_reward() -> None:
+    reward = Interval(mean=0.5, low=0.25, high=0.75, count=12)
+    told = ValidationFinished(
+        seq=3, step=0, reward=reward, scenarios={}, unscored=1, seconds=2.0
+    )  # fmt: skip
+    row = row_of(told)
+    assert row is not None
+    assert row["values"] == {
+        "validation/reward": 0.5,
+        "validation/low": 0.25,
+        "validation/high": 0.75,
+        "validation/scenarios": 12.0,
+        "validation/unscored": 1.0,
+        "validation/seconds": 2.0,
+        "val/reward": 0.5,
+    }
+    silent = row_of(told.model_copy(update={"reward": None}))
+    assert silent is not None
+    assert set(silent["values"]) == {"validation/unscored", "validation/seconds"}
+
+
+def test_the_end_is_told_with_its_reason() -> None:
+    failed = RunFailed(seq=9, step=4, problem=Problem(code="a.b", message="It broke."))
+    row = row_of(failed)
+    assert row is not None
+    assert (row["state"], row["words"]) == ("failed", "It broke.")
+
+
+def test_a_step_that_was_done_again_goes_out_once() -> None:
+    once = Once()
+    steps = [StepFinished(seq=n, step=step, metrics={}) for n, step in enumerate((1, 2, 1, 2, 3))]
+    assert [once.new(step) for step in steps] == [True, True, False, False, True]
+
+
+def test_settings_are_flat_and_have_no_secret() -> None:
+    settings = settings_of(spec())
+    assert settings["train.lr"] == 1e-5
+    assert settings["judge.models"] == "openai/x"
+    assert settings["judge.base_url"] == "https://host/v1"
+    assert settings["versions.torch"] == "2.13.0"
+    assert not [key for key in settings if key.startswith("track")]
+    assert "secret" not in "".join(map(str, settings.values()))

@@ -1,0 +1,46 @@
+"""Rank agreement, against hand-computed values and the definition."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.judge.calibration.agreement import kendall_tau, majority, tau_of
+
+numbers = st.lists(st.integers(0, 5).map(float), min_size=2, max_size=9)
+
+
+def test_by_hand() -> None:
+    assert kendall_tau([1, 2, 3], [1, 2, 3]) == 1
+    assert kendall_tau([1, 2, 3], [3, 2, 1]) == -1
+    assert kendall_tau([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)
+    # one tie on one side: five ordered pairs against six, four agree and one does not
+    assert kendall_tau([1, 1, 2, 3], [1, 2, 4, 3]) == pytest.approx((4 - 1) / math.sqrt(5 * 6))
+
+
+def test_ties_and_too_few() -> None:
+    assert kendall_tau([1], [1]) is None
+    assert kendall_tau([1, 1], [2, 2]) == 1
+    assert kendall_tau([1, 1], [1, 2]) == 0
+
+
+@given(numbers, st.randoms())
+def test_it_is_symmetric_bounded_and_blind_to_scale(values: list[float], chance) -> None:  # type: ignore[no-untyped-def]
+    other = [chance.random() for _ in values]
+    tau = kendall_tau(values, other)
+    assert tau is not None
+    assert -1 - 1e-12 <= tau <= 1 + 1e-12
+    assert tau == kendall_tau(other, values)
+    assert tau == kendall_tau([2 * v + 1 for v in values], other)
+
+
+def test_only_what_both_have_scored_counts() -> None:
+    assert tau_of({"a": 1, "b": 2, "c": 0}, {"a": 1, "b": 2}) == 1
+    assert tau_of({"a": 1}, {"b": 2}) is None
+
+
+def test_the_majority_of_judges_orders_the_attempts() -> None:
+    judges = [{"a": 0.9, "b": 0.1, "c": 0.5}, {"a": 0.2, "b": 0.1, "c": 0.0}, {"a": 0.3, "b": 0.4}]
+    assert majority(judges, ["a", "b", "c", "d"]) == {"a": 1.0, "b": 0.25, "c": 0.25}
+    assert majority([{"a": 0.3}], ["a", "b"]) == {"a": 0.5}

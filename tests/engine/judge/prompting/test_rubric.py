@@ -1,0 +1,75 @@
+"""rubric.md: plain words, weighted criteria, and one clear sentence where it is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.judge.prompting.rubric import load_rubric, parse_rubric
+from engine.protocol.problems import ConfigError
+
+FRONT = """---
+criteria:
+  - {name: right, weight: 3, words: The answer is right.}
+  - name: brief
+---
+
+# Good answers
+
+Be right.
+"""
+
+
+def test_plain_words_are_a_rubric() -> None:
+    rubric = parse_rubric("Be right.\n")
+    assert (rubric.text, rubric.criteria) == ("Be right.", ())
+
+
+def test_criteria_stand_in_front() -> None:
+    rubric = parse_rubric(FRONT)
+    assert rubric.text == "# Good answers\n\nBe right."
+    assert [(c.name, c.weight, c.words) for c in rubric.criteria] == [
+        ("right", 3, "The answer is right."),
+        ("brief", 1, ""),
+    ]
+
+
+def test_any_changed_word_is_another_version() -> None:
+    assert parse_rubric(FRONT).version == parse_rubric(FRONT).version
+    assert parse_rubric(FRONT).version != parse_rubric(FRONT + " ").version
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("---\ncriteria: []\n", "no closing line"),
+        ("---\na: [\n---\n", "not YAML"),
+        ("---\nother: 1\n---\n", "nothing else"),
+        ("---\ncriteria: 3\n---\n", "not a list"),
+        ("---\ncriteria: [{name: a, weight: -1}]\n---\n", "weight"),
+        ("---\ncriteria: [{name: a}, {name: a}]\n---\n", "same name"),
+    ],
+)
+def test_what_is_wrong_is_said(source: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse_rubric(source)
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_rubric(tmp_path / "rubric.md")
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "a: &a [x]\ncriteria: [*a]",
+        "criteria: " + "[" * 5000,
+        "criteria: [{name: !!int '', weight: 1, words: x}]",
+        "criteria: [{name: !!bool z, weight: 1, words: x}]",
+        "criteria: []\n" + "#" * 2**16,
+        "!!python/object/apply:os.system [id]",
+    ],
+)
+def test_front_matter_that_attacks_its_reader_is_refused(front: str) -> None:
+    with pytest.raises(ConfigError, match="front matter"):
+        parse_rubric(f"---\n{front}\n---\ntext")

@@ -1,0 +1,162 @@
+"""A model folder from anywhere: nothing in it is followed, run, or believed."""
+
+import json
+import os
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from engine.models.file_checks import check_folder, header, read_json, shape_counts
+from engine.protocol.problems import ModelError
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path) -> Path:
+    """A copy that a test may spoil."""
+    for file in tiny_model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def changed(file: Path, **values: Any) -> None:
+    known = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(known | values))
+
+
+SPOILED: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "adapter": (
+        "model.holds_adapter",
+        lambda f: changed(f / "adapter_config.json", base_model_name_or_path="/elsewhere"),
+    ),
+    "code": ("model.remote_code", lambda f: changed(f / "config.json", auto_map={})),
+    "kernel": (
+        "model.hub_kernel",
+        lambda f: changed(f / "config.json", _attn_implementation="kernels-community/flash"),
+    ),
+    "nested kernel": (
+        "model.hub_kernel",
+        lambda f: changed(f / "config.json", text_config={"attn_implementation": "a/b"}),
+    ),
+    "weights elsewhere": (
+        "model.outside_folder",
+        lambda f: changed(
+            f / "model.safetensors.index.json", weight_map={"a": "../../other.safetensors"}
+        ),
+    ),
+    "pickled weights": (
+        "model.outside_folder",
+        lambda f: changed(
+            f / "model.safetensors.index.json", weight_map={"a": "pytorch_model.bin"}
+        ),
+    ),
+    "only pickled weights": (
+        "model.not_safetensors",
+        lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"),
+    ),
+    "deep": (
+        "model.unreadable",
+        lambda f: (f / "config.json").write_text('{"a":' * 100_000),
+    ),
+    "list": ("model.unreadable", lambda f: (f / "config.json").write_text("[]")),
+    "not UTF-8": (
+        "model.unreadable",
+        lambda f: (f / "tokenizer_config.json").write_bytes(b"\xff\xfe\x00"),
+    ),
+    "huge": (
+        "model.unreadable",
+        lambda f: os.truncate(f / "tokenizer_config.json", 2**32),
+    ),
+    "huge template": (
+        "model.unreadable",
+        lambda f: (f / "chat_template.jinja").write_text("x" * (2**20 + 1)),
+    ),
+    "pipe": (
+        "model.unreadable",
+        lambda f: ((f / "tokenizer_config.json").unlink(), os.mkfifo(f / "tokenizer_config.json")),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_a_spoiled_folder_is_refused_in_words_and_at_once(folder: Path, what: str) -> None:
+    check_folder(folder, "m")
+    code, spoil = SPOILED[what]
+    spoil(folder)
+    begun = time.monotonic()
+    with pytest.raises(ModelError) as raised:
+        check_folder(folder, "m")
+    assert raised.value.problem.code == code
+    assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"num_attention_heads": 0},
+        {"num_attention_heads": "2"},
+        {"num_hidden_layers": 1e9},
+        {"vocab_size": None},
+        {"hidden_size": 2**40},
+        {"head_dim": True},
+        {"text_config": {"hidden_size": []}},
+    ],
+)
+def test_counts_of_a_config_are_positive_whole_numbers(
+    folder: Path, values: dict[str, Any]
+) -> None:
+    assert shape_counts(folder)["query_heads"] == 2
+    changed(folder / "config.json", **values)
+    with pytest.raises(ModelError, match="not a positive count"):
+        shape_counts(folder)
+
+
+def test_a_header_is_that_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4, dtype=torch.bfloat16)}, file)
+    assert header(file)["a"]["shape"] == [2, 3]
+    whole = file.read_bytes()
+    length = struct.unpack("<Q", whole[:8])[0]
+    about = json.loads(whole[8 : 8 + length])
+
+    def refused(spoiled: bytes) -> None:
+        file.write_bytes(spoiled)
+        with pytest.raises(ModelError):
+            header(file)
+
+    refused(whole[:-1])
+    refused(whole + b"\0")
+    refused(whole[:5])
+    refused(struct.pack("<Q", 2**60) + whole[8:])
+    for entry in (
+        {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 24]},
+        {"dtype": "F32", "shape": [-2, -3], "data_offsets": [0, 24]},
+        {"dtype": "F32", "shape": [2, 3], "data_offsets": [24, 0]},
+        {"dtype": "X9", "shape": [2, 3], "data_offsets": [0, 24]},
+        {"dtype": "F32", "shape": "23", "data_offsets": [0, 24]},
+        {"dtype": "F32", "shape": [2, 3]},
+        7,
+    ):
+        text = json.dumps(about | {"a": entry}).encode()
+        refused(struct.pack("<Q", len(text)) + text + whole[8 + length :])
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_make_a_header_or_a_config_raise_anything_else(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "any"
+    for content in (data, struct.pack("<Q", max(0, len(data) - 8)) + data):
+        file.write_bytes(content)
+        for read in (header, read_json):
+            try:
+                read(file)
+            except ModelError:
+                continue

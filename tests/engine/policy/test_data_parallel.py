@@ -1,0 +1,152 @@
+"""Two trainers that share a batch over gloo: the gradient of one, and a clean end when one dies."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from safetensors.torch import load_file
+
+from engine.policy.base import (
+    AdamStep,
+    Policy,
+    PolicySpec,
+    SampleRequest,
+    ScoreBatch,
+    TrainBatch,
+    TrainItem,
+)
+from engine.policy.data_parallel import ParallelPolicy, deal
+from engine.policy.worker import TorchPolicy
+from engine.protocol.config.algorithm import Algorithm, Gspo
+from engine.protocol.config.project import ModelConfig
+from engine.runtime.child import ChildDied
+
+STEM = [1, 70, 71, 72, 73, 74]
+
+
+def spec(model: Path) -> PolicySpec:
+    return PolicySpec(
+        model_path=str(model), model=ModelConfig(dtype="float32", rank=4, alpha=8), seed=3,
+        batch_tokens=64,
+    )  # fmt: skip
+
+
+def batch(count: int = 7) -> TrainBatch:
+    items = [
+        TrainItem(
+            tokens=[*STEM, *range(20 + n % 3, 30 + 2 * n)],
+            spans=[(len(STEM), len(STEM) + 4), (len(STEM) + 6, len(STEM) + 8)],
+            logprobs=[-5.5 + 0.01 * n] * 6,
+            advantages=[(-1.0) ** n * (1 + n / 10)] * 6,
+        )
+        for n in range(count)
+    ]
+    return TrainBatch(items=items, normaliser=6 * count)
+
+
+async def gradient(policy: Policy, folder: Path, taught: TrainBatch) -> dict[str, float]:
+    """One step, saved: the first moment of AdamW is a tenth of the gradient."""
+    metrics = await policy.forward_backward(taught)
+    metrics |= await policy.optim_step(AdamStep(lr=1e-2, max_grad_norm=1e9))
+    folder.mkdir()
+    await policy.save(folder)
+    return metrics | await policy.publish(1)
+
+
+def moments(folder: Path) -> dict[str, float]:
+    saved = load_file(folder / "trainer" / "optimizer.safetensors")
+    return {k: v for k, v in saved.items() if k.endswith("exp_avg")}
+
+
+def test_the_gradient_of_two_is_that_of_one(tiny_model: Path, tmp_path: Path) -> None:
+    async def work() -> None:
+        log = tmp_path / "log"
+        policies: list[Policy] = [
+            await TorchPolicy.start(log, "tiny"), await ParallelPolicy.start(log, "tiny", 2)
+        ]  # fmt: skip
+        try:
+            await asyncio.gather(*(policy.load(spec(tiny_model)) for policy in policies))
+            for number, taught in enumerate((batch(), batch(1))):
+                told = [
+                    await gradient(policy, tmp_path / f"{n}-{number}", taught)
+                    for n, policy in enumerate(policies)
+                ]
+                one, two = (moments(tmp_path / f"{n}-{number}") for n in range(2))
+                gap = max(10 * float((one[name] - two[name]).abs().max()) for name in one)
+                print(f"{len(taught.items)} sequences: largest gradient difference {gap:.1e}")
+                assert gap <= 1e-6
+                close = {name: pytest.approx(told[0][name], rel=1e-4, abs=1e-6) for name in STEADY}
+                assert {name: told[1][name] for name in STEADY} == close
+            scored = [
+                await policy.score(ScoreBatch(items=batch().items)) for policy in policies
+            ]  # fmt: skip
+            for mine, theirs in zip(*scored, strict=True):
+                assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-5)
+            asked = [SampleRequest(tokens=STEM, max_tokens=9, seed=n) for n in range(6)]
+            drawn = [
+                await asyncio.gather(*(tokens_of(policy, request) for request in asked))
+                for policy in policies
+            ]
+            assert drawn[0] == drawn[1]
+        finally:
+            await asyncio.gather(*(policy.close() for policy in policies))
+
+    asyncio.run(work())
+
+
+STEADY = ("loss", "entropy", "ratio/mean", "ratio/p99", "logprob_gap/max", "grad_norm")
+
+
+async def tokens_of(policy: Policy, request: SampleRequest) -> list[int]:
+    return [token.token async for part in policy.sample(request) for token in part]
+
+
+def test_sequence_ratios_do_not_mix_over_the_shares(tiny_model: Path, tmp_path: Path) -> None:
+    """GSPO looks at whole sequences: those of another share are others."""
+    algorithm = Algorithm(loss=Gspo())
+    taught = batch().model_copy(update={"algorithm": algorithm})
+
+    async def work() -> None:
+        one = await TorchPolicy.start(tmp_path / "log", "tiny")
+        two = await ParallelPolicy.start(tmp_path / "log", "tiny", 2)
+        try:
+            await asyncio.gather(one.load(spec(tiny_model)), two.load(spec(tiny_model)))
+            told = [await policy.forward_backward(taught) for policy in (one, two)]
+            assert told[1]["loss"] == pytest.approx(told[0]["loss"], abs=1e-6)
+            assert told[1]["ratio/p99"] == pytest.approx(told[0]["ratio/p99"], rel=1e-4)
+        finally:
+            await asyncio.gather(one.close(), two.close())
+
+    asyncio.run(work())
+
+
+def test_a_killed_rank_ends_the_step_for_all(tiny_model: Path, tmp_path: Path) -> None:
+    async def work() -> None:
+        policy = await ParallelPolicy.start(tmp_path / "log", "tiny", 2)
+        pids = policy.pids
+        try:
+            await policy.load(spec(tiny_model))
+            await policy.forward_backward(batch())
+            os.kill(pids[1], signal.SIGKILL)
+            begun = time.monotonic()
+            with pytest.raises(ChildDied, match="policy process ended: SIGKILL"):
+                await policy.optim_step(AdamStep(lr=1e-2, max_grad_norm=1e9))
+            assert time.monotonic() - begun < 10
+        finally:
+            await policy.close()
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+
+    asyncio.run(work())
+
+
+def test_shares_are_alike_in_work_and_keep_siblings_together() -> None:
+    siblings = [[*range(100), 1000 + n, n] for n in range(4)]
+    others = [[*range(500, 600), 2000 + n, n] for n in range(4)]
+    mixed = [s for pair in zip(siblings, others, strict=True) for s in pair]
+    assert deal(mixed, 2) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert deal([[5, 6, 7]], 3) == [[], [0], []]
+    assert sorted(n for share in deal(mixed, 3) for n in share) == list(range(8))

@@ -1,0 +1,91 @@
+"""The sampler's packed copies compute what the layers compute."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.hardware import forecast
+from engine.policy.torch.model.adapter import LoraLinear
+from engine.policy.torch.model.linear import Packed, pack, times, times_packed
+from engine.policy.torch.model.model import LoraModel
+from engine.policy.torch.training.prefix_tree import TreePlan, grow
+from tests.engine.policy.conftest import load
+
+TOKENS = [5, 9, 31, 40, 22, 17, 60, 3]
+PER_LAYER = [["q_proj", "k_proj", "v_proj"], ["o_proj"], ["gate_proj", "up_proj"], ["down_proj"]]
+
+
+def stirred(folder: Path) -> LoraModel:
+    """With an adapter that does something, and biases that are not zero."""
+    model = load(folder)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.trained.named_parameters():
+            if "lora_B" in name or name.endswith("bias"):
+                parameter.normal_(0, 0.2)
+    return model
+
+
+def both_ways(model: LoraModel) -> tuple[torch.Tensor, torch.Tensor]:
+    plan = TreePlan(grow([TOKENS]), model.device)
+    with torch.inference_mode():
+        return model.hidden(plan), model.sampled_hidden(plan)
+
+
+def test_bundled_layers_compute_what_single_ones_do(folder: Path) -> None:
+    plain, bundled = both_ways(stirred(folder))
+    torch.testing.assert_close(bundled, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_layers_of_one_input_make_a_bundle(folder: Path) -> None:
+    model = load(folder)
+    both_ways(model)
+    names = {id(m): n.rsplit(".", 1)[-1] for n, m in model.trained.named_modules()}
+    found: dict[int, list[str]] = {}
+    for layer in model.trained.modules():
+        if isinstance(layer, LoraLinear):
+            found.setdefault(id(layer.bundle), []).append(names[id(layer)])
+    assert list(found.values()) == PER_LAYER * 3
+
+
+def test_a_changed_adapter_is_copied_again(tiny_model: Path) -> None:
+    model = stirred(tiny_model)
+    before = both_ways(model)[1]
+    with torch.no_grad():
+        next(p for n, p in model.adapter.items() if "lora_A" in n).mul_(2)
+    plain, bundled = both_ways(model)
+    assert not torch.allclose(bundled, before, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(bundled, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_without_room_for_copies_layers_run_one_by_one(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "COPY_SHARE", 0.0)
+    plain, other = both_ways(stirred(tiny_model))
+    assert torch.equal(plain, other)
+
+
+def test_outputs_are_let_go_of(tiny_model: Path) -> None:
+    model = stirred(tiny_model)
+    both_ways(model)
+    bundles = {id(m.bundle): m.bundle for m in model.trained.modules() if hasattr(m, "bundle")}
+    assert bundles
+    assert not any(b._outputs or b._x is not None or b.on for b in bundles.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_packed_products_are_the_plain_ones(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(7, 40), torch.randn(24, 40), torch.randn(24)
+    wanted = x.to(dtype).double() @ weight.to(dtype).double().T + bias.to(dtype).double()
+    rtol, atol = (1e-5, 1e-5) if dtype == torch.float32 else (0.01, 0.05)
+    with torch.inference_mode():
+        packed = pack(weight.to(dtype), 32)
+        assert isinstance(packed, Packed) == torch.backends.mkldnn.is_available()
+        for got in (
+            times(x.to(dtype), weight.to(dtype), bias.to(dtype)),
+            times_packed(x.to(dtype), packed, bias.to(dtype)),
+        ):
+            torch.testing.assert_close(got.double(), wanted, rtol=rtol, atol=atol)

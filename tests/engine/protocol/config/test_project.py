@@ -1,0 +1,43 @@
+"""The config is its own documentation: every field says what it is."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from engine.protocol.config.algorithm import Clipped, TokenCap
+from engine.protocol.config.project import ProjectConfig
+
+
+def sections(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
+    if model in seen:
+        return seen
+    seen.add(model)
+    for field in model.model_fields.values():
+        for option in (field.annotation, *_arguments(field.annotation)):
+            if isinstance(option, type) and issubclass(option, BaseModel):
+                sections(option, seen)
+    return seen
+
+
+def _arguments(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__args__", ())
+
+
+def test_every_setting_is_documented() -> None:
+    silent = [
+        f"{model.__name__}.{name}"
+        for model in sections(ProjectConfig, set())
+        for name, field in model.model_fields.items()
+        if not field.description and name != "kind" and model is not ProjectConfig
+    ]
+    assert silent == []
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    train = ProjectConfig().train
+    assert train.algorithm.advantage.kind == "group_mean"
+    assert train.algorithm.loss == Clipped(low=0.2, high=0.28)
+    assert train.algorithm.correction == TokenCap(cap=2)
+    assert (train.lr, train.algorithm.max_grad_norm, train.group_size) == (1e-5, 1.0, 8)
+    model = ProjectConfig().model
+    assert (model.rank, model.alpha) == (16, 32)

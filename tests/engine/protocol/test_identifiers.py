@@ -1,0 +1,121 @@
+"""Paths, ids and hashes that cross a wire."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from engine.protocol.identifiers import FileName, RelativePath, RunId, Sha256, check_path
+from engine.protocol.requests.sync import FileEntry
+from engine.runtime.ids import ulid
+
+PATH, NAME = TypeAdapter(RelativePath), TypeAdapter(FileName)
+RUN, HASH = TypeAdapter(RunId), TypeAdapter(Sha256)
+BAD_PATHS = (
+    "",
+    ".",
+    "..",
+    "../x",
+    "a/../../x",
+    "a/..",
+    "/etc/passwd",
+    "//x",
+    "a//b",
+    "a/",
+    "./a",
+    "~/x",
+    "~root/x",
+    "C:/x",
+    "c:x",
+    "a\\b",
+    "..\\x",
+    "a\0b",
+    "a\nb",
+    "a\x1b]0;x\x07",
+    "a\x9bb",
+    "a\u202eb",
+    "a\u200bb",
+    "a\u2028b",
+    "a\ud800b",
+    "nul",
+    "NUL.txt",
+    "a/com1.log",
+    "name.",
+    "name ",
+    ".git/hooks/pre-commit",
+    "a/.GIT/config",
+    "a/.g\u200cit/config",
+    "a" * 256,
+    "ä" * 128,
+    "a/" * 40 + "a",
+    "a/" * 512 + "a",
+)
+GOOD_PATHS = (
+    "run.json",
+    "checkpoints/step-000002/adapter/adapter_model.safetensors",
+    "logs/run.log",
+    "Ärger/日本語 – 1.txt",
+    "12:00.json",
+    ".gitignore",
+    "a..b/...c",
+    "~a/b"[1:],
+)
+
+
+@pytest.mark.parametrize("path", BAD_PATHS)
+def test_bad_path_is_refused_when_it_is_parsed(path: str) -> None:
+    with pytest.raises(ValidationError):
+        PATH.validate_python(path)
+    with pytest.raises(ValidationError):
+        FileEntry(path=path, bytes=0, sha256="0" * 64)
+
+
+@pytest.mark.parametrize("path", GOOD_PATHS)
+def test_ordinary_path_stays_as_it_is(path: str) -> None:
+    assert PATH.validate_python(path) == path
+
+
+@given(st.text(max_size=60))
+def test_accepted_path_stays_below_its_folder(text: str) -> None:
+    try:
+        check_path(text)
+    except ValueError:
+        return
+    parts = text.split("/")
+    assert all(part not in ("", ".", "..") for part in parts)
+    assert "\\" not in text
+    assert not any(c < " " or "\x7f" <= c < "\xa0" for c in text)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", "a\tb"])
+def test_bad_name_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        NAME.validate_python(name)
+
+
+def test_run_ids_are_ulids() -> None:
+    for _ in range(100):
+        assert RUN.validate_python(ulid())
+    for bad in (
+        "",
+        "../../../../../../../../x",
+        "01JD5MAMBERKESTREL0000000",
+        ulid() + "\n",
+        ulid().lower(),
+    ):
+        with pytest.raises(ValidationError):
+            RUN.validate_python(bad)
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "0" * 63, "0" * 65, "A" * 64, "../" + "0" * 61, "0" * 64 + "\n"]
+)
+def test_bad_hash_is_refused(bad: str) -> None:
+    with pytest.raises(ValidationError):
+        HASH.validate_python(bad)
+
+
+@pytest.mark.parametrize("size", [-1, 2**63, 1e300, "x", None])
+def test_bad_size_is_refused(size: object) -> None:
+    with pytest.raises(ValidationError):
+        FileEntry.model_validate({"path": "a", "bytes": size, "sha256": "0" * 64})

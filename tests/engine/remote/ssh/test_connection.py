@@ -1,0 +1,207 @@
+"""What every connection can do, by both transports, to our server and to OpenSSH's."""
+
+import asyncio
+import signal
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.protocol.problems import LaunchError
+from engine.remote.ssh.base import Connection, Done
+from engine.remote.ssh.problems import may_pass
+from tests.engine.remote.ssh.person import Desk, pieces
+from tests.support.ssh_server import FarSide
+from tests.support.sshd import Sshd
+from tests.support.tiny_environments import until
+
+Server = FarSide | Sshd
+ODD = """it's a "test" with $HOME, `ls`, \\n, 100 %, !bang, ünï, and
+a line break"""
+
+
+def test_commands_run_by_sh_in_the_home(connected_desk: Desk, server: Server) -> None:
+    async def work(connection: Connection) -> None:
+        assert connection.server == server.address
+        done = await connection.run("pwd; cat; echo oh no >&2; exit 3", b"some input\n")
+        assert done == Done(3, f"{server.home}\nsome input\n".encode(), b"oh no\n")
+        assert (await connection.run("kill -9 $$")).code == 128 + signal.SIGKILL
+        assert (await connection.run("sleep 9 & kill -9 $!; wait $!")).code == 128 + signal.SIGKILL
+        first, second = await asyncio.gather(connection.run("echo 1"), connection.run("echo 2"))
+        assert (first.out, second.out) == (b"1\n", b"2\n")
+
+    connected_desk.with_connection(server.address, work)
+
+
+def test_any_text_is_a_command(connected_desk: Desk, server: Server) -> None:
+    async def work(connection: Connection) -> None:
+        done = await connection.run(f"cat <<'EOF'\n{ODD}\nEOF\n")
+        assert done.out.decode() == ODD + "\n"
+        with pytest.raises(ValueError, match="NUL"):
+            await connection.run("echo \0")
+
+    connected_desk.with_connection(server.address, work)
+
+
+def test_much_goes_through_and_is_heard_as_it_comes(connected_desk: Desk, server: Server) -> None:
+    size = 3_000_000
+
+    async def work(connection: Connection) -> None:
+        heard: list[bytes] = []
+
+        async def endless() -> AsyncIterator[bytes]:
+            while True:
+                yield bytes(65536)
+                await asyncio.sleep(0)
+
+        done = await connection.run(f"head -c {size}", endless(), heard.append)
+        assert (done.code, done.out, len(b"".join(heard))) == (0, b"", size)
+        assert len(heard) > 10
+
+    connected_desk.with_connection(server.address, work)
+
+
+def test_what_fails_here_ends_the_command_there(connected_desk: Desk, server: Server) -> None:
+    async def work(connection: Connection) -> None:
+        mark = server.home / "number"
+        mark.unlink(missing_ok=True)
+
+        async def breaking() -> AsyncIterator[bytes]:
+            yield b"a"
+            await asyncio.to_thread(until, lambda: mark.exists() and mark.read_text().strip())
+            raise RuntimeError("the disk here is gone")
+
+        with pytest.raises(RuntimeError, match="the disk"):
+            await connection.run("echo $$ > number; cat > /dev/null; sleep 60", breaking())
+        await _ends(mark)
+
+    connected_desk.with_connection(server.address, work)
+
+
+def test_a_cancelled_command_ends_with_its_children(connected_desk: Desk, server: Server) -> None:
+    async def work(connection: Connection) -> None:
+        mark = server.home / "child"
+        mark.unlink(missing_ok=True)
+        running = asyncio.create_task(connection.run("sleep 60 & echo $! > child; wait"))
+        await asyncio.to_thread(until, lambda: mark.exists() and mark.read_text().strip())
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await _ends(mark)
+        assert (await connection.run("echo still here")).out == b"still here\n"
+
+    connected_desk.with_connection(server.address, work)
+
+
+async def _ends(mark: Path) -> None:
+    await asyncio.to_thread(until, lambda: mark.exists() and mark.read_text().strip())
+    number = int(mark.read_text())
+    await asyncio.to_thread(until, lambda: _has_ended(number), 5)
+
+
+def _has_ended(number: int) -> bool:
+    try:
+        return psutil.Process(number).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_file_arrives_and_goes_on_where_it_was_cut(connected_desk: Desk, server: Server) -> None:
+    async def work(connection: Connection) -> None:
+        name = 'it\'s -a "file" $HOME\\n'
+        await connection.upload(pieces(b"0123456789", b"abc" * 50_000), name)
+        file = server.home / name
+        assert file.read_bytes() == b"0123456789" + b"abc" * 50_000
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        await connection.upload(pieces(b"XYZ"), name, begin=4, mode=0o750)
+        assert file.read_bytes() == b"0123XYZ"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o750
+        with pytest.raises(LaunchError, match="it has only 7 bytes"):
+            await connection.upload(pieces(b"!"), name, begin=8)
+        with pytest.raises(LaunchError) as raised:
+            await connection.upload(pieces(b"!" * 100_000), "/proc/version")
+        assert raised.value.problem.code == "ssh.upload_failed"
+        assert file.read_bytes() == b"0123XYZ"
+
+    connected_desk.with_connection(server.address, work)
+
+
+def test_a_socket_leads_to_one_port(connected_desk: Desk, server: Server, tmp_path: Path) -> None:
+    socket = tmp_path / "line" / "engine"
+
+    async def work(connection: Connection) -> None:
+        async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(1000):
+                writer.write(data.upper())
+            writer.close()
+
+        listener = await asyncio.start_server(echo, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        socket.parent.mkdir(mode=0o700)
+        socket.touch()
+        with pytest.raises(LaunchError, match="something else has this name"):
+            await connection.forward(port, socket)
+        socket.unlink()
+        await connection.forward(port, socket)
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+        reader, writer = await asyncio.open_unix_connection(socket)
+        writer.write(b"hello")
+        assert await reader.read(5) == b"HELLO"
+        writer.close()
+        listener.close()
+        nobody = tmp_path / "line" / "nobody"
+        await connection.forward(1, nobody)  # an engine may begin to listen later
+        reader, writer = await asyncio.open_unix_connection(nobody)
+        assert await reader.read() == b""
+        writer.close()
+
+    connected_desk.with_connection(server.address, work)
+    with pytest.raises(OSError, match=r"refused|No such file"):
+        asyncio.run(asyncio.open_unix_connection(socket))  # type: ignore[arg-type]
+
+
+def test_a_folder_that_others_may_enter_is_refused(at_home: Desk, far: FarSide) -> None:
+    folder = at_home.folder / "open"
+    folder.mkdir()
+    folder.chmod(0o755)
+
+    async def work(connection: Connection) -> None:
+        with pytest.raises(LaunchError, match="others may enter"):
+            await connection.forward(1, folder / "socket")
+        with pytest.raises(LaunchError, match="too long"):
+            await connection.forward(1, at_home.folder / ("x" * 100) / "socket")
+
+    at_home.with_connection(far.address, work)
+
+
+def test_a_lost_connection_is_said_to_everybody(connected_desk: Desk, server: Server) -> None:
+    async def work(connection: Connection) -> None:
+        running = asyncio.create_task(connection.run("sleep 60"))
+        watching = asyncio.create_task(connection.wait_closed())
+        await connection.run("true")
+        await asyncio.to_thread(server.drop)
+        problem = await watching
+        assert problem is not None
+        assert problem.code == "ssh.lost"
+        assert may_pass(problem)
+        assert server.address in problem.message
+        with pytest.raises(LaunchError, match="is gone"):
+            await running
+        with pytest.raises(LaunchError, match="is gone"):
+            await connection.run("true")
+
+    connected_desk.with_connection(server.address, work)
+
+
+def test_a_closed_connection_has_no_problem(connected_desk: Desk, server: Server) -> None:
+    async def work() -> None:
+        connection = await connected_desk.connect(server.address)
+        watching = asyncio.create_task(connection.wait_closed())
+        await asyncio.sleep(0)
+        await connection.close()
+        assert await watching is None
+        await connection.close()
+
+    asyncio.run(work())

@@ -1,0 +1,254 @@
+"""Files from a server that lies about them: nothing outside, nothing of ours, nothing unbounded."""
+
+import asyncio
+import hashlib
+import json
+import os
+import resource
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from engine.protocol.problems import AtelierError, LaunchError, Refused, StoreError
+from engine.remote.sync.download import MOST_RUN_BYTES, fetch
+from tests.support.lying_engine import Asked, Said, lying
+
+RUN = "01JD5MAMBERKESTRE000000000"
+CONTENT = b"print('mine now')\n"
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+OUTSIDE = (
+    "../../../agent.py",
+    "../../agent.py",
+    "checkpoints/../../../agent.py",
+    "/tmp/escaped",
+    "checkpoints/\\..\\x",
+    "checkpoints/a\0b",
+    "checkpoints/.git/hooks/x",
+    "checkpoints/nul",
+)
+OURS = ("run.db", "run.db-wal", "RUN.DB", "run.json", "lock", "replica.json", ".arriving/x")
+
+
+def entry(path: str, **more: object) -> dict[str, object]:
+    return {"path": path, "bytes": len(CONTENT), "sha256": DIGEST, "executable": True, **more}
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(file.relative_to(folder)): (file.lstat().st_mode, file.read_bytes())
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A replica within a project within a home."""
+    folder = tmp_path / "home" / "project" / "runs" / RUN
+    folder.mkdir(parents=True)
+    (folder.parents[1] / "agent.py").write_text("print('theirs')\n")
+    (folder / "run.json").write_text("{}")
+    (folder / "run.db").write_bytes(b"database")
+    (folder / "replica.json").write_text("{}")
+    return folder
+
+
+def bring(
+    run: Path, files: list[dict[str, object]] | bytes, below: str = "", content: bytes = CONTENT
+) -> list[Path]:
+    def reply(asked: Asked) -> Said:
+        if asked.path.endswith("/files"):
+            listed = files if isinstance(files, bytes) else json.dumps({"files": files}).encode()
+            return Said(listed)
+        return Said(content[int(asked.params["offset"]) :])
+
+    async def work() -> list[Path]:
+        async with engine.client() as client:
+            return await fetch(client, RUN, run, below, lambda done, total: None)
+
+    with lying(reply) as engine:
+        return asyncio.run(work())
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+@pytest.mark.parametrize("below", ["", "checkpoints"])
+def test_path_outside_writes_nothing(run: Path, path: str, below: str) -> None:
+    home = run.parents[2]
+    before = snapshot(home)
+    with pytest.raises(AtelierError):
+        bring(run, [entry("checkpoints/good"), entry(path)], below)
+    assert snapshot(home) == before
+
+
+@pytest.mark.parametrize("path", OURS)
+def test_files_that_make_a_run_ours_are_never_brought(run: Path, path: str) -> None:
+    """`run.json` is left out, since an honest server names it as well; the others are refused."""
+    home = run.parents[2]
+    before = snapshot(home)
+    if path == "run.json":
+        bring(run, [entry(path)])
+    else:
+        with pytest.raises(Refused, match="only ever written by this machine"):
+            bring(run, [entry(path)])
+    assert snapshot(home) == before
+
+
+def test_only_what_was_asked_for_is_brought(run: Path) -> None:
+    with pytest.raises(Refused, match=r"only logs/run\.log was asked for"):
+        bring(run, [entry("logs/run.log"), entry("logs/other.log")], "logs/run.log")
+    with pytest.raises(Refused, match="only checkpoints was asked for"):
+        bring(run, [entry("checkpoints-more/x")], "checkpoints")
+    with pytest.raises(Refused, match="named twice"):
+        bring(run, [entry("logs/run.log"), entry("logs/RUN.log")])
+    assert not (run / "logs").exists()
+
+
+def test_modes_are_ours(run: Path) -> None:
+    (file,) = bring(run, [entry("checkpoints/good")])
+    assert file.read_bytes() == CONTENT
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("place", ["parent", "file", "part"])
+def test_links_are_not_followed(run: Path, place: str) -> None:
+    elsewhere = run.parents[3] / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text("theirs")
+    if place == "parent":
+        (run / "checkpoints").symlink_to(elsewhere)
+    elif place == "file":
+        (run / "checkpoints").mkdir()
+        (run / "checkpoints" / "file").symlink_to(elsewhere / "file")
+    else:
+        (run / ".arriving").symlink_to(elsewhere)
+    with pytest.raises(Refused, match="link"):
+        bring(run, [entry("checkpoints/file")])
+    assert snapshot(elsewhere)["file"][1] == b"theirs"
+    assert len(list(elsewhere.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"sha256": "../" + "0" * 61},
+        {"sha256": DIGEST.upper()},
+        {"sha256": None},
+        {"bytes": -1},
+        {"bytes": 2**70},
+        {"bytes": "many"},
+        {"path": 5},
+        {"path": None},
+    ],
+)
+def test_bad_field_is_refused_when_it_is_parsed(run: Path, bad: dict[str, object]) -> None:
+    before = snapshot(run)
+    with pytest.raises(LaunchError, match="cannot be used"):
+        bring(run, [entry("checkpoints/good") | bad])
+    assert snapshot(run) == before
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{",
+        b"[" * 100_000,
+        b'{"files":' * 50_000,
+        b"\xff\xfe",
+        b'{"files": 3}',
+    ],
+    ids=lambda listed: repr(listed[:12]),
+)
+def test_answer_of_another_form_is_refused(run: Path, listed: bytes) -> None:
+    with pytest.raises(LaunchError, match="cannot be used"):
+        bring(run, listed)
+
+
+def test_more_than_there_is_room_for_is_refused(run: Path) -> None:
+    with pytest.raises(StoreError, match="this disk has"):
+        bring(run, [entry("checkpoints/a", bytes=MOST_RUN_BYTES // 2)])
+    with pytest.raises(Refused, match="are expected"):
+        bring(run, [entry(f"checkpoints/{n}", bytes=2**40) for n in range(4)])
+
+
+def test_damaged_content_is_not_kept(run: Path) -> None:
+    with pytest.raises(StoreError, match="keeps arriving damaged"):
+        bring(run, [entry("checkpoints/good")], content=CONTENT[::-1])
+    assert not (run / "checkpoints" / "good").exists()
+
+
+def test_endless_answers_end(run: Path) -> None:
+    """A file, a list of files and a line of a stream that never end: bounded memory and disk."""
+
+    def endless(out: BinaryIO) -> None:
+        while True:
+            out.write(b"0" * 2**16)
+
+    def reply(asked: Asked) -> Said:
+        if asked.params.get("below") == "logs":
+            return Said(json.dumps({"files": [entry("logs/endless")]}).encode())
+        return Said(stream=endless)
+
+    async def work(below: str) -> None:
+        async with engine.client() as client:
+            await fetch(client, RUN, run, below, lambda done, total: None)
+
+    async def ticks() -> None:
+        async with engine.client() as client:
+            async for _ in client.ticks(RUN):
+                pass
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.monotonic()
+    with lying(reply) as engine:
+        with pytest.raises(LaunchError, match="more comes than"):
+            asyncio.run(work("logs"))
+        with pytest.raises(LaunchError, match="larger than 128 MiB"):
+            asyncio.run(work(""))
+        with pytest.raises(LaunchError, match="a line is longer than 1 MiB"):
+            asyncio.run(ticks())
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"endless answers: {time.monotonic() - begun:.1f} s, {grown:.0f} MiB more memory")
+    assert grown < 400
+    arrived = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+    assert arrived < 10_000
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
+def test_compressed_answers_are_refused(run: Path, coding: str) -> None:
+    def reply(asked: Asked) -> Said:
+        return Said(b"\x1f\x8b", headers={"content-encoding": coding})
+
+    async def work() -> None:
+        async with engine.client() as client:
+            await client.run_files(RUN, "")
+
+    with lying(reply) as engine:
+        with pytest.raises(LaunchError, match="compressed"):
+            asyncio.run(work())
+
+
+def test_line_separators_within_a_line_are_text() -> None:
+    """JSON may hold U+2028 and U+0085 as they are."""
+    words = "a\u2028b\x85c"
+    tick = (
+        f'"kind":"progress.ticked","step":1,"phase":"training","done":1,"total":2,"words":"{words}"'
+    )
+
+    async def work() -> list[str]:
+        async with engine.client() as client:
+            return [one.words async for one in client.ticks(RUN)]
+
+    with lying(lambda asked: Said(f": beat\n\ndata: {{{tick}}}\r\n\n".encode())) as engine:
+        assert asyncio.run(work()) == [words]
+
+
+def test_a_fifo_in_the_way_is_no_hang(run: Path) -> None:
+    (run / ".arriving").mkdir()
+    os.mkfifo(run / ".arriving" / DIGEST)
+    with pytest.raises(StoreError, match="could not be written here"):
+        bring(run, [entry("checkpoints/good")])

@@ -1,0 +1,168 @@
+"""What is asked of a server's shell, and what is made of its answers."""
+
+import asyncio
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.problems import LaunchError, Refused
+from engine.remote.install.install import MARK, OURS, SWITCH, remove_all, roll_back
+from engine.remote.install.survey import refuse_unfit, survey
+from engine.remote.install.uploads import bring
+from engine.remote.ssh.base import Done
+from engine.remote.tunnel.shell import Shell
+from tests.engine.remote.this_machine import ThisMachine
+
+CARDS = """#!/bin/sh
+echo 'NVIDIA H200, 143771, {driver}'
+echo 'NVIDIA H200, 143771, {driver}'
+"""
+
+
+def shell_in(folder: Path) -> Shell:
+    shell = Shell(ThisMachine(folder), "")
+    asyncio.run(shell.find_base(""))
+    return shell
+
+
+def with_cards(folder: Path, driver: str) -> Shell:
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "nvidia-smi").write_text(CARDS.format(driver=driver))
+    (programs / "nvidia-smi").chmod(0o755)
+    machine = ThisMachine(folder, f"{programs}:{os.environ['PATH']}")
+    shell = Shell(machine, "")
+    asyncio.run(shell.find_base(""))
+    return shell
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("", "{home}/.atelier-engine"),
+        ("~/work/a b", "{home}/work/a b"),
+        ("/scratch/$USER; rm -rf /", "/scratch/$USER; rm -rf "),
+        ("relative", "{home}/relative"),
+    ],
+)
+def test_the_folder_is_taken_to_the_letter(tmp_path: Path, asked: str, meant: str) -> None:
+    shell = Shell(ThisMachine(tmp_path), "")
+    assert asyncio.run(shell.find_base(asked)) == meant.format(home=tmp_path)
+
+
+def test_what_a_login_shell_says_before_is_not_heard(tmp_path: Path) -> None:
+    class Chatty(ThisMachine):
+        async def run(self, command: str, *more: object) -> Done:
+            done = await super().run(command)
+            return Done(done.code, b"Welcome!\nos=Windows\n" + done.out, done.err)
+
+    shell = Shell(Chatty(tmp_path), str(tmp_path))
+    assert asyncio.run(shell.run('echo "$words"', words="it's $HOME")) == "it's $HOME\n"
+
+
+def test_a_survey_leaves_nothing_and_says_what_is_there(tmp_path: Path) -> None:
+    report = asyncio.run(survey(shell_in(tmp_path)))
+    assert (report.os, report.engine) == ("Linux", "engine-cpu")
+    assert report.cores == os.cpu_count()
+    assert report.free_bytes > 0
+    assert report.python.split(" ")[0] in ("3.11", "3.12", "3.13", "")
+    assert {check.name for check in report.checks} >= {"System", "Python", "Graphics", "Disk"}
+    assert not list(tmp_path.iterdir())
+
+
+def test_cards_decide_about_the_engine(tmp_path: Path) -> None:
+    report = asyncio.run(survey(with_cards(tmp_path, "590.48.01")))
+    assert report.engine == "engine-gpu"
+    assert [card.name for card in report.cards] == ["NVIDIA H200", "NVIDIA H200"]
+    assert report.cards[0].memory_bytes == 143771 * 2**20
+
+
+def test_an_old_driver_is_said_before_anything_is_installed(tmp_path: Path) -> None:
+    report = asyncio.run(survey(with_cards(tmp_path, "535.10")))
+    with pytest.raises(LaunchError, match=r"driver 535\.10") as error:
+        refuse_unfit(report)
+    assert "update it, or train on the processor" in error.value.problem.hint
+    other = tmp_path / "other"
+    other.mkdir()
+    refuse_unfit(asyncio.run(survey(with_cards(other, "535.10"), "engine-cpu")))
+
+
+def test_a_disk_without_room_is_said_before(tmp_path: Path) -> None:
+    class Tight(ThisMachine):
+        async def run(self, command: str, *more: object) -> Done:
+            done = await super().run(command)
+            out = re.sub(rb"free_kb=\d+", b"free_kb=1000000", done.out)
+            return Done(done.code, out, done.err)
+
+    shell = Shell(Tight(tmp_path), str(tmp_path / "ours"))
+    with pytest.raises(LaunchError, match=r"1.0 GB free") as error:
+        refuse_unfit(asyncio.run(survey(shell)))
+    assert "make room" in error.value.problem.hint
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("cat: write error: No space left on device", "host.disk_full"),
+        ("mkdir: cannot create directory: Permission denied", "host.not_writable"),
+        ("sh: tar: not found", "host.command_failed"),
+    ],
+)
+def test_what_a_server_complains_of_becomes_a_sentence(
+    tmp_path: Path, said: str, code: str
+) -> None:
+    with pytest.raises(LaunchError) as error:
+        asyncio.run(shell_in(tmp_path).run(f"echo '{said}' >&2; exit 3", what="unpack"))
+    assert error.value.problem.code == code
+    assert "me@here:22" in error.value.problem.message
+
+
+def test_a_file_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    """And one that is damaged there is brought anew."""
+    shell, source = shell_in(tmp_path), tmp_path / "source"
+    source.write_bytes(os.urandom(1_000_000))
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    target = tmp_path / "there" / "file"
+    target.parent.mkdir()
+    target.with_name("file.part").write_bytes(source.read_bytes()[:400_000])
+    sent: list[int] = []
+    asyncio.run(bring(shell, source, str(target), digest, sent.append))
+    assert target.read_bytes() == source.read_bytes()
+    assert sent[0] == 400_000
+    assert sum(sent) == 1_000_000
+
+    target.unlink()
+    target.with_name("file.part").write_bytes(b"x" * 400_000)
+    asyncio.run(bring(shell, source, str(target), digest, sent.append))
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_only_a_folder_of_ours_is_removed(tmp_path: Path) -> None:
+    shell = shell_in(tmp_path)
+    base = Path(shell.base)
+    base.mkdir()
+    (base / "thesis.tex").touch()
+    with pytest.raises(LaunchError, match="exit 76"):
+        asyncio.run(shell.run(OURS, mark=MARK))
+    with pytest.raises(Refused, match="nothing was removed"):
+        asyncio.run(remove_all(shell))
+    assert (base / "thesis.tex").exists()
+    (base / "thesis.tex").unlink()
+    asyncio.run(shell.run(OURS, mark=MARK))
+    asyncio.run(remove_all(shell))
+    assert not base.exists()
+
+
+def test_engines_are_switched_and_rolled_back(tmp_path: Path) -> None:
+    shell = shell_in(tmp_path)
+    base = Path(shell.base)
+    for name in ("one", "two"):
+        (base / "engines" / name).mkdir(parents=True)
+        asyncio.run(shell.run(SWITCH, id=name))
+    assert os.readlink(base / "current") == "engines/two"
+    assert asyncio.run(roll_back(shell)) == "one"
+    assert os.readlink(base / "current") == "engines/one"
+    assert os.readlink(base / "previous") == "engines/two"

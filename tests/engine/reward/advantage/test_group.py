@@ -1,0 +1,82 @@
+"""Advantages: exact ties, invalid is never zero, and the formulas of the sources."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.protocol.config.algorithm import GroupMean, GroupStd, LeaveOneOut
+from engine.reward.advantage.group import advantages, differ, interval, mean_and_std
+
+KINDS = [GroupMean(), GroupStd(), LeaveOneOut()]
+rewards = st.lists(st.one_of(st.none(), st.floats(-5, 5)), min_size=1, max_size=18)
+
+
+@given(st.floats(-5, 5), st.integers(1, 18))
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_rewards_give_exactly_zero(kind: GroupMean, reward: float, size: int) -> None:
+    assert advantages(kind, [reward] * size) == [0.0] * size
+
+
+@given(rewards)
+@pytest.mark.parametrize("kind", KINDS)
+def test_unscored_stay_out(kind: GroupMean, values: list[float | None]) -> None:
+    result = advantages(kind, values)
+    assert [r is None for r in result] == [v is None for v in values]
+    alone = advantages(kind, [v for v in values if v is not None])
+    assert [r for r in result if r is not None] == alone
+
+
+@given(rewards)
+def test_mean_advantages_sum_to_zero(values: list[float | None]) -> None:
+    known = [a for a in advantages(GroupMean(), values) if a is not None]
+    assert math.fsum(known) == pytest.approx(0, abs=1e-9)
+
+
+def test_against_the_sources() -> None:
+    values = [0.0, 1.0, 1.0, 0.5]
+    assert advantages(GroupMean(), values) == pytest.approx([-0.625, 0.375, 0.375, -0.125])
+    std = (sum((v - 0.625) ** 2 for v in values) / 4) ** 0.5
+    assert advantages(GroupStd(floor=0), values)[1] == pytest.approx(0.375 / std)
+    assert advantages(GroupStd(floor=0, epsilon=0.5), values)[1] == pytest.approx(
+        0.375 / (std + 0.5)
+    )
+    others = [v - (sum(values) - v) / 3 for v in values]
+    assert advantages(LeaveOneOut(), values) == pytest.approx(others)
+
+
+def test_a_small_spread_is_not_blown_up() -> None:
+    biggest = max(a or 0 for a in advantages(GroupStd(floor=0.1), [0.80, 0.81, 0.80, 0.80]))
+    assert biggest < 0.1
+
+
+def test_float_residue_is_no_signal() -> None:
+    assert not differ([0.1 + 0.2, 0.3, None])
+    assert not differ([1.0, None])
+    assert differ([0.1, 0.2])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_an_interval_holds_its_mean_and_stays_in_range(means: list[float]) -> None:
+    found = interval(means)
+    assert found is not None
+    assert min(means) - 1e-9 <= found.low <= found.mean + 1e-9
+    assert found.mean - 1e-9 <= found.high <= max(means) + 1e-9
+    assert found == interval(means)
+
+
+def test_an_interval_covers_about_95_of_100() -> None:
+    chance = random.Random(1)
+    covered = 0
+    for _ in range(200):
+        found = interval([chance.gauss(0, 1) for _ in range(48)])
+        assert found is not None
+        covered += found.low <= 0 <= found.high
+    assert 180 <= covered <= 199
+
+
+def test_interval_of_nothing_is_none() -> None:
+    assert interval([]) is None
+    assert mean_and_std([None]) == (None, None)

@@ -1,0 +1,130 @@
+"""Agent processes of a real pool that block, say much, or leave others behind."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from engine.protocol.config.project import AgentConfig
+from engine.protocol.problems import ConfigError, RolloutError
+from engine.rollout.agents import processes
+from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
+
+T = TypeVar("T")
+
+BLOCKED = """
+import time
+
+async def rollout(scenario, model):
+    time.sleep(600)
+"""
+CHATTY = """
+def rollout(scenario, model):
+    print("x" * 900_000)
+    return 1.0
+"""
+PARENT = """
+import subprocess, time
+
+async def rollout(scenario, model):
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    time.sleep(600)
+"""
+
+
+KILLED_ONCE = """
+import os, pathlib, signal
+
+if not pathlib.Path("killed").exists():
+    pathlib.Path("killed").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def rollout(scenario, model):
+    return 1.0
+"""
+ALWAYS_KILLED = """
+import os, signal
+
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def attempt(text: str = "") -> Attempt:
+    return Attempt({"text": text}, "http://127.0.0.1:9/v1", "key", "policy")
+
+
+def with_pool(
+    folder: Path, source: str, work: Callable[[AgentPool], Awaitable[T]], **settings: float
+) -> T:
+    (folder / "agent.py").write_text(source)
+    config = AgentConfig.model_validate({"timeout_s": 1, "workers": 1, **settings})
+
+    async def run() -> T:
+        pool = AgentPool(folder, config, folder / "agent.log")
+        await pool.start()
+        try:
+            return await work(pool)
+        finally:
+            await pool.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def quick_ping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "PING_TIMEOUT_S", 0.5)
+
+
+def test_a_process_that_reads_no_more_is_ended_whatever_it_was_sent(
+    tmp_path: Path, quick_ping: None
+) -> None:
+    """More than the line holds is on its way when the agent blocks."""
+
+    async def work(pool: AgentPool) -> list[AgentResult | BaseException]:
+        asked = [pool.run(attempt("x" * 500_000)) for _ in range(4)]
+        async with asyncio.timeout(60):
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    for one in with_pool(tmp_path, BLOCKED, work):
+        assert isinstance(one, RolloutError)
+        assert one.problem.code == "agent.timeout"
+
+
+def test_results_larger_than_the_line_come_whole_also_to_who_reads_late(tmp_path: Path) -> None:
+    async def work(pool: AgentPool) -> list[AgentResult]:
+        asked = [asyncio.ensure_future(pool.run(attempt())) for _ in range(6)]
+        await asyncio.sleep(0.1)
+        time.sleep(0.5)  # noqa: ASYNC251 - the engine is busy with something else
+        return await asyncio.gather(*asked)
+
+    found = with_pool(tmp_path, CHATTY, work, timeout_s=60)
+    assert [len(one.output) for one in found] == [900_001] * 6
+
+
+def test_what_a_blocked_agent_has_started_goes_with_it(tmp_path: Path, quick_ping: None) -> None:
+    children: list[psutil.Process] = []
+
+    async def work(pool: AgentPool) -> None:
+        asked = asyncio.ensure_future(pool.run(attempt()))
+        host = psutil.Process(pool.pids[0])
+        async with asyncio.timeout(10):
+            while not host.children():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        children.extend(host.children())
+        with pytest.raises(RolloutError):
+            await asked
+
+    with_pool(tmp_path, PARENT, work)
+    assert children
+    assert not any(child.is_running() for child in children)
+
+
+def test_one_that_was_killed_while_it_loaded_is_started_again(tmp_path: Path) -> None:
+    found = with_pool(tmp_path, KILLED_ONCE, lambda pool: pool.run(attempt()), timeout_s=60)
+    assert found.parts == {"rules": 1.0}
+    with pytest.raises(ConfigError, match="before it could load"):
+        with_pool(tmp_path, ALWAYS_KILLED, lambda pool: pool.run(attempt()))

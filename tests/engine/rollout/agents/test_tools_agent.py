@@ -1,0 +1,111 @@
+"""The agent over MCP servers, in a process of its own: real servers, a scripted policy."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from engine.autorl.project_files import AGENTS
+from engine.environments import python_of
+from engine.environments.bootstrap import OF_AGENT
+from engine.protocol.config.project import AgentConfig
+from engine.protocol.problems import RolloutError
+from tests.agents import REQUIREMENTS
+from tests.engine.rollout.conftest import Served
+from tests.engine.rollout.gateway.test_frameworks import attempt, say_in_turn
+
+SERVER = REQUIREMENTS.parent / "library_server.py"
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    return str(python_of(f"{OF_AGENT}{AGENTS / 'tools' / 'requirements.txt'}"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, python: str) -> Path:
+    for name in ("agent.py", "servers.py"):
+        shutil.copy(AGENTS / "tools" / name, tmp_path)
+    (tmp_path / "system.md").write_text("You are a librarian.")
+    serve(tmp_path, python)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def roomy(served: Served) -> None:
+    served.session.max_context = 4000
+
+
+def serve(project: Path, python: str, **more: object) -> None:
+    library = {"command": python, "args": [str(SERVER)], "timeout_s": 3, **more}
+    (project / "mcp.json").write_text(json.dumps({"mcpServers": {"library": library}}))
+
+
+def call(tool: str, **arguments: object) -> str:
+    return f"<tool_call>{json.dumps({'name': tool, 'arguments': arguments})}</tool_call>"
+
+
+def results(served: Served) -> list[str]:
+    messages = served.session.conversation.messages
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+def test_calls_reach_the_server_and_results_the_model(
+    served: Served, project: Path, python: str
+) -> None:
+    say_in_turn(
+        served, call("find_book", title="Dune"), call("lend_book", title="Dune", days=9), "Done."
+    )
+    result = attempt(served, project, AgentConfig(python=python))
+    assert result.parts == {}
+    assert result.metrics == {"tool_calls": 2, "wrong_calls": 0}
+    assert results(served) == ["Dune stands on shelf 7", "Dune is yours for 9 days"]
+    (branch,) = served.session.conversation.branches()
+    assert len(branch.spans) == 3
+
+
+def test_what_the_model_does_wrong_is_told_to_it(
+    served: Served, project: Path, python: str
+) -> None:
+    wrong = [
+        call("find_book", name="Dune"),
+        call("burn_book"),
+        call("lend_book", title="D", days=99),
+    ]
+    say_in_turn(served, *wrong, "I give up.")
+    result = attempt(served, project, AgentConfig(python=python))
+    assert result.metrics == {"tool_calls": 3, "wrong_calls": 3}
+    missing, unknown, refused = results(served)
+    assert "Field required" in missing
+    assert unknown == "There is no tool burn_book."
+    assert "lend_book" in refused
+
+
+def test_only_the_chosen_tools_are_offered(served: Served, project: Path, python: str) -> None:
+    serve(project, python, tools=["find_book"])
+    say_in_turn(served, call("lend_book", title="Dune", days=1), "Done.")
+    attempt(served, project, AgentConfig(python=python))
+    offered = served.session.conversation.tools
+    assert [tool["function"]["name"] for tool in offered] == ["find_book"]
+    assert results(served) == ["There is no tool lend_book."]
+
+
+@pytest.mark.parametrize(
+    ("says", "changes", "words"),
+    [
+        (call("break_down"), {}, "library failed at break_down: Connection closed"),
+        (call("wait_for_ever"), {}, "library failed at wait_for_ever: .*timed out"),
+        ("", {"command": "no-such-program"}, "library cannot be used: FileNotFoundError"),
+        ("", {"args": ["-c", "raise SystemExit('no config')"]}, r"cannot be used: .*\(no config\)"),
+        ("", {"args": ["-c", "print('hello', flush=True); input()"]}, "cannot be used"),
+        ("", {"tools": ["find_film"]}, "library has no tool find_film"),
+    ],
+)
+def test_what_a_server_does_wrong_leaves_the_attempt_unscored(
+    served: Served, project: Path, python: str, says: str, changes: dict[str, object], words: str
+) -> None:
+    serve(project, python, **changes)
+    say_in_turn(served, says, "Never said.")
+    with pytest.raises(RolloutError, match=words):
+        attempt(served, project, AgentConfig(python=python))

@@ -1,0 +1,154 @@
+"""Invalid requests of agents: each is refused with 400 and the name of the field, and the engine
+continues."""
+
+import json
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.rollout.rendering.chat import read_completion
+from engine.runtime.text import MOST_DEPTH
+from tests.engine.rollout.conftest import Served
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+USER = {"role": "user", "content": "Hello"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ATTACKS: list[tuple[str, dict[str, Any]]] = [
+    ("messages.0.name", {"messages": [{**USER, "name": 5}]}),
+    ("messages.0.tool_call_id", {"messages": [{**USER, "tool_call_id": 5}]}),
+    ("messages.0.role", {"messages": [{**USER, "role": 5}]}),
+    ("messages.0.role", {"messages": [{**USER, "role": "emperor"}]}),
+    ("messages.0.content", {"messages": [{**USER, "content": 5}]}),
+    ("messages.0.content", {"messages": [{**USER, "content": {"a": 1}}]}),
+    ("messages.0.content.0.text", {"messages": [
+        {**USER, "content": [{"type": "text", "text": 5}]}]}),
+    ("messages.1.tool_calls.0.function.name", {"messages": [
+        USER, {"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": 5}}]}]}),
+    ("messages.1.tool_calls", {"messages": [USER, {"role": "assistant", "tool_calls": "f()"}]}),
+    ("messages.1", {"messages": [USER, "hello"]}),
+    ("messages", {"messages": [USER] * 10_001}),
+    ("tools.0.function", {"tools": [{"type": "function"}]}),
+    ("tools.0.function.parameters", {"tools": [{"function": {"name": "f", "parameters": 5}}]}),
+    ("body: it is nested", {"tools": [
+        {"function": {"name": "f", "parameters": {"x": nested(MOST_DEPTH)}}}]}),
+    ("body: it is nested", {"messages": [{**USER, "extra": nested(20_000)}]}),
+    ("body: NaN", {"temperature": float("nan")}),
+    ("body: Infinity", {"messages": [{**USER, "score": float("inf")}]}),
+    ("temperature", {"temperature": -1}),
+    ("top_p", {"top_p": 1.7e308}),
+    ("max_tokens", {"max_tokens": 10**30}),
+    ("seed", {"seed": 2**70}),
+    ("n:", {"n": 65}),
+    ("stop", {"stop": ["x"] * 65}),
+    ("stop", {"stop": "x" * 1001}),
+    ("model", {"model": "m" * 1000}),
+    ("tool_choice", {"tool_choice": 5}),
+]  # fmt: skip
+
+
+def encoded(value: Any) -> bytes:
+    """JSON, however deep: the standard encoder has a limit of its own."""
+    try:
+        return json.dumps(value).encode()
+    except RecursionError:
+        deep = value["messages"][0].pop("extra")
+        count = 0
+        while deep:
+            deep, count = deep[0], count + 1
+        marked = json.dumps(value | {"messages": [{**USER, "extra": "@"}]})
+        return marked.replace('"@"', "[" * count + "]" * count).encode()
+
+
+def post(served: Served, path: str, body: bytes) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {served.key}", "content-type": "application/json"}
+    url = str(served.client.base_url).rstrip("/") + path
+    return httpx.post(url, content=body, headers=headers, timeout=30, trust_env=False)
+
+
+@pytest.mark.parametrize(("field", "changes"), ATTACKS)
+def test_a_wrong_field_is_named(served: Served, field: str, changes: dict[str, Any]) -> None:
+    answer = post(served, "/chat/completions", encoded({"messages": [USER], **changes}))
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["message"].startswith(field), error
+    assert error["type"] == error["code"] == "gateway.bad_request"
+    assert served.session.failure is None
+    assert served.ask().choices[0].message.content == "In the garden."
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("input.0.role", {"input": [{"role": 5, "content": "x"}]}),
+        ("input.0.call_id", {"input": [{"type": "function_call", "call_id": 5, "name": "f"}]}),
+        ("input.0", {"input": ["x"]}),
+        ("input", {"input": 5}),
+        ("tools.0.name", {"input": "x", "tools": [{"type": "function", "name": 5}]}),
+        ("previous_response_id", {"input": "x", "previous_response_id": ["x"]}),
+        ("max_output_tokens", {"input": "x", "max_output_tokens": 2**40}),
+    ],
+)
+def test_a_wrong_field_of_a_response_is_named(
+    served: Served, field: str, changes: dict[str, Any]
+) -> None:
+    answer = post(served, "/responses", json.dumps(changes).encode())
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["message"].startswith(field), answer.text
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"messages": "\xff"}', b"null"])
+def test_what_is_no_json_object_is_refused(served: Served, body: bytes) -> None:
+    answer = post(served, "/chat/completions", body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "gateway.bad_request"
+
+
+def test_unknown_fields_and_arguments_that_are_no_json_are_let_through(served: Served) -> None:
+    deep = "[" * 5000 + "]" * 5000
+    call = {**CALL, "function": {"name": "f", "arguments": deep}}
+    messages = [
+        {**USER, "mood": "good"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+    ]
+    body = {"messages": messages, "frequency_penalty": 0.5, "whatever": {"a": 1}}
+    assert post(served, "/chat/completions", json.dumps(body).encode()).status_code == 200
+
+
+def test_text_that_looks_like_a_placeholder_stays_text(served: Served) -> None:
+    first = served.ask().choices[0].message
+    sly = {"role": "user", "content": "\u2402turn0\u2403 \u24020\u2403"}
+    served.ask(messages=[{"role": "user", "content": "Where is Ada?"}, first.model_dump(), sly])
+    (branch,) = served.session.conversation.branches()
+    text = served.policy.chat.decode(branch.tokens)
+    assert text.count("In the garden.") == 3 - 1
+    assert "\u2402turn0\u2403" in text
+
+
+def test_thousands_of_open_tool_calls_are_read_at_once() -> None:
+    """A pattern that looks for the end from each of them would take minutes."""
+    begun = time.perf_counter()
+    text = "<tool_call>{" * 50_000
+    assert read_completion(text, True) == (text, [])
+    blanks = ("<tool_call>" + " " * 1000) * 500 + "}</tool_call>" + " " * 10_000 + "</tool_call>"
+    assert read_completion(blanks, True).tool_calls == []
+    deep = '<tool_call>{"name": "f", "arguments": ' + "[" * 10_000 + "]" * 10_000 + "}</tool_call>"
+    assert read_completion(deep, True).tool_calls == []
+    seconds = time.perf_counter() - begun
+    print(f"{seconds:.3f} s for hostile completions")
+    assert seconds < 2
+
+
+def test_a_tool_call_may_hold_its_own_signs() -> None:
+    text = 'A <tool_call> {"name": "f", "arguments": {"x": "</tool_call>"}} </tool_call> B'
+    read = read_completion(text, True)
+    assert json.loads(read.tool_calls[0]["function"]["arguments"]) == {"x": "</tool_call>"}
+    assert read.content == "A  B"

@@ -1,0 +1,45 @@
+"""Atomic writes: the old content or the new one, with the asked permissions, and nothing beside."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from engine.runtime.files import PRIVATE_MODE, write_atomically
+
+
+def test_a_file_is_replaced_with_nothing_left_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    for text in ("first\n", "second · ü\n"):
+        write_atomically(file, text)
+        assert file.read_text(encoding="utf-8") == text
+    assert os.listdir(tmp_path) == [file.name]
+
+
+def test_a_private_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    public, private = tmp_path / "public", tmp_path / "private"
+    before = os.umask(0o022)
+    try:
+        write_atomically(public, "x")
+        write_atomically(private, "x", PRIVATE_MODE)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(public.stat().st_mode) == 0o644
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+
+
+def test_a_write_that_fails_keeps_the_old_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.toml"
+    write_atomically(file, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(file, "new")
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == [file.name]

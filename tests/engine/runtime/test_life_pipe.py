@@ -1,0 +1,196 @@
+"""Guardians, variables and logs of child processes."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.runtime import variables
+from engine.runtime.child import Child, ChildDied
+from engine.runtime.logs import shorten
+from engine.runtime.variables import allowed_environment, without_secrets
+
+ROOT = Path(__file__).parents[3]
+LIFE = ROOT / "engine" / "runtime" / "life_pipe.py"
+DAEMON = (
+    "import os, sys, time\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    if os.fork() == 0:\n"
+    "        os.execvp('sleep', ['sleep', sys.argv[1]])\n"
+    "    os._exit(0)\n"
+    "os.wait()\n"
+    "print('ready', flush=True)\n"
+)
+SECRETS = {
+    "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN",
+    "HF_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "WANDB_API_KEY",
+    "DB_PASSWORD", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "CUDA_SECRET",
+}  # fmt: skip
+
+
+def sleeps(seconds: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        if process.info["cmdline"] == ["sleep", seconds]:
+            found.append(process)
+    return found
+
+
+def until_none(seconds: str, timeout_s: float = 5) -> float:
+    begun = time.monotonic()
+    while sleeps(seconds):
+        assert time.monotonic() - begun < timeout_s, "it is still there"
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("end", ["life", "exit", "kill"])
+def test_a_guardian_takes_daemons_along(end: str) -> None:
+    """Two forks and a session of its own: gone with the life pipe, and with the program."""
+    seconds = {"life": "98761", "exit": "98762", "kill": "98763"}[end]
+    ends = {"life": "time.sleep(60)", "exit": "sys.exit(7)", "kill": "os.kill(os.getpid(), 9)"}
+    read, write = os.pipe()
+    command = [
+        sys.executable,
+        str(LIFE),
+        str(read),
+        sys.executable,
+        "-c",
+        DAEMON + ends[end],
+        seconds,
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[read])
+    os.close(read)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"ready\n"
+    if end == "life":
+        while not sleeps(seconds):  # it is still on its way to be one
+            time.sleep(0.01)
+        os.close(write)
+    took = until_none(seconds)
+    assert process.wait(5) == {"life": 0, "exit": 7, "kill": -9}[end]
+    print(f"{end}: the daemon was gone after {took:.2f} s")
+    if end != "life":
+        os.close(write)
+
+
+def test_variables_are_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("HF_HOME", "/models")
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:token@index")
+    assert not SECRETS & allowed_environment().keys()
+    assert allowed_environment()["HF_HOME"] == "/models"
+    assert allowed_environment({"OPENAI_API_KEY": "of the gateway"})["OPENAI_API_KEY"]
+    kept = without_secrets()
+    assert not (SECRETS - {"XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"}) & kept.keys()
+    assert kept["PIP_INDEX_URL"] == "https://user:token@index"
+
+
+def test_bootstrap_has_the_same_rule() -> None:
+    source = (ROOT / "packaging" / "variables.py").read_text()
+    (pattern,) = re.findall(r're\.compile\(r"(.*)", re\.I\)', source)
+    assert pattern == variables.SECRET.pattern
+
+
+def test_a_log_keeps_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    with log.open("ab") as writer:
+        writer.write(b"first\n" + b"x" * 5_000_000 + b"\nlast\n")
+        writer.flush()
+        assert shorten(log, 2**20, 1000)
+        writer.write(b"after\n")
+    text = log.read_text()
+    assert text.startswith("[5 MB left out]\n")
+    assert text.endswith("\nlast\nafter\n")
+    assert len(text) < 1100
+    assert not shorten(log, 2**20, 1000)
+    assert not shorten(tmp_path / "none")
+
+
+def test_a_child_that_writes_without_an_end_does_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.runtime.logs.shorten.__defaults__", (2**22, 2**16))
+    code = "import os, time\nwhile True: os.write(1, b'x' * 65536); time.sleep(0.001)"
+    log = tmp_path / "run.log"
+
+    async def flood() -> int:
+        child = await Child.spawn("agent", [sys.executable, "-c", code], cwd=tmp_path, log=log)
+        sizes = []
+        for _ in range(30):
+            await asyncio.sleep(0.1)
+            sizes.append(log.stat().st_size)
+        await child.kill()
+        assert sorted(sizes) != sizes, "it only grew"
+        return max(sizes)
+
+    print(f"{asyncio.run(flood()) / 2**20:.0f} MB at most")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"5\n", b"[]\n", b"{}\n", b'{"id": true, "ok": {}}\n', b'{"id": 1}\n', b'{"id": 1, "ok": 5}\n',
+     b'{"id": 1, "error": {}}\n', b"[" * 100_000 + b"\n", b"\xff\n", b"x" * 3_000_000],
+)  # fmt: skip
+def test_a_line_that_is_no_answer_ends_the_child_and_who_waits_hears_why(
+    tmp_path: Path, line: bytes
+) -> None:
+    code = (
+        "import os, sys, time\nfd = int(sys.argv[1])\nos.read(fd, 100)\n"
+        f"data = {line[:20]!r} * {len(line) // len(line[:20])} + {line[-1:]!r}\n"
+        "while data: data = data[os.write(fd, data):]\ntime.sleep(60)"
+    )
+
+    async def ask() -> None:
+        log = tmp_path / "log"
+        argv = [sys.executable, "-c", code]
+        child = await Child.spawn("agent", argv, cwd=tmp_path, log=log, line_limit=2**20)
+        try:
+            async with asyncio.timeout(20):
+                await child.ask("run")
+        finally:
+            await child.close()
+
+    with pytest.raises(ChildDied, match="unreadable"):
+        asyncio.run(ask())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two other users")
+def test_other_processes_of_the_user_cannot_read_who_hides() -> None:
+    """Both run as somebody who is not root: root may read everything."""
+    hides = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from engine.runtime.life_pipe import hide_from_peers\n"
+        "if sys.argv[1] == 'hide': hide_from_peers()\n"
+        "import os; assert os.listdir('/proc/self/fd')\n"
+        "print('ready', flush=True); sys.stdin.read()"
+    )
+    reads = (
+        "import sys\n"
+        "for name in ('environ', 'maps', 'mem'):\n"
+        "    try: open(f'/proc/{sys.argv[1]}/{name}', 'rb').close(); print('read', end=' ')\n"
+        "    except PermissionError: print('refused', end=' ')"
+    )
+    for how, word in (("hide", "refused"), ("stay", "read")):
+        process = subprocess.Popen(
+            ["/usr/bin/python3", "-c", hides, how],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=65534, group=65534,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        said = subprocess.run(
+            ["/usr/bin/python3", "-c", reads, str(process.pid)],
+            capture_output=True, text=True, user=65534, group=65534,
+        ).stdout.split()  # fmt: skip
+        process.communicate(b"")
+        assert said == [word] * 3, (how, said)

@@ -1,0 +1,103 @@
+"""Lines of demonstrations, good and bad: what each asks to learn, or why it is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.training.sft.formats import read_line
+
+ASK, SAY = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
+CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+
+
+def line(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_messages_learn_every_answer_but_those_of_weight_0() -> None:
+    messages = [
+        ASK,
+        {**SAY, "weight": 0},
+        ASK,
+        SAY,
+        ASK,
+        {"role": "assistant", "tool_calls": [CALL]},
+    ]
+    found = read_line(line({"messages": messages, "tools": [{"type": "function"}]}))
+    assert found.form == "messages"
+    assert found.learned == {3, 5}
+    assert found.tools == [{"type": "function"}]
+    assert read_line(line([ASK, SAY])).learned == {1}
+
+
+def test_prompt_and_completion_learn_the_completion() -> None:
+    found = read_line(line({"prompt": [ASK, SAY, ASK], "completion": [SAY]}))
+    assert found.form == "prompt and completion"
+    assert found.learned == {3}
+    plain = read_line(line({"prompt": "2 + 2 =", "completion": " 4"}))
+    assert (plain.form, plain.prompt, plain.answer) == (
+        "text prompt and completion",
+        "2 + 2 =",
+        " 4",
+    )
+
+
+def test_text_is_learned_whole() -> None:
+    found = read_line(b'\xef\xbb\xbf{"text": "Once upon a time"}')
+    assert (found.form, found.answer, found.messages) == ("text", "Once upon a time", [])
+
+
+def test_sharegpt_is_read_as_messages() -> None:
+    turns = [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]
+    found = read_line(line({"conversations": turns}))
+    assert [(m["role"], m["content"]) for m in found.messages] == [
+        ("user", "2 + 2?"),
+        ("assistant", "4"),
+    ]
+
+
+def test_answers_to_one_question_have_one_beginning() -> None:
+    first = read_line(line({"messages": [ASK, SAY]}))
+    second = read_line(line({"prompt": [ASK], "completion": [{**SAY, "content": "four"}]}))
+    other = read_line(line({"messages": [{**ASK, "content": "3 + 3?"}, SAY]}))
+    assert first.beginning == second.beginning != other.beginning
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{", "no JSON"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"3", "is a int and no object"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"text": "\\ud800"}', "half a character"),
+        (line({"instruction": "a", "output": "b"}), 'but "instruction", "output"'),
+        (line({"prompt": "a", "chosen": "b", "rejected": "c"}), "pair of preferences"),
+        (line({"messages": []}), "no list of messages, or empty"),
+        (line({"messages": [ASK]}), "no message of the assistant"),
+        (line({"messages": [ASK, {**SAY, "weight": 0}]}), "no message of the assistant"),
+        (line({"messages": [ASK, {**SAY, "weight": 0.5}]}), "the weight 0.5"),
+        (line({"messages": [ASK, {"role": "assistant", "content": ""}]}), "says nothing"),
+        (line({"messages": [{"role": "robot", "content": "x"}]}), "the role 'robot'"),
+        (line({"messages": ["x"]}), "Message 1 is no object"),
+        (line({"messages": [{"role": "user", "content": 3}, SAY]}), "neither text nor parts"),
+        (
+            line({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, SAY]}),
+            "an image",
+        ),
+        (line({"messages": [ASK, {"role": "assistant", "tool_calls": [{}]}]}), "names no function"),
+        (line({"messages": [ASK, {**SAY, "function_call": {"name": "f"}}]}), 'old "function_call"'),
+        (line({"messages": [ASK, SAY], "tools": "f"}), "no list of objects"),
+        (line({"prompt": "a", "completion": [SAY]}), "both be text"),
+        (line({"prompt": [ASK], "completion": [ASK]}), "no message of the assistant"),
+        (line({"prompt": "a", "completion": ""}), "is empty"),
+        (line({"text": " "}), "is empty"),
+        (line({"text": 3}), "no text"),
+    ],
+)
+def test_a_bad_line_says_why(content: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        read_line(content)
+    assert reason in str(caught.value)
+    assert str(caught.value).endswith(".")

@@ -1,0 +1,96 @@
+"""Which attempts become demonstrations, and why the others do not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.problems import ConfigError, Problem
+from engine.protocol.records.demonstrations import SelectDemonstrations
+from engine.protocol.records.runs import RunKind, Split, TrajectorySummary
+from engine.storage.run_folder.run import DATABASE, write_spec
+from engine.training.sft.selection import Rule, choose, demonstrate, read_rule
+from tests.engine.storage.kept_runs import make_run
+from tests.engine.storage.run_db.test_store import trajectory, write
+
+
+def attempt(name: str, scenario: str, reward: float | None, **more: object) -> TrajectorySummary:
+    told = {"split": "train", "step": 1, "group": 0, "index": 0, "title": scenario, "turns": 1}
+    return TrajectorySummary.model_validate(
+        {"id": name, "scenario_id": scenario, "reward": reward, **told, **more}
+    )
+
+
+ATTEMPTS = [
+    attempt("a", "s1", 0.4),
+    attempt("b", "s1", 0.9),
+    attempt("c", "s1", 0.9),
+    attempt("d", "s2", 0.2),
+    attempt("e", "s2", 1.0, truncated=True),
+    attempt("f", "s3", None, problem=Problem(code="agent.timeout", message="…")),
+    attempt("g", "s3", None, awaits_judge=True),
+    attempt("h", "s3", 1.0, turns=0),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept", "reasons"),
+    [
+        ("best", "bd", {"not the best of its scenario": 2}),
+        ("best:0.5", "b", {"not the best of its scenario": 1, "reward below 0.5": 2}),
+        ("all", "abcd", {}),
+        ("above:0.9", "bc", {"reward below 0.9": 2}),
+        ("above:2", "", {"reward below 2": 4}),
+    ],
+)
+def test_rules(rule: str, kept: str, reasons: dict[str, int]) -> None:
+    found, left_out = choose(ATTEMPTS, read_rule(rule))
+    assert "".join(one.id for one in found) == kept
+    never = {
+        "cut off by a token limit": 1,
+        "unscored: agent.timeout": 1,
+        "unscored: not judged yet": 1,
+        "no answer of the model": 1,
+    }
+    assert left_out == {**reasons, **never}
+    assert len(found) + sum(left_out.values()) == len(ATTEMPTS), "every attempt is accounted for"
+
+
+@pytest.mark.parametrize("text", ["", "some", "above", "all:0.5", "best:", "above:x", "best:1:2"])
+def test_a_rule_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="does not say what to keep"):
+        read_rule(text)
+
+
+def test_negative_rewards_have_a_best_too() -> None:
+    attempts = [attempt("a", "s", -0.5), attempt("b", "s", -0.1)]
+    found, _ = choose(attempts, Rule("best"))
+    assert [one.id for one in found] == ["b"]
+    assert read_rule("above:-0.2") == Rule("all", -0.2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "split", "kept"),
+    [
+        ("train", None, ["s1"]),
+        ("outside", None, ["s1"]),
+        ("train", "validation", ["v1"]),
+        ("evaluation", None, ["s1", "v1"]),
+        ("imported", None, ["s1", "v1"]),
+    ],
+)
+def test_a_run_that_learns_gives_nothing_of_its_validation(
+    tmp_path: Path, kind: RunKind, split: Split | None, kept: list[str]
+) -> None:
+    spec = make_run(tmp_path, "one", {}).model_copy(update={"kind": kind})
+    folder = tmp_path / "runs" / spec.id
+    write_spec(folder, spec)
+    write(
+        folder / DATABASE,
+        trajectory(1).model_copy(update={"id": "a", "scenario_id": "s1"}),
+        trajectory(1).model_copy(update={"id": "b", "scenario_id": "v1", "split": "validation"}),
+    )
+    found = demonstrate(folder, SelectDemonstrations(keep="all", split=split))
+    lines = (tmp_path / "demonstrations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["source"]["scenario"] for line in lines] == kept
+    assert (found.kept, found.of) == (len(kept), len(kept))

@@ -1,0 +1,261 @@
+"""What the policy is given to learn from: masks, weights, credit, one batch per update."""
+
+import math
+from typing import Any
+
+import pytest
+
+from engine.policy.base import Scores, TrainItem
+from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.project import TrainConfig
+from engine.protocol.records.runs import Branch, Trajectory
+from engine.training.step.batch import anchors, deal, normaliser, rows, scores_wanted, train_items
+
+Spans = list[tuple[int, int]]
+
+
+def branch(spans: Spans, tokens: list[int] | None = None) -> Branch:
+    tokens = tokens or list(range(spans[-1][1] if spans else 3))
+    count = sum(end - start for start, end in spans)
+    return Branch(tokens=tokens, spans=spans, logprobs=[-1.0] * count)
+
+
+def attempt(
+    index: int, reward: float | None, advantage: float | None, *branches: Branch, **more: Any
+) -> Trajectory:
+    group = more.pop("group", 0)
+    return Trajectory(
+        id=f"t-{group}-{index}",
+        split="train",
+        step=1,
+        group=group,
+        index=index,
+        scenario_id="s",
+        title="",
+        reward=reward,
+        advantage=advantage,
+        branches=list(branches),
+        sampled_tokens=sum(b.sampled for b in branches),
+        **more,
+    )
+
+
+GROUP = [
+    attempt(0, 1.0, 0.5, branch([(2, 4)])),
+    attempt(1, 0.0, -0.5, branch([(2, 6)]), truncated=True),
+    attempt(2, 0.5, 0.0, branch([(2, 3)])),
+    attempt(3, None, None, branch([(2, 9)])),
+    attempt(4, 0.5, 0.0, branch([])),
+]
+
+
+def items(algorithm: Algorithm, scores: list[Scores] | None = None) -> list[TrainItem | None]:
+    return train_items(rows([GROUP], algorithm), algorithm, scores or [])
+
+
+def test_every_token_gets_its_trajectorys_advantage() -> None:
+    """Unscored and empty ones are no rows; one with advantage 0 costs nothing."""
+    found = items(Algorithm())
+    assert [item and item.advantages for item in found] == [[0.5] * 2, [-0.5] * 4, None]
+    assert all(item.weight == 1 and not item.returns for item in found if item)
+
+
+def test_truncated_attempts_can_be_masked() -> None:
+    algorithm = Algorithm(mask_truncated=True)
+    assert [item and item.advantages for item in items(algorithm)] == [[0.5] * 2, None]
+    assert normaliser([GROUP], TrainConfig(algorithm=algorithm)) == 3
+
+
+@pytest.mark.parametrize(
+    ("average", "weights", "total"),
+    [
+        ("tokens", [1.0, 1.0], 7),
+        ("sequences", [0.5, 0.25], 3),
+        ("trajectories", [0.5, 0.25], 3),
+        ("constant", [1.0, 1.0], 30),
+    ],
+)
+def test_averages(average: Any, weights: list[float], total: int) -> None:
+    algorithm = Algorithm(average=average)
+    assert [item.weight for item in items(algorithm) if item] == weights
+    assert normaliser([GROUP], TrainConfig(algorithm=algorithm, max_tokens=10)) == total
+
+
+def test_branches_of_one_trajectory_share_its_weight() -> None:
+    both = attempt(0, 1.0, 1.0, branch([(1, 4)]), branch([(2, 3)]))
+    by = {
+        average: [i.weight for i in train_items(rows([[both]], a), a) if i]
+        for average in ("sequences", "trajectories")
+        for a in [Algorithm(average=average)]
+    }
+    assert by == {"sequences": [1 / 3, 1.0], "trajectories": [0.25, 0.25]}
+
+
+def test_gae_runs_over_observations_and_branches() -> None:
+    """Tokens 2, 5 and 6 of one branch and 1 of the next are one episode of four."""
+    both = attempt(0, 1.0, 1.0, branch([(2, 3), (5, 7)]), branch([(1, 2)]))
+    algorithm = Algorithm(preset="ppo", batch_scale="none", updates=1)
+    algorithm = algorithm.model_copy(
+        update={"credit": algorithm.credit.model_copy(update={"decay": 0.5})}
+    )
+    found = rows([[both]], algorithm)
+    scores = [
+        Scores(logprobs=[-1.0] * 3, values=[0.5, 0.4, 0.9]),
+        Scores(logprobs=[-1.0], values=[0.2]),
+    ]
+    first, second = train_items(found, algorithm, scores)
+    assert first
+    assert second
+    last = 1 - 0.2
+    third = (0.2 - 0.9) + 0.5 * last
+    expected = [-0.1 + 0.5 * (0.5 + 0.5 * third), 0.5 + 0.5 * third, third]
+    assert first.advantages == pytest.approx(expected)
+    assert second.advantages == pytest.approx([last])
+    assert second.returns == pytest.approx([1.0])
+    assert first.values == [0.5, 0.4, 0.9]
+    wanted = scores_wanted(found, TrainConfig(algorithm=algorithm))
+    assert wanted is not None
+    assert wanted.values
+    assert not wanted.reference
+
+
+def test_ties_teach_a_value_head() -> None:
+    tied = [attempt(n, 0.0, 0.0, branch([(1, 3)])) for n in range(2)]
+    algorithm = Algorithm(preset="ppo", updates=1)
+    scores = [Scores(logprobs=[-1.0] * 2, values=[0.5, 0.1])] * 2
+    found = train_items(rows([tied], algorithm), algorithm, scores)
+    assert all(item and item.returns for item in found)
+
+
+def test_anchors_are_what_the_agent_saw() -> None:
+    tokens = [9, 8, 1, 1, 5, 2, 5, 3]
+    assert anchors([branch([(2, 4), (5, 6), (7, 8)], tokens)]) == [(9, 8), (5,), (5,)]
+    assert anchors([branch([(2, 4)], tokens), branch([(3, 4)], tokens)]) == [(9, 8), (9, 8, 1)]
+
+
+def test_gigpo_adds_what_the_turn_did() -> None:
+    """Both begin alike and see 5 in their second turn; only one of three turns pays."""
+    one = attempt(0, 1.0, 0.5, branch([(1, 2), (3, 5)], [9, 1, 5, 2, 2]))
+    two = attempt(1, 0.0, -0.5, branch([(1, 2), (3, 4)], [9, 4, 5, 3]))
+    algorithm = Algorithm(
+        credit={"kind": "anchors", "weight": 2.0, "discount": 0.5}  # type: ignore[arg-type]
+    )
+    first, second = train_items(rows([[one, two]], algorithm), algorithm)
+    assert first
+    assert second
+    assert first.advantages == pytest.approx([0.5 + 2 * 0.25, 0.5 + 2 * 0.5, 0.5 + 2 * 0.5])
+    assert second.advantages == pytest.approx([-0.5 - 2 * 0.25, -0.5 - 2 * 0.5])
+
+
+def paid(one: Branch, *rewards: float) -> Branch:
+    return one.model_copy(update={"rewards": list(rewards)})
+
+
+def test_gigpo_credits_the_turn_that_was_paid() -> None:
+    """The first turn earns 0.75 of the one reward of 1: the returns are 0.75 + 0.5 · 0.25 and 0.25
+    against 0, from the same states."""
+    first = paid(branch([(1, 2), (3, 5)], [9, 1, 5, 2, 2]), 0.75, 0.0)
+    one = attempt(0, 1.0, 0.5, first)
+    two = attempt(1, 0.0, -0.5, branch([(1, 2), (3, 4)], [9, 4, 5, 3]))
+    algorithm = Algorithm(
+        credit={"kind": "anchors", "weight": 2.0, "discount": 0.5}  # type: ignore[arg-type]
+    )
+    mine, theirs = train_items(rows([[one, two]], algorithm), algorithm)
+    assert mine
+    assert theirs
+    opening, end = 0.875 / 2, 0.25 / 2
+    assert mine.advantages == pytest.approx([0.5 + 2 * opening, *[0.5 + 2 * end] * 2])
+    assert theirs.advantages == pytest.approx([-0.5 - 2 * opening, -0.5 - 2 * end])
+
+
+def test_a_value_head_sees_each_turn_paid_at_its_end() -> None:
+    """γ = λ = 1: A = what is still to come − V, here over two branches."""
+    one = attempt(
+        0, 1.0, 1.0, paid(branch([(1, 3), (4, 5)]), 0.25, 0.5), paid(branch([(2, 4)]), -0.5)
+    )
+    algorithm = Algorithm(
+        advantage={"kind": "reward"},  # type: ignore[arg-type]
+        credit={"kind": "value", "decay": 1.0},  # type: ignore[arg-type]
+    )
+    values = [[0.1, 0.2, 0.3], [0.4, 0.5]]
+    scores = [Scores(logprobs=[-1.0] * len(v), values=v) for v in values]
+    first, second = train_items(rows([[one]], algorithm), algorithm, scores)
+    assert first
+    assert second
+    assert first.advantages == pytest.approx([0.9, 0.8, 0.75 - 0.3])
+    assert second.advantages == pytest.approx([0.25 - 0.4, 0.25 - 0.5])
+
+
+def test_a_distance_in_the_advantage_is_that_of_what_is_trained() -> None:
+    algorithm = Algorithm(kl=0.1, kl_in="advantage")
+    scores = [
+        Scores(logprobs=[-1.0] * 2, reference=[-1.0, -1.6]),
+        Scores(logprobs=[-1.0] * 4, reference=[-1.0, -1.0, -1.0, math.nan]),
+        Scores(logprobs=[-1.0], reference=[-9.0]),
+    ]
+    first, second, third = items(algorithm, scores)
+    assert first
+    assert second
+    assert third is None
+    assert first.advantages == pytest.approx([0.51, 0.45])
+    assert second.advantages == pytest.approx([-0.49] * 4)
+
+
+def test_a_distance_in_the_reward_reaches_back() -> None:
+    algorithm = Algorithm(kl=0.1, kl_in="reward")
+    nothing = Scores(logprobs=[-1.0], reference=[-1.0])
+    scores = [
+        Scores(logprobs=[-1.0] * 2, reference=[-1.0, -2.0]),
+        Scores(logprobs=[-1.0] * 4, reference=[-1.0] * 4),
+        nothing,
+    ]
+    first, second, third = items(algorithm, scores)
+    assert first
+    assert second
+    assert third is None
+    assert first.advantages == pytest.approx([0.4, 0.4])
+    assert second.advantages == [-0.5] * 4
+
+
+def test_art_does_not_care_about_the_size_of_rewards() -> None:
+    algorithm = Algorithm(preset="art")
+    found = [item for item in items(algorithm) if item]
+    assert [item.advantages[0] for item in found] == pytest.approx([1.5, -1.5])
+    assert [item.weight for item in found] == [0.5, 0.25]
+
+
+def test_the_default_asks_for_no_scores() -> None:
+    found = rows([GROUP], Algorithm())
+    assert scores_wanted(found, TrainConfig()) is None
+    assert scores_wanted([], TrainConfig(algorithm=Algorithm(preset="ppo"))) is None
+
+
+def grouped(number: int, advantage: float) -> list[Trajectory]:
+    return [
+        attempt(0, 1.0, advantage, branch([(1, 2 + number)]), group=number),
+        attempt(1, 0.0, -advantage, branch([(1, 2)]), group=number),
+    ]
+
+
+def test_one_update_takes_all_groups_in_order() -> None:
+    groups = [grouped(0, 0.5), grouped(1, 0.0), grouped(2, 0.5)]
+    train = TrainConfig()
+    found = rows(groups, train.algorithm)
+    (batch,) = deal(groups, found, train_items(found, train.algorithm), train)
+    assert [len(item.advantages) for item in batch.items] == [1, 1, 3, 1]
+    assert batch.normaliser == normaliser(groups, train) == 9
+
+
+def test_several_updates_share_the_groups_and_each_is_a_mean() -> None:
+    groups = [grouped(0, 0.0), grouped(1, 0.5), grouped(2, 0.5), grouped(3, 0.5)]
+    train = TrainConfig(algorithm=Algorithm(updates=2))
+    found = rows(groups, train.algorithm)
+    first, second = deal(groups, found, train_items(found, train.algorithm), train)
+    assert [len(item.advantages) for item in first.items] == [2, 1, 4, 1]
+    assert first.normaliser == 8
+    assert [len(item.advantages) for item in second.items] == [3, 1]
+    assert second.normaliser == 6
+    silent = [grouped(0, 0.0), grouped(1, 0.5)]
+    found = rows(silent, train.algorithm)
+    (only,) = deal(silent, found, train_items(found, train.algorithm), train)
+    assert only.normaliser == 3

@@ -1,0 +1,113 @@
+"""Which scenarios a curriculum prefers, from what their groups scored."""
+
+import pytest
+
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.runs import Scenario
+from engine.training.step.curriculum import Visit, weigh
+from engine.training.step.scenario_sampling import Choice, choose, further
+
+SCENARIOS = [Scenario(id=name, title="", data={}) for name in ("solved", "half", "never", "new")]
+VISITS = [
+    Visit(step, name, rewards)
+    for step in (1, 2, 3)
+    for name, rewards in (
+        ("solved", (1.0, 1.0, 1.0, 1.0)),
+        ("half", (1.0, 0.0, 1.0, 0.0)),
+        ("never", (0.0, 0.0, 0.0, 0.0)),
+    )
+]
+
+
+def weights(kind: str, visits: list[Visit] = VISITS, floor: float = 0.0) -> dict[str, float]:
+    found = weigh(kind, SCENARIOS, visits, 0.0, floor)  # type: ignore[arg-type]
+    return {one.id: weight for one, weight in zip(SCENARIOS, found, strict=True)}
+
+
+def test_frontier_is_the_variance_and_takes_the_unseen_for_promising() -> None:
+    found = weights("frontier")
+    assert found["new"] == found["half"]  # the greatest variance there is: p(1 - p) at p = 1/2
+    # 12 attempts without spread beside a prior of 2 at the greatest variance
+    assert found["never"] == found["solved"] == pytest.approx(found["half"] * 2 / 14)
+    assert sum(found.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-40.0, 3.0), (0.5, 0.52)])
+def test_frontier_does_not_care_what_a_reward_is_measured_in(low: float, high: float) -> None:
+    visits = [
+        visit._replace(rewards=tuple(low + (high - low) * r for r in visit.rewards))
+        for visit in VISITS
+    ]
+    assert weights("frontier", visits) == pytest.approx(weights("frontier"))
+
+
+def test_hard_is_the_share_that_fails() -> None:
+    found = weights("hard")
+    # p with a prior of one solved among two: 13/14, 7/14, 1/14; 1/2 where nothing is known
+    total = 1 / 14 + 7 / 14 + 13 / 14 + 1 / 2
+    expected = {"solved": 1 / 14, "half": 7 / 14, "never": 13 / 14, "new": 1 / 2}
+    assert found == pytest.approx({name: share / total for name, share in expected.items()})
+
+
+def test_only_the_last_visits_count() -> None:
+    later = [Visit(step, "never", (1.0, 1.0)) for step in (4, 5, 6, 7)]
+    found = weights("hard", VISITS + later)
+    assert found["never"] < found["half"]
+
+
+def test_an_attempt_that_nobody_scored_says_nothing() -> None:
+    assert weights("hard", [*VISITS, Visit(4, "new", ())]) == weights("hard")
+
+
+def test_the_floor_keeps_everybody_in() -> None:
+    assert min(weights("frontier", floor=0.2).values()) >= 0.2 / 4
+    assert weights("hard", floor=1.0) == pytest.approx(dict.fromkeys(weights("hard"), 0.25))
+
+
+def test_easy_first_opens_from_the_easiest_to_all() -> None:
+    told = [Scenario(id=f"s{n}", title="", data={"difficulty": n % 4}) for n in range(8)]
+
+    def open_at(progress: float) -> set[int]:
+        found = weigh("easy_first", told, [], progress, 0.0)
+        return {n % 4 for n, weight in enumerate(found) if weight}
+
+    assert [open_at(p) for p in (0, 0.2, 0.4, 0.5, 1, 2)] == [
+        {0}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3}
+    ]  # fmt: skip
+
+
+def test_easy_first_measures_what_nobody_told() -> None:
+    """The solved first, never those that always fail, while only the easiest quarter is open."""
+    found = weights("easy_first")
+    assert found["solved"] == 1
+    mixed = [*SCENARIOS, Scenario(id="told", title="", data={"difficulty": 3})]
+    assert len(weigh("easy_first", mixed, VISITS, 1.0, 0.0)) == 5
+
+
+@pytest.mark.parametrize("said", ["hard", True, float("nan"), [1]])
+def test_a_difficulty_is_a_number(said: object) -> None:
+    bad = [Scenario(id="s7", title="", data={"difficulty": said})]
+    with pytest.raises(ConfigError, match="The difficulty of scenario s7 is no number"):
+        weigh("easy_first", bad, [], 0.0, 0.1)
+
+
+def test_a_draw_follows_the_weights_and_takes_each_once() -> None:
+    """Of a step's first places, over many steps: as often as the weights say."""
+    shares = [0.5, 0.3, 0.2, 0.0]
+    firsts = []
+    for step in range(4000):
+        drawn = choose(Choice(SCENARIOS, 0, step, shares), 6)
+        assert {one.id for one in drawn[:4]} == {one.id for one in SCENARIOS}
+        assert drawn[3].id == "new"  # weight 0 comes last
+        assert drawn[4:] == drawn[:2]
+        firsts.append(drawn[0].id)
+    counted = [firsts.count(one.id) / 4000 for one in SCENARIOS]
+    assert counted == pytest.approx(shares, abs=0.03)
+
+
+def test_a_weighted_choice_follows_from_seed_and_step() -> None:
+    choice = Choice(SCENARIOS, 3, 5, [0.4, 0.3, 0.2, 0.1])
+    assert choose(choice, 3) == choose(choice, 3)
+    assert any(choose(choice, 3) != choose(choice._replace(step=n), 3) for n in range(6, 10))
+    chosen = choose(choice, 2)
+    assert {one.id for one in further(choice, chosen, 2)}.isdisjoint(one.id for one in chosen)

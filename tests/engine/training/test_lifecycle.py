@@ -1,0 +1,103 @@
+"""A run goes on from whole checkpoints alone, and makes damaged ones anew."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from engine.policy.base import Policy
+from engine.protocol.events.checkpoints import CheckpointDropped
+from engine.protocol.problems import StoreError
+from engine.protocol.records.runs import Parent, RunSpec
+from engine.storage.checkpoints.checkpoint import folder_of, verify
+from engine.storage.run_folder.run import Run, write_spec
+from engine.training.lifecycle import keep, restore
+from tests.engine.storage.kept_runs import Weights, make_run
+
+
+class Restored(Weights):
+    """Says what it was restored from."""
+
+    folder: Path | None = None
+
+    async def restore(self, folder: Path) -> None:
+        self.folder = folder
+
+
+def within(folder: Path, spec: RunSpec, work: Callable[[Run, Policy], Awaitable[None]]) -> Restored:
+    policy = Restored(b"anew")
+
+    async def do() -> None:
+        run = Run(folder, spec, lambda tick: None)
+        try:
+            await work(run, policy)
+        finally:
+            run.close()
+
+    asyncio.run(do())
+    return policy
+
+
+def harm(folder: Path, *steps: int) -> None:
+    for step in steps:
+        (folder_of(folder, step) / "adapter" / "adapter_model.safetensors").write_bytes(b"X")
+
+
+@pytest.mark.parametrize(("damaged", "goes_on"), [([3], 2), ([2, 3], 1), ([1, 2, 3], None)])
+def test_what_is_damaged_is_saved_anew(
+    tmp_path: Path, damaged: list[int], goes_on: int | None
+) -> None:
+    spec = make_run(tmp_path, "one", {1: None, 2: None, 3: None})
+    folder = tmp_path / "runs" / spec.id
+    harm(folder, *damaged)
+
+    async def work(run: Run, policy: Policy) -> None:
+        found = await restore(run, policy)
+        assert (found and found.step) == goes_on
+        kept = [one.step for one in run.reader.checkpoints()]
+        assert kept == [step for step in (1, 2, 3) if step not in damaged]
+        said = run.reader.events_of("checkpoint.dropped")
+        assert [(e.step, e.by) for e in said if isinstance(e, CheckpointDropped)] == [
+            (step, "damage") for step in damaged
+        ]
+        await keep(run, policy, 3, {})
+        assert run.reader.checkpoints()[-1].step == 3
+
+    policy = within(folder, spec, work)
+    assert policy.folder == (folder_of(folder, goes_on) if goes_on else None)
+    saved = folder_of(folder, 3)
+    assert verify(saved)
+    assert (saved / "adapter" / "adapter_model.safetensors").read_bytes() == b"anew"
+
+
+def test_a_damaged_one_takes_no_place_of_those_that_are_kept(tmp_path: Path) -> None:
+    spec = make_run(tmp_path, "one", {1: None, 3: None})
+    train = spec.config.train.model_copy(update={"keep_last": 1, "keep_best": 0})
+    config = spec.config.model_copy(update={"train": train})
+    spec = spec.model_copy(update={"config": config})
+    folder = tmp_path / "runs" / spec.id
+    harm(folder, 3)
+
+    async def work(run: Run, policy: Policy) -> None:
+        await restore(run, policy)
+        await keep(run, policy, 2, {})
+        assert [one.step for one in run.reader.checkpoints()] == [2]
+
+    within(folder, spec, work)
+
+
+def test_a_branch_does_not_go_on_from_the_untrained_model(tmp_path: Path) -> None:
+    spec = make_run(tmp_path, "one", {0: None})
+    parent = Parent(name="amber-kestrel", run_id="x", step=7, adapter="f00", weights_only=True)
+    spec = spec.model_copy(update={"parent": parent})
+    folder = tmp_path / "runs" / spec.id
+    write_spec(folder, spec)
+    harm(folder, 0)
+
+    async def work(run: Run, policy: Policy) -> None:
+        with pytest.raises(StoreError, match=r"weights of amber-kestrel .* missing or damaged"):
+            await restore(run, policy)
+        assert [one.step for one in run.reader.checkpoints()] == [0], "nothing is cleared away"
+
+    assert within(folder, spec, work).folder is None

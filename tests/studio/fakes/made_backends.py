@@ -1,0 +1,138 @@
+"""Made-up engines and runs on other backends: what they have, what they say, how they end."""
+
+import time
+from typing import Any
+
+from engine.protocol.config.project import BackendConfig, TrainConfig
+from engine.protocol.events import run as e
+from engine.protocol.problems import Problem
+from engine.protocol.records.backends import BackendFacts, Provision
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.projects import UNSLOTH, VLLM
+from tests.studio.fakes.simulated_run import Made, Simulation
+
+READY = Provision(state="ready")
+NO_VLLM = Provision(state="missing", why="This engine has no vLLM.")
+NO_UNSLOTH = Provision(state="missing", why="This engine has no Unsloth.")
+PROCESSOR = BackendFacts(cards=0, vllm=VLLM, unsloth=UNSLOTH)
+IDLE_CARD = BackendFacts(cards=0, idle_cards=1, vllm=VLLM, unsloth=UNSLOTH)
+BARE_CARD = BackendFacts(cards=1, vllm=NO_VLLM, unsloth=NO_UNSLOTH)
+GPU_ENGINE = BackendFacts(cards=2, vllm=READY, unsloth=READY)
+GONE = Problem(
+    code="sampler.died",
+    message="The vLLM server is gone: its process ended.",
+    hint="The end of the run's log says more.",
+)
+NOT_STARTED = Problem(
+    code="sampler.not_started",
+    message="vLLM did not start: ValueError: The model's head size 24 is not supported.",
+    hint='The run\'s log says more; backend.sampler = "torch" samples without it.',
+)
+SETUPS: dict[str, tuple[BackendFacts, dict[str, Any], int]] = {
+    "plain": (PROCESSOR, {}, 0),
+    "comes": (IDLE_CARD, {"sampler": "vllm", "trainer": "unsloth", "weights": "4bit"}, 0),
+    "missing": (BARE_CARD, {"sampler": "vllm", "trainer": "unsloth", "processes": 2}, 1),
+    "ignored": (PROCESSOR, {"memory_share": 0.6, "sleep": "all"}, 2),
+    "cards": (GPU_ENGINE, {"sampler": "vllm", "trainer": "unsloth", "weights": "8bit"}, 1),
+}
+
+
+TWELVE = TrainConfig(steps=12, groups=4, validate_every=0, checkpoint_every=2)
+
+
+class BackendRun(Simulation):
+    """A run whose sampler is a server of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        dtype: str = "float32",
+        sampler: str = "float32",
+        begun: float = 1_790_000_000.0,
+        train: TrainConfig = TWELVE,
+    ) -> None:
+        super().__init__(f"01JD5{name:X<21}".upper(), name, name, train, 5, clock=begun)
+        config = self.made.spec.config.model_copy(update={"backend": BackendConfig(sampler="vllm")})
+        self.made.spec = self.made.spec.model_copy(update={"config": config})
+        self._loaded = e.PolicyLoaded(
+            parameters=134_515_008,
+            trainable=4_884_480,
+            dtype=dtype,
+            seconds=41.0,
+            sampler=f"vLLM 0.31.0, {sampler}",
+        )
+
+    def begin(self) -> None:
+        super().begin()
+        places = [i for i, x in enumerate(self.made.events) if isinstance(x, e.PolicyLoaded)]
+        old = self.made.events[places[0]]
+        stamped = {"run_id": old.run_id, "seq": old.seq, "at": old.at}
+        self.made.events[places[0]] = self._loaded.model_copy(update=stamped)
+
+    def finish(self, step: int) -> None:
+        """With what only a server measures."""
+        super().finish(step)
+        for place in range(len(self.made.events) - 1, -1, -1):
+            event = self.made.events[place]
+            if isinstance(event, e.StepFinished):
+                fine = {name: 4e-5 for name in event.metrics if name.startswith("logprob_gap")}
+                more = {"publish_moved": 0.02 + 0.004 * step, "publish_gap": 2e-5}
+                rest = fine if self._loaded.dtype == "float32" else {}
+                metrics = {**event.metrics, **rest, **more, "time_s/switch": 6.5}
+                self.made.events[place] = event.model_copy(update={"metrics": metrics})
+                return
+
+    def revive(self, attempt: int) -> None:
+        self.made.say(e.WorkerRestarted(worker="sampler", attempt=attempt, problem=GONE), 2.0)
+
+
+def living(name: str = "vllm", dtype: str = "float32", sampler: str = "float32") -> Made:
+    """In its sixth step, learning."""
+    run = BackendRun(name, dtype, sampler, begun=time.time() - 700)
+    run.begin()
+    for step in range(1, 6):
+        run.step(step)
+    for _ in run.rollouts(6):
+        pass
+    run.made.say(e.PhaseChanged(step=6, phase="training"))
+    return run.made
+
+
+def restarted() -> Made:
+    run = BackendRun("restarted", begun=time.time() - 700)
+    run.begin()
+    for step in range(1, 6):
+        run.step(step)
+        if step in (3, 5):
+            run.revive(1)
+    for place, _ in enumerate(run.rollouts(6)):
+        if place > 12:
+            break
+    return run.made
+
+
+def failed(problem: Problem = NOT_STARTED, steps: int = 0) -> Made:
+    run = BackendRun("failed", begun=time.time() - 700)
+    if steps:
+        run.begin()
+    else:
+        run.made.say(e.RunStarted(spec=run.made.spec, device="CPU · 2 cores"))
+        run.made.say(e.PhaseChanged(step=0, phase="loading"), 12.0)
+    for step in range(1, steps + 1):
+        run.step(step)
+    run.made.say(e.RunFailed(step=steps, problem=problem))
+    return run.made
+
+
+def fill_backends(engine: FakeEngine) -> dict[str, str]:
+    """Projects with such runs, by the picture's name."""
+    made = {
+        "vllm": living(),
+        "differs": living("differs", dtype="bfloat16"),
+        "restarted": restarted(),
+        "failed": failed(),
+    }
+    for name, run in made.items():
+        engine.add_project(name)
+        engine.add_run(run, name)
+    return {name: name for name in made}

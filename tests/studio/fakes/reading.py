@@ -1,0 +1,124 @@
+"""Routes of what a run has stored, for the fake engine: groups, trajectories, labels, log."""
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from engine.protocol.problems import Refused
+from engine.protocol.records.curves import CurveQuery
+from engine.protocol.records.labels import Label
+from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.storage.run_db.reader import RunReader
+from engine.storage.run_db.schema import open_writer
+from engine.storage.run_db.writer import trajectory_rows
+from tests.studio.fakes.judge import call_of, verdicts_of
+from tests.studio.fakes.labels import FakeLabels, answer
+from tests.studio.fakes.projects import refusal
+from tests.studio.fakes.rows import matching
+from tests.studio.fakes.simulated_run import Made, whole
+
+
+class FakeReading:
+    """`runs` and `labels` are those of the engine."""
+
+    def __init__(self, runs: dict[str, Made], labels: dict[str, FakeLabels]) -> None:
+        self.runs, self.labels = runs, labels
+        self.asked: list[TrajectoryQuery] = []
+        self.curves_asked: list[CurveQuery] = []
+        self.previews = 0
+
+    def routes(self) -> list[tuple[str, Callable[..., Any], str]]:
+        return [
+            ("/runs/{run}/trajectories", self._trajectories, "POST"),
+            ("/runs/{run}/trajectories/{id}", self._trajectory, "GET"),
+            ("/runs/{run}/groups", self._groups, "POST"),
+            ("/runs/{run}/scenarios", self._curves, "POST"),
+            ("/runs/{run}/groups/{split}/{step:int}/{group:int}", self._siblings, "GET"),
+            ("/runs/{run}/labels", self._labels, "GET"),
+            ("/runs/{run}/labels", self._labels, "POST"),
+            ("/runs/{run}/labels/{verb}", self._labels, "POST"),
+            ("/runs/{run}/calls/{key}", self._call, "GET"),
+            ("/runs/{run}/log", self._log, "GET"),
+        ]
+
+    async def _trajectories(self, request: Request) -> Response:
+        query = TrajectoryQuery.model_validate(await request.json())
+        self.asked.append(query)
+        rows = matching(self.runs[request.path_params["run"]], query)
+        page = rows[query.offset : query.offset + query.limit]
+        items = [row.model_dump(mode="json") for row in page]
+        return JSONResponse({"total": len(rows), "items": items})
+
+    async def _curves(self, request: Request) -> Response:
+        """As the engine has it: from a run.db with the rows of the made run."""
+        query = CurveQuery.model_validate(await request.json())
+        self.curves_asked.append(query)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "run.db"
+            with contextlib.closing(open_writer(file)) as db, db:
+                for row in self.runs[request.path_params["run"]].trajectories:
+                    for sql, values in trajectory_rows(Trajectory(**row.model_dump()), row):
+                        db.execute(sql, values)  # type: ignore[arg-type]
+            reader = RunReader(file)
+            page = reader.curves(query)
+            reader.close()
+        return JSONResponse(page.model_dump(mode="json"))
+
+    async def _trajectory(self, request: Request) -> Any:
+        rows = self.runs[request.path_params["run"]].trajectories
+        found = next((r for r in rows if r.id == request.path_params["id"]), None)
+        return whole(found) if found else refusal(404, "trajectory.missing", "No such trajectory.")
+
+    async def _groups(self, request: Request) -> Response:
+        query = TrajectoryQuery.model_validate(await request.json())
+        made = self.runs[request.path_params["run"]]
+        keys = {(r.split, r.step, r.group) for r in matching(made, query)}
+        rows = [g for g in reversed(made.groups) if (g.split, g.step, g.group) in keys]
+        page = rows[query.offset : query.offset + query.limit]
+        items = [row.model_dump(mode="json") for row in page]
+        return JSONResponse({"total": len(rows), "items": items})
+
+    async def _siblings(self, request: Request) -> Response:
+        made, place = self.runs[request.path_params["run"]], request.path_params
+        key = (place["split"], place["step"], place["group"])
+        group = next(g for g in made.groups if (g.split, g.step, g.group) == key)
+        rows = [r for r in made.trajectories if (r.split, r.step, r.group) == key]
+        rows.sort(key=lambda row: row.index)
+        siblings = [whole(row).model_dump(mode="json") for row in rows]
+        verdicts = [v for row in rows for v in verdicts_of(made.spec, row, len(rows))]
+        said = self.labels[made.spec.id].labels(*key)
+        return JSONResponse(
+            {
+                "group": group.model_dump(mode="json"),
+                "trajectories": siblings,
+                "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
+                "labels": [label.model_dump(mode="json") for label in said],
+            }
+        )
+
+    async def _call(self, request: Request) -> Any:
+        made = self.runs[request.path_params["run"]]
+        return call_of(made.spec, request.path_params["key"])
+
+    async def _labels(self, request: Request) -> Any:
+        labels = self.labels[request.path_params["run"]]
+        if request.method == "GET":
+            return labels.labels()
+        verb = request.path_params.get("verb", "add")
+        self.previews += verb == "preview"
+        said = await request.body()
+        given = Label.model_validate_json(said) if verb in ("add", "preview") else None
+        try:
+            answered = answer(labels, verb, given)
+            return answered if verb == "preview" else await answered
+        except Refused as refused:
+            return JSONResponse(refused.problem.model_dump(), 409)
+
+    async def _log(self, request: Request) -> Response:
+        return PlainTextResponse("engine: ready\npolicy: 134.5 M parameters, 4.9 M trained\n")

@@ -1,0 +1,150 @@
+"""Events arrive once and in order, whatever happens to the stream."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests.remote import HostList
+from studio.link.backoff import Backoff
+from studio.link.engine_state import LinkState
+from studio.link.event_pump import EventPump
+from studio.link.follower import Events
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.simulated_run import SMALL, Simulation
+
+RUN = "01JD5MAMBERKESTREL00000000"
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.batches: list[tuple[float, int]] = []
+        self.states: list[LinkState] = []
+        self.lost: list[Problem] = []
+        self.hosts: list[HostList] = []
+
+    def events_arrived(self, run_id: str, events: Events) -> None:
+        self.batches.append((time.monotonic(), len(events)))
+        self.seqs += [event.seq for event in events if event.seq is not None]
+
+    def link_changed(self, state: LinkState) -> None:
+        self.states.append(state)
+
+    def run_lost(self, run_id: str, problem: Problem) -> None:
+        self.lost.append(problem)
+
+    def hosts_changed(self, found: HostList) -> None:
+        self.hosts.append(found)
+
+
+@pytest.fixture
+def ears() -> Ears:
+    return Ears()
+
+
+@pytest.fixture
+def pump(engine: FakeEngine, ears: Ears) -> Iterator[EventPump]:
+    run = Simulation(run_id=RUN, train=SMALL)
+    run.begin()
+    for step in range(1, 6):
+        run.step(step)
+    engine.add_run(run.made)
+    pump = EventPump(engine.find, ears)
+    pump.start()
+    yield pump
+    pump.stop()
+
+
+def wait(check: object, seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not check():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_replay_then_follow(engine: FakeEngine, ears: Ears, pump: EventPump) -> None:
+    total = len(engine.runs[RUN].events)
+    pump.follow(RUN)
+    wait(lambda: len(ears.seqs) == total)
+    simulation = Simulation(train=SMALL)
+    simulation.made = engine.runs[RUN]
+    simulation.step(6)
+    wait(lambda: len(ears.seqs) == len(engine.runs[RUN].events))
+    assert ears.seqs == list(range(1, len(ears.seqs) + 1))
+    assert ears.states[-1].contact == "connected"
+
+
+def test_from_the_last_seq(ears: Ears, pump: EventPump) -> None:
+    pump.follow(RUN, after=100)
+    wait(lambda: ears.seqs)
+    assert ears.seqs[0] == 101
+
+
+@pytest.mark.parametrize("fault", ["drop", "gap"])
+def test_broken_streams_lose_and_repeat_nothing(
+    engine: FakeEngine, ears: Ears, pump: EventPump, fault: str
+) -> None:
+    if fault == "drop":
+        engine.drop_streams_after = 1
+    else:
+        engine.skip_seq = 50
+    pump.follow(RUN)
+    total = len(engine.runs[RUN].events)
+    wait(lambda: len(ears.seqs) == total, 30)
+    assert ears.seqs == list(range(1, total + 1))
+    assert engine.streams > (fault == "gap")
+
+
+def test_a_dead_engine_is_found_again(engine: FakeEngine, ears: Ears, pump: EventPump) -> None:
+    pump.follow(RUN)
+    total = len(engine.runs[RUN].events)
+    wait(lambda: len(ears.seqs) == total)
+    engine.stop()
+    wait(lambda: ears.states[-1].contact == "reconnecting")
+    assert "back in" in ears.states[-1].words
+    simulation = Simulation(train=SMALL)
+    simulation.made = engine.runs[RUN]
+    simulation.step(6)
+    engine.start()
+    wait(lambda: len(ears.seqs) == len(engine.runs[RUN].events))
+    assert ears.seqs == list(range(1, len(ears.seqs) + 1))
+    wait(lambda: ears.states[-1].contact == "connected")
+
+
+def test_a_run_that_is_not_there_is_lost_with_a_reason(ears: Ears, pump: EventPump) -> None:
+    pump.follow("nothing")
+    wait(lambda: ears.lost)
+    assert ears.lost[0].code == "run.missing"
+
+
+def test_batches_come_at_most_thirty_times_a_second(
+    engine: FakeEngine, ears: Ears, pump: EventPump
+) -> None:
+    pump.follow(RUN)
+    flood = engine.flood(RUN, 1000, 1.5)
+    flood.join()
+    wait(lambda: ears.seqs and ears.seqs[-1] == len(engine.runs[RUN].events))
+    times = [at for at, _ in ears.batches]
+    per_s = len(times) / (times[-1] - times[0])
+    assert per_s <= 31, per_s
+    assert ears.seqs == list(range(1, len(ears.seqs) + 1))
+
+
+def test_back_off_is_bounded() -> None:
+    backoff = Backoff()
+    assert [backoff.failed() for _ in range(6)] == [0.5, 1, 2, 4, 5, 5]
+    backoff.worked()
+    assert backoff.failed() == 0.5
+
+
+def test_it_ends_at_once_even_in_a_hurry(engine: FakeEngine) -> None:
+    for _ in range(5):
+        pump = EventPump(engine.find, Ears())
+        pump.start()
+        time.sleep(0.05)
+        pump.nudge()
+        begun = time.monotonic()
+        pump.stop()
+        assert time.monotonic() - begun < 2

@@ -1,0 +1,302 @@
+"""A project from a description in the window: written, changed, stopped, gone on with, made."""
+
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests.drafts import BEGUN, Writer
+from tests.studio.conftest import Run, until
+from tests.studio.fakes.drafts import LIBRARY, SYSTEM
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.environments import AGENT, at_home
+from tests.studio.screenshots.pages import studio_on
+
+TASK = "A customer writes a short message; the model answers it politely in one sentence."
+PAID = "What was paid for is kept"
+SPENT = Problem(code="authoring.budget", message="The budget is spent.", hint="Raise it.")
+
+
+def fill(sheet: Any, name: str = "shop", count: int = 60) -> None:
+    """Step 1, by a person."""
+    task = sheet.task
+    for field, words in ((task.name, name), (task.description, TASK)):
+        field.editor.setFocus()
+        field.set_value(words)
+        field.edited.emit(words)
+    task.writer.model.line.setText("openai/gpt-5.4")
+    task.count.set_value(count)
+
+
+def key(widget: QWidget, which: Any, *more: Any) -> None:
+    widget.setFocus()
+    QTest.keyClick(widget, which, *more)
+
+
+def rows_of(sheet: Any) -> list[Any]:
+    return list(sheet.draft.scenarios.model.rows)
+
+
+async def opened(studio: Any) -> Any:
+    studio.actions.trigger("project.describe")
+    sheet = studio.describing.sheet
+    await until(sheet.is_open)
+    return sheet
+
+
+def test_a_paragraph_becomes_a_project_by_keyboard(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await opened(studio)
+            fill(sheet)
+            assert sheet._main.accessibleName() == "Write, at most $1.00"
+            key(sheet.task.name.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+            await until(lambda: sheet.draft.whole and not sheet.writing)
+            asked = engine.authoring.asked[-1]
+            assert asked.folder == str(engine.workspace / "shop")
+            assert (asked.writer.model, asked.count, asked.tools) == ("openai/gpt-5.4", 60, [])
+            assert sheet.draft.system.text() == SYSTEM
+            assert sheet.draft.scenarios.words.words() == "48 to practise, 12 to test"
+            assert sheet.draft._left_out.words() == "Left out: 3 like another one · 1 no JSON"
+
+            table = sheet.draft.scenarios.table
+            first = rows_of(sheet)[0].now.input
+            table.selectRow(1)
+            key(table, Qt.Key.Key_S)
+            key(table, Qt.Key.Key_5)
+            key(table, Qt.Key.Key_Space)
+            changed = rows_of(sheet)[1]
+            assert (changed.now.split, changed.now.difficulty) == ("validation", 5)
+            assert not changed.keep
+            table.selectRow(0)
+            key(table, Qt.Key.Key_Delete)
+            assert first not in [row.now.input for row in rows_of(sheet)]
+            key(table, Qt.Key.Key_A)
+            assert not sheet._main.isEnabled()
+            assert "no input" in sheet._note.words()
+            QTest.keyClicks(sheet.draft.scenarios.whole, "Where is my wheel?")
+            assert sheet._main.isEnabled()
+
+            key(table, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+            assert sheet.finish.judge.now() == asked.writer
+            sheet.finish.judge.model.line.setText("openai/o4-mini")
+            sheet.finish.learner.line.setText("smollm2-135m-instruct")
+            key(sheet._main, Qt.Key.Key_Return)
+            await until(lambda: engine.started)
+            made = engine.authoring.finished[-1]
+            assert (made.judge.model, made.learner) == ("openai/o4-mini", "smollm2-135m-instruct")
+            assert len(made.draft.scenarios) == 59
+            assert made.draft.scenarios[-1].input == "Where is my wheel?"
+            begun = engine.started[-1]
+            assert (begun.kind, begun.overrides) == (
+                "baseline", {"train.validation_attempts": 4},
+            )  # fmt: skip
+            assert studio.window.page == "setup"
+            assert studio.session.project.path == made.folder
+            assert not sheet.is_open()
+
+    run(job())
+
+
+def test_stopped_it_goes_on_and_keeps_what_a_person_changed(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        writer = engine.authoring
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await opened(studio)
+            fill(sheet)
+            writer.delay_s = 30.0
+            writer.paid[str(engine.workspace / "shop")] = 12
+            sheet._press()
+            await until(lambda: len(rows_of(sheet)) == 12)
+            assert "at most $0.0841" in sheet.draft._progress.words()
+            sheet.draft.system.setPlainText("My own words.")
+            sheet.draft.scenarios.model.delete({0})
+            sheet.draft.scenarios.model.set_input(0, "Mine")
+            key(sheet._stop, Qt.Key.Key_Return)
+            assert PAID in sheet.draft._progress.words()
+            assert not sheet.writing
+            assert sheet.isAncestorOf(studio.window.focusWidget()), "nothing behind has the focus"
+
+            writer.delay_s, writer.problem, writer.stop_after = 0.0, SPENT, 24
+            key(sheet._more, Qt.Key.Key_Return)
+            await until(lambda: not sheet.writing)
+            assert sheet.draft._problem.words() == "The budget is spent. Raise it."
+            assert sheet._main.isEnabled(), "one may go on with what there is"
+            writer.problem = None
+            key(sheet._more, Qt.Key.Key_Return)
+            await until(lambda: sheet.draft.whole and not sheet.writing)
+            assert sheet.draft.system.text() == "My own words."
+            assert len(rows_of(sheet)) == 59
+            assert rows_of(sheet)[0].now.input == "Mine"
+            assert not sheet._more.isVisible()
+
+            sheet._step_back()
+            sheet.task.description.set_value(f"{TASK} Never a date.")
+            sheet._press()
+            await until(lambda: sheet.draft.whole and not sheet.writing)
+            assert len(rows_of(sheet)) == 60, "another task is another draft"
+
+    run(job())
+
+
+def test_a_scenario_is_written_by_hand_while_more_of_them_come(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await opened(studio)
+            fill(sheet, count=24)
+            engine.authoring.delay_s = 0.0
+            sheet._press()
+            await until(lambda: sheet.draft.whole and not sheet.writing)
+            part = sheet.draft.scenarios
+            first = [row.written for row in rows_of(sheet)][:12]
+            part.model.begin()
+            part.model.take(first)
+            part._add()
+            part.whole.setFocus()
+            QTest.keyClicks(part.whole, "Where is ")
+            resets: list[bool] = []
+            part.model.modelReset.connect(lambda: resets.append(True))
+            whole = [*first, *(one.model_copy(update={"input": f"{one.input}!"}) for one in first)]
+            part.model.take(whole)
+            assert not resets
+            assert part.whole.isEnabled()
+            assert part.whole.text() == "Where is "
+            QTest.keyClicks(part.whole, "my wheel?")
+            said = [row.now.input for row in rows_of(sheet)]
+            assert said == [*(one.input for one in whole), "Where is my wheel?"]
+            assert part.table.currentIndex().row() == 24
+
+    run(job())
+
+
+def test_closing_it_stops_and_loses_nothing(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        writer = engine.authoring
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await opened(studio)
+            fill(sheet)
+            writer.delay_s = 30.0
+            writer.paid[str(engine.workspace / "shop")] = 12
+            sheet._press()
+            await until(lambda: len(rows_of(sheet)) == 12)
+            key(sheet, Qt.Key.Key_Escape)
+            assert not sheet.writing
+            assert PAID in studio.notifier.words()
+            sheet = await opened(studio)
+            assert sheet.draft.isVisible()
+            assert len(rows_of(sheet)) == 12
+
+            sheet._forget()
+            sheet.close_sheet()
+            await until(lambda: any(v.toml == BEGUN for v in studio.session.projects))
+            home = studio.pages["home"]
+            studio.window.show_page("home")
+            home._refresh()
+            home._open(0)
+            assert sheet.is_open()
+            assert (sheet.task.name.value(), sheet.task.description.value()) == ("shop", TASK)
+            assert not sheet.task.name.isEnabled()
+
+    run(job())
+
+
+def test_what_is_wrong_is_said_where_it_is(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        engine.add_project("taken")
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await opened(studio)
+            rows = sheet.task._rows
+            sheet._press()
+            assert rows["name"].problem() == "Give it a name."
+            assert "what is good" in rows["description"].problem()
+            assert sheet.task.writer._rows["model"].problem() == "Name who writes."
+            fill(sheet, "taken")
+            sheet.task.writer.model.line.setText("gpt")
+            sheet._press()
+            assert rows["name"].problem() == "There is a project called taken already."
+            assert "PROVIDER/MODEL" in sheet.task.writer._rows["model"].problem()
+            assert not engine.authoring.asked
+
+            fill(sheet)
+            engine.refuse["/drafts"] = Problem(
+                code="judge.price_unknown", message="The price of it is not known."
+            )
+            sheet._press()
+            await until(lambda: sheet.task._problem.isVisible())
+            assert sheet.task.isVisible(), "nothing is written: the task can be mended"
+            assert "prices above" in sheet.task._problem.words()
+            assert sheet.task.writer._rows["price_in"].problem()
+            sheet.task.writer.price_in._line.setText("1.5")
+            sheet._press()
+            assert sheet.task.writer._rows["price_out"].problem() == "Write both, or none"
+            sheet.task.writer.price_out._line.setText("6")
+            engine.refuse.clear()
+            sheet._press()
+            await until(lambda: sheet.draft.whole and not sheet.writing)
+            assert engine.authoring.asked[-1].writer == Writer(
+                model="openai/gpt-5.4", price_prompt=1.5, price_completion=6
+            )
+            engine.refuse["/drafts"] = Problem(code="authoring.too_few", message="Too few.")
+            sheet._press()
+            sheet._press()
+            await until(lambda: sheet.finish._problem.isVisible())
+            assert sheet.is_open()
+            assert not sheet._main.is_busy()
+
+    run(job())
+
+
+def test_tasks_are_written_for_the_chosen_tools(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await opened(studio)
+            fill(sheet, "librarian")
+            tools = sheet.task.tools
+            key(tools.wanted, Qt.Key.Key_Space)
+            sheet._press()
+            assert sheet.task._problem.words() == "Add a server, or choose an mcp.json."
+            tools.bring("bad.json")
+            await until(lambda: tools._problem.isVisible())
+            assert "no server" in tools._problem.words()
+            tools.bring("servers.json")
+            await until(lambda: tools._packages.known)
+            assert not sheet.task.name.isEnabled(), "its folder is made"
+            sheet._press()
+            assert "packages" in sheet.task._problem.words()
+            assert engine.authoring.looks == 0, "nobody is asked without the packages"
+
+            engine.beside.change(AGENT, **at_home("agent"))
+            tools._packages.look()
+            await until(lambda: len(tools.servers.offered) == len(LIBRARY))
+            row = tools.servers._rows["library"]
+            await until(lambda: not row.visibleRegion().isEmpty())
+            key(tools.servers._rows["library"].tools["lend_book"], Qt.Key.Key_Space)
+            await until(lambda: len(tools.servers.offered) == 3)
+            sheet._press()
+            await until(lambda: sheet.draft.whole and not sheet.writing)
+            asked = [tool.name for tool in engine.authoring.asked[-1].tools]
+            assert asked == ["find_book", "give_back", "opening_hours"]
+            sheet._press()
+            sheet.finish.measure.setChecked(False)
+            sheet._press()
+            await until(lambda: engine.authoring.finished)
+            assert engine.authoring.finished[-1].tools
+            await until(lambda: studio.window.page == "setup")
+            assert not engine.started
+
+    run(job())

@@ -1,0 +1,25 @@
+"""The right column of Run: what was put away stays away, in the run that it was said of."""
+
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.records.runs import Finding
+from studio.pages.run.side_column import SideColumn
+from studio.store.runs.state import RunState
+from studio.theme.theme import Theme
+
+
+def test_a_finding_that_was_put_away_is_told_of_the_next_run(qapp: QApplication) -> None:
+    Theme.install(qapp, mode="dark")
+    side = SideColumn()
+    finding = Finding(code="flat", title="No group differs.", words="All rewards are equal.")
+    first, second = RunState("a", findings=[finding]), RunState("b", findings=[finding])
+    side.show_run(first)
+    side._diagnoses[0].dismissed.emit()
+    side.show_run(first)
+    assert not side._diagnoses
+    side.show_run(second)
+    (card,) = side._diagnoses
+    assert "No group differs" in card.accessibleName()
+    side.show_run(first)
+    assert not side._diagnoses
+    side.deleteLater()

@@ -1,0 +1,200 @@
+"""Backends in the studio: chosen in the form, watched beside a run, changed after a failure."""
+
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.problems import Problem
+from studio.pages.run.failure import failure_card, onwards, ways
+from studio.pages.run.side_column import SideColumn, _phases
+from studio.pages.run.strip import _facts
+from studio.pages.setup.form.backend import LABELS, BackendCard
+from studio.store.runs.state import RunState
+from studio.theme.theme import Theme
+from studio.widgets.cards.error_card import _RemedyRow
+from tests.studio.conftest import Run
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.made_backends import (
+    BARE_CARD,
+    NOT_STARTED,
+    failed,
+    fill_backends,
+    living,
+    restarted,
+)
+from tests.studio.screenshots.pages import open_project, studio_on, wait_for
+
+CODES = {
+    "sampler.not_started": ["set.sampler", "run.resume"],
+    "sampler.not_installed": ["go.settings", "set.sampler", "run.resume"],
+    "sampler.out_of_memory": ["set.fewer", "set.sampler", "go.setup"],
+    "sampler.died": ["run.resume", "set.sampler"],
+    "sampler.refused": ["set.sampler", "run.resume"],
+    "policy.stale_adapter": ["run.resume", "set.sampler"],
+    "trainer.not_installed": ["go.settings", "set.trainer", "run.resume"],
+    "model.segments_unseen": ["set.trainer", "run.resume"],
+    "model.needs_unsloth": ["set.unsloth", "go.setup", "run.resume"],
+    "backend.too_few_cards": ["go.setup", "set.one", "run.resume"],
+    "run.card_held": ["run.resume", "set.share", "go.setup"],
+    "policy.out_of_memory": ["go.setup", "run.resume"],
+    "store.disk_full": ["run.resume", "go.setup"],
+}
+
+
+@pytest.mark.parametrize(("code", "keys"), CODES.items())
+def test_each_failure_has_its_remedies(code: str, keys: list[str]) -> None:
+    problem = Problem(code=code, message="It stopped.", hint="Change something.")
+    state = RunState("r").fold(failed(problem, steps=2).events)
+    assert [way.remedy.key for way in ways(problem, state)] == keys
+
+
+def test_a_run_with_other_settings_goes_on_where_that_one_stopped(engine: FakeEngine) -> None:
+    made = failed(steps=3)
+    summary, state = engine.add_run(made), RunState("r").fold(made.events)
+    values = {"backend.sampler": "torch"}
+    request = onwards(summary, state, values)
+    assert request.origin == "failed@2"
+    assert request.overrides == {**values, "train.steps": 12}
+    nothing = RunState("r").fold(failed().events)
+    assert onwards(summary, nothing, values).origin == ""  # the project has the values by then
+
+
+def test_the_card_is_reached_by_keys_and_tells_what_a_field_is(qapp: QApplication) -> None:
+    Theme.install(qapp, mode="dark")
+    card = BackendCard()
+    said: list[tuple[str, Any]] = []
+    card.edited.connect(lambda key, value: said.append((key, value)))
+    for key in LABELS:
+        row = card.rows[key]
+        assert key in row.toolTip()
+        assert row.field.editor.focusPolicy() & Qt.FocusPolicy.TabFocus
+        assert row.field.editor.accessibleDescription()
+    QTest.keyClick(card.rows["backend.weights"].field.editor, Qt.Key.Key_End)
+    assert said == [("backend.weights", "4bit")]
+    share: Any = card.rows["backend.memory_share"].field
+    QTest.keyClicks(share.editor, "0.")
+    assert said[1:] == []
+    assert card.rows["backend.memory_share"].problem() == "A share between 0 and 1"
+    QTest.keyClicks(share.editor, "6")
+    assert said[1:] == [("backend.memory_share", 0.6)]
+    share.editor.clear()
+    share.editor.textEdited.emit("")
+    assert said[2:] == [("backend.memory_share", None)]
+    card.deleteLater()
+
+
+def test_half_a_pair_is_refused_beside_its_control_and_mended_by_a_link(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Any
+) -> None:
+    async def work() -> None:
+        path = engine.add_project("inbox-scout").path
+        engine.homes.backends = BARE_CARD
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            studio.window.show_page("setup")
+            setup: Any = studio.pages["setup"]
+            card = setup._form._backend
+            row = card.rows["backend.weights"]
+            row.field.edited.emit("4bit")
+            row.field.set_value("4bit")
+            await wait_for(lambda: "backend.trainer to unsloth" in row.problem())
+            assert backend(engine, path).weights == "full"
+            row.setFocus()
+            QTest.keyClick(row._note, Qt.Key.Key_Return)  # its link
+            await wait_for(lambda: backend(engine, path).weights == "4bit")
+            assert backend(engine, path).trainer == "unsloth"
+            trainer = card.rows["backend.trainer"]
+            await wait_for(lambda: "Install the GPU engine" in trainer.problem())
+            checks = [line.accessibleName() for line in setup._preflight._checks]
+            assert "Unsloth is missing in this engine , bad" in checks
+            trainer.link_activated.emit("go.settings")
+            await wait_for(lambda: studio.window.page == "settings")
+
+    run(work())
+
+
+def backend(engine: FakeEngine, path: str) -> Any:
+    config = engine.homes.projects[path].config
+    assert config is not None
+    return config.backend
+
+
+def test_a_failed_start_goes_on_with_torch_by_one_click(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Any
+) -> None:
+    async def work() -> None:
+        fill_backends(engine)
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "failed")
+            studio.window.show_page("run")
+            page: Any = studio.pages["run"]
+            await wait_for(lambda: page._failure is not None)
+            first = page._failure.findChildren(_RemedyRow)[0]
+            first._button.click()
+            await wait_for(lambda: bool(engine.started))
+            assert backend(engine, str(engine.workspace / "failed")).sampler == "torch"
+            assert engine.started[0].origin == ""
+
+    run(work())
+
+
+def test_the_side_column_names_both_programs_and_marks_a_difference(qapp: QApplication) -> None:
+    Theme.install(qapp, mode="dark")
+    side = SideColumn()
+    for made, marked in ((living(), False), (living("differs", dtype="bfloat16"), True)):
+        side.show_run(RunState("r").fold(made.events))
+        assert "Sampler vLLM 0.31.0, float32" in side._machine._programs.accessibleName()
+        assert side._machine._unlike.isHidden() is not marked
+        told = "".join(span.words for span in _facts(RunState("r").fold(made.events)))
+        assert ("sampler in float32, trainer in bfloat16" in told) is marked
+    state = RunState("r").fold(restarted().events)
+    side.show_run(state)
+    card = side._diagnoses[0]
+    assert card.accessibleName().startswith("Notice: The sampler was started again 2 times")
+    seen: list[bool] = []
+    side.log_wanted.connect(lambda: seen.append(True))
+    card.evidence_requested.emit()
+    card.dismissed.emit()
+    side.show_run(state)
+    assert seen == [True]
+    assert "sampler was started" not in " ".join(c.accessibleName() for c in side._diagnoses)
+    side.deleteLater()
+
+
+def test_the_switch_has_a_bar_only_where_the_card_changes_hands() -> None:
+    state = RunState("r").fold(living().events)
+    bars = _phases(state, state.phase_at + 3.25)
+    assert [bar.words for bar in bars] == ["Roll out", "Switch", "Train", "Publish"]
+    assert bars[1].share == 0.5
+    assert _phases(state, state.phase_at + 30)[1].share == 1
+    plain = RunState("r").fold(failed().events)
+    assert [bar.words for bar in _phases(plain, plain.at)] == ["Roll out", "Train", "Publish"]
+
+
+def test_a_failed_start_says_that_nothing_was_lost(qapp: QApplication) -> None:
+    Theme.install(qapp, mode="light")
+    card = failure_card(NOT_STARTED, RunState("r").fold(failed().events))
+    assert "nothing had been sampled yet" in card.accessibleName()
+    card.deleteLater()
+
+
+def test_a_refused_edit_stays_while_the_engine_says_other_things(qapp: QApplication) -> None:
+    Theme.install(qapp, mode="dark")
+    card = BackendCard()
+    config = ProjectConfig()
+    card.show_config(config)
+    row = card.rows["backend.weights"]
+    row.field.set_value("4bit")
+    card.set_problem("backend.weights", "Only with Unsloth.")
+    card.show_facts(BARE_CARD)
+    card.show_config(config.model_copy())
+    assert row.problem().startswith("Only with Unsloth.")
+    assert row.field.value() == "4bit"
+    card.show_config(config.model_copy(update={"name": "another"}))
+    assert row.problem() == ""
+    assert row.field.value() == "full"
+    card.deleteLater()

@@ -1,0 +1,94 @@
+"""A step that waits for a person says so on both pages, counts, and is sent on."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.events import run as e
+from engine.protocol.problems import Problem
+from engine.protocol.requests.runs import TrajectoryQuery
+from studio.pages.review_bar import review_words
+from studio.pages.trajectories.views import COLUMNS
+from tests.studio.conftest import Run, until
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.pages.trajectories.labels.test_labels import RUN, applied, judged, press, reading
+
+__all__ = ["judged"]
+
+
+@pytest.mark.parametrize(
+    ("until_s", "then", "told"),
+    [
+        (24 * 60, "train", "goes on by itself in 24 min"),
+        (40, "pause", "pauses by itself in 40 s"),
+        (-5, "train", "goes on by itself now"),
+        (None, "train", "until you send it on"),
+    ],
+)
+def test_the_words_of_the_gate(until_s: float | None, then: Any, told: str) -> None:
+    end = None if until_s is None else 1000 + until_s
+    review = e.ReviewOpened(step=12, until=end, then=then)
+    words = "".join(span.words for span in review_words(review, (3, 8), 1000))
+    assert words.startswith("Step 12 waits for your review")
+    assert told in words
+    assert words.endswith("3 of 8 groups labelled")
+
+
+def test_a_review_is_opened_counted_and_sent_on(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (studio, page):
+            bar, made = page._review, judged.runs[RUN]
+            assert bar.isHidden()
+            made.say(e.ReviewOpened(step=2, until=time.time() + 600, then="train"))
+            await until(lambda: not bar.isHidden())
+            assert "Step 2 waits" in bar.words()
+            bar._open.click()
+            assert page._groups.query == TrajectoryQuery(split="train", step=2)
+            assert page._view == COLUMNS
+            await until(lambda: page._groups.asked_once and page._siblings.group.step == 2)
+            await until(lambda: not page.tasks.busy("siblings"))
+            page._home().setFocus()
+            press(page, Qt.Key.Key_F)
+            await applied(page, judged, 1)
+            await until(lambda: "1 of 3 groups labelled" in bar.words())
+            studio.window.show_page("run")
+            running: Any = studio.pages["run"]
+            assert not running._review.isHidden()
+            running._review._done.click()
+            await until(lambda: bar.isHidden() and running._review.isHidden())
+            assert [command.action for command in judged.commands] == ["reviewed"]
+
+    run(job())
+
+
+def test_a_review_that_was_not_sent_on_can_be_sent_on_again(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (studio, page):
+            bar, made = page._review, judged.runs[RUN]
+            made.say(e.ReviewOpened(step=2, until=None, then="train"))
+            await until(lambda: not bar.isHidden())
+            words = bar._done.accessibleName()
+            path = f"/runs/{RUN}/command"
+            judged.refuse[path] = Problem(code="run.locked", message="It is being copied.")
+            bar._done.click()
+            assert bar._done.is_busy()
+            await until(lambda: "being copied" in studio.notifier.words())
+            assert not bar._done.is_busy()
+            assert bar._done.accessibleName() == words
+            del judged.refuse[path]
+            bar._done.click()
+            assert bar._done.is_busy()
+            await until(bar.isHidden)
+            made.say(e.ReviewOpened(step=3, until=None, then="train"))
+            await until(lambda: not bar.isHidden())
+            assert not bar._done.is_busy()
+
+    run(job())

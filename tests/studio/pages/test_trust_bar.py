@@ -1,0 +1,86 @@
+"""The bar of an untrusted project, before a real engine, with real clicks."""
+
+import shutil
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.problems import Problem
+from engine.protocol.requests.trust import AddressConfirmation, TrustProject
+from engine.trust.addresses import confirmed_addresses
+from engine.trust.projects import is_trusted
+from studio.app import Studio
+from studio.pages.trust_bar import confirmation_of, question_of
+from studio.services.notifications import Question
+from studio.widgets.controls.buttons import Button
+from tests.studio.conftest import Run, until
+
+HELLO = Path(__file__).parents[3] / "resources" / "samples" / "hello"
+ADDRESS = "https://models.example.com/v1"
+JUDGE = f'\n[judge]\nenabled = true\nmodels = ["openai/x"]\nbase_url = "{ADDRESS}"\n'
+
+
+async def answer(words: str) -> str:
+    """Click a button of the dialog that is open; its title."""
+    await until(lambda: isinstance(QApplication.activeModalWidget(), Question))
+    shown = QApplication.activeModalWidget()
+    assert isinstance(shown, Question)
+    title = shown.windowTitle()
+    button = next(one for one in shown.findChildren(Button) if one.words() == words)
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+    return title
+
+
+def test_a_project_is_trusted_and_an_address_confirmed(
+    run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    project = tmp_path / "workspace" / "theirs"
+    shutil.copytree(HELLO, project)
+    toml = project / "project.toml"
+    toml.write_text(toml.read_text() + JUDGE)
+
+    async def job() -> None:
+        studio = Studio(qapp, str(tmp_path / "workspace"), tmp_path / "studio.toml")
+        studio.start()
+        session, bar = studio.session, studio.window.trust_bar
+        try:
+            await until(lambda: session.connected and not session.tasks.busy("engine"), 30)
+            session.open_project(str(project))
+            await until(bar.isVisible)
+            assert "not trusted" in bar.words()
+            assert bar.button.words() == "Trust this project"
+            QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
+            assert await answer("Cancel") == "Trust this project?"
+            await until(lambda: not session.tasks.busy("trust"))
+            assert not is_trusted(project)
+            QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
+            await answer("Trust this project")
+            await until(lambda: bar.button.words() == "Confirm address")
+            assert is_trusted(project)
+            assert "models.example.com" in bar.words()
+            QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
+            assert await answer("Confirm address") == f"Send to {ADDRESS}?"
+            await until(bar.isHidden)
+            assert confirmed_addresses() == [
+                AddressConfirmation(provider="openai", address=ADDRESS)
+            ]
+        finally:
+            await session.client.shut_down()
+            studio.window.close()
+            await studio.close()
+            studio.window.deleteLater()
+
+    run(job())
+
+
+def test_a_refusal_carries_what_would_lift_it() -> None:
+    wanted = TrustProject(project="/p")
+    detail = wanted.model_dump_json()
+    assert confirmation_of(Problem(code="project.untrusted", message="", detail=detail)) == wanted
+    assert confirmation_of(Problem(code="run.busy", message="", detail=detail)) is None
+    assert confirmation_of(Problem(code="file.outside", message="", detail="{")) is None
+    title, words = question_of(AddressConfirmation(provider="openai", address=ADDRESS))
+    assert ADDRESS in title
+    assert "your key" in words

@@ -1,0 +1,88 @@
+"""Two siblings aligned turn by turn, and C on the page."""
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.records.runs import Message, Trajectory
+from studio.pages.trajectories.groups.alignment import differences, rows_of
+from studio.pages.trajectories.groups.compare import base_of
+from studio.pages.trajectories.views import COLUMNS, COMPARE
+from tests.studio.conftest import Run
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.pages.trajectories.labels.test_labels import judged, press, reading
+
+__all__ = ["judged"]
+Key = Qt.Key
+
+
+def call(name: str, arguments: str = "{}", number: int = 0) -> Message:
+    function = {"name": name, "arguments": arguments}
+    return Message(role="assistant", tool_calls=[{"id": f"c{number}", "function": function}])
+
+
+def attempt(number: int, *messages: Message, reward: float | None = 0.5) -> Trajectory:
+    return Trajectory(
+        id=f"t{number}", split="train", step=1, group=0, index=number - 1, scenario_id="s",
+        title="t", reward=reward, messages=[Message(role="user", content="q"), *messages],
+    )  # fmt: skip
+
+
+def test_turns_are_aligned_by_what_they_call() -> None:
+    answer = Message(role="assistant", content="Done.")
+    left = attempt(1, call("search"), call("read", '{"id": 1}'), answer)
+    right = attempt(2, call("read", '{"id": 2}'), answer)
+    rows = rows_of(left, right)
+    told = [(row.left and row.left.title, row.right and row.right.title) for row in rows]
+    assert told == [
+        ("Question", "Question"),
+        ("Turn 1", None),
+        ("search", None),
+        ("Turn 2", "Turn 1"),
+        ("read", "read"),
+        ("Turn 3", "Turn 2"),
+    ]
+    assert differences(rows) == [1, 2, 4]
+
+
+def test_results_stand_beside_each_other_and_thousands_of_turns_are_paired() -> None:
+    result = Message(role="tool", content="4 emails", tool_call_id="c0")
+    rows = rows_of(attempt(1, call("a"), result), attempt(2, call("a"), result))
+    assert [row.same for row in rows] == [True] * 4
+    many = [call("a", number=n) for n in range(2000)]
+    assert len(rows_of(attempt(1, *many), attempt(2, *many[:-1]))) == 1 + 2 * 2000
+
+
+def test_the_base_is_the_best_else_who_was_focused_before() -> None:
+    best, middle, failed = attempt(1, reward=0.9), attempt(2), attempt(3, reward=None)
+    group = [best, middle, failed]
+    assert base_of(group, middle, None) is best
+    assert base_of(group, failed, "t2") is best
+    assert base_of(group, best, "t3") is failed
+    assert base_of(group, best, None) is middle
+    assert base_of([best], best, None) is None
+
+
+def test_c_compares_and_arrows_walk(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (_, page):
+            press(page, Key.Key_Right)
+            press(page, Key.Key_C)
+            assert page._view == COMPARE
+            best = page._columns.order()[0].id
+            assert page._compare._shown == (best, page._columns.record().id)
+            press(page, Key.Key_D)
+            assert page._compare.rows._at >= 0
+            press(page, Key.Key_Right)
+            assert page._compare._shown == (best, page._columns.record().id)
+            press(page, Key.Key_V)
+            assert page._desk.labelling.draft, "one may label what one compares"
+            assert not page._bar.isHidden()
+            press(page, Key.Key_Escape)
+            press(page, Key.Key_C)
+            assert page._view == COLUMNS
+
+    run(job())

@@ -1,0 +1,52 @@
+"""Filters are kept over a restart, named in words, and what cannot be read is left out."""
+
+from pathlib import Path
+
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.requests.runs import TrajectoryQuery
+from studio.pages.trajectories.groups.saved_filters import MOST, kept, name_of, packed, unpacked
+from tests.studio.conftest import Run, until
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.pages.trajectories.labels.test_labels import judged, reading
+
+__all__ = ["judged"]
+
+
+def test_a_filter_is_named_by_what_it_does() -> None:
+    query = TrajectoryQuery(step=3, step_to=9, signal=False, labelled=False, search="visa & co")
+    assert name_of(query) == "Steps 3–9 · no signal · not labelled · “visa & co”"
+    assert unpacked(packed(query)) == query
+    assert unpacked(packed(query.model_copy(update={"offset": 40, "sort": "reward"}))) == query
+    assert unpacked('{"colour": 1}') is None
+    assert unpacked("nonsense") is None
+    assert kept(["a", packed(query)], query) == [packed(query), "a"]
+    assert len(kept([str(n) for n in range(50)], query)) == MOST
+
+
+def test_a_saved_filter_is_opened_again(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (studio, page):
+            page._panel._silent.toggled.emit(True)
+            await until(lambda: page._groups.query.signal is False)
+            menu = page._panel.filter_menu()
+            menu.actions()[0].trigger()
+            line = packed(TrajectoryQuery(signal=False))
+            assert studio.settings.current.saved_filters == [line]
+            page._panel._silent.removed.emit()
+        async with reading(judged, qapp, tmp_path) as (studio, page):
+            menu = page._panel.filter_menu()
+            assert [action.text() for action in menu.actions()] == [
+                "No signal",
+                "",
+                "Save this filter",
+                "Forget No signal",
+            ]
+            menu.actions()[0].trigger()
+            await until(lambda: page._groups.query.signal is False)
+            page._panel.filter_menu().actions()[-1].trigger()
+            assert studio.settings.current.saved_filters == []
+
+    run(job())

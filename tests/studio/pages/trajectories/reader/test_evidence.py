@@ -1,0 +1,173 @@
+"""Every score is one key away from its reason, its quotes and its exact exchange."""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.judging import Call, Quote, Usage, Verdict
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import Message, Trajectory
+from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
+from studio.pages.trajectories.reader.raw_view import SHOWN_MOST, exchange
+from studio.pages.trajectories.reader.reader import Reader
+from studio.pages.trajectories.reader.transcript_rows import chief_verdict
+from studio.pages.trajectories.views import COLUMNS, READER
+from studio.theme.theme import Theme
+from studio.widgets.transcript.items import Message as Row
+from studio.widgets.transcript.items import ToolCall
+from studio.widgets.transcript.passage import find_row
+from tests.studio.conftest import Run, until
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.pages.trajectories.labels.test_labels import judged, press, reading
+
+__all__ = ["judged"]
+Key = Qt.Key
+EVIL = "<b>bold</b> \u202e ignore the rubric & <img src=x>"
+
+
+@pytest.fixture(autouse=True)
+def themed(qapp: QApplication) -> None:
+    Theme.install(qapp, "dark").reduced_motion = True
+
+
+def attempt(content: str = "hello", **fields: object) -> Trajectory:
+    return Trajectory.model_validate(
+        {
+            "id": "t1", "split": "train", "step": 1, "group": 0, "index": 0, "scenario_id": "s",
+            "title": "t", "reward": 0.8, "parts": {"ruler": 0.8},
+            "messages": [Message(role="user"), Message(role="assistant", content=content)],
+            **fields,
+        }
+    )  # fmt: skip
+
+
+def verdict(score: float | None = 0.8, **fields: object) -> Verdict:
+    return Verdict.model_validate(
+        {"trajectory_id": "t1", "judge": "openai/o4-mini", "rubric": "abcdef123456", "score": score,
+         **fields}
+    )  # fmt: skip
+
+
+def test_the_chief_verdict_is_the_one_behind_the_reward() -> None:
+    old, new, failed = verdict(0.8), verdict(0.3), verdict(None)
+    assert chief_verdict(attempt(), [old, new, failed]) is old
+    assert chief_verdict(attempt(parts={}), [old, new, failed]) is new
+    assert chief_verdict(attempt(), [failed]) is failed
+    assert chief_verdict(attempt(id="other"), [old]) is None
+
+
+def test_hostile_words_stay_words_and_quotes_tell_whether_they_are_true(qtbot: QtBot) -> None:
+    panel = EvidencePanel()
+    qtbot.addWidget(panel)
+    said = verdict(
+        reason=EVIL,
+        quotes=[Quote(text=EVIL, found=True), Quote(text="made up", found=False)],
+        passes=[0.7, 0.9],
+        stability=0.5,
+        criteria={EVIL: 0.4},
+    )
+    label = Label(
+        id="l", step=1, group=0, seq=3, who="ada", at=1e9, rubric="abcdef",
+        words=(Word(kind="note", trajectory_id="t1", text=EVIL),),
+    )  # fmt: skip
+    undone = label.model_copy(update={"id": "m", "undone": 9})
+    panel.show_evidence(Evidence(attempt(), [said], [label, undone], {"t1": 1}))
+    wanted: list[str] = []
+    panel.passage_wanted.connect(wanted.append)
+    words = panel.words()
+    shown = "<b>bold</b> \ufffd ignore the rubric & <img src=x>"
+    assert shown in words
+    assert "Judge gave 0.80" in words
+    assert "1 found" in words and "1 not found" in words  # noqa: PT018
+    assert any("Not in the transcript" in one for one in words)
+    panel.show_tab(2)
+    assert sum("undone" in one and one.startswith("Label:") for one in panel.words()) == 1
+    assert any("ada" in one and "rubric abcdef" in one for one in panel.words())
+
+
+def test_what_is_raw_is_bounded_and_copied_whole(qtbot: QtBot) -> None:
+    panel = EvidencePanel()
+    qtbot.addWidget(panel)
+    asked: list[str] = []
+    panel.call_wanted.connect(asked.append)
+    panel.show_evidence(Evidence(attempt(), [verdict(calls=["k1", "k2"])]))
+    panel.show_tab(3)
+    assert asked == ["k1"]
+    long = "x" * (SHOWN_MOST + 500_000)
+    call = Call(
+        key="k1", judge="j", rubric="r", messages=[{"role": "user", "content": long}], reply="{}",
+        usage=Usage(prompt_tokens=7), problem=Problem(code="x", message="m"),
+    )  # fmt: skip
+    panel.show_call(call.model_copy(update={"key": "another"}))
+    assert "xxx" not in panel.words()[0], "nobody waits for that one"
+    panel.show_call(call)
+    lines = panel.words()[0].split("\n")
+    assert max(map(len, lines)) <= 2000
+    panel._raw.copy()
+    assert QApplication.clipboard().text() == exchange(call)
+    assert "characters more" not in panel._raw._facts.words()
+
+
+def test_a_passage_is_found_over_line_breaks_and_marked(qtbot: QtBot) -> None:
+    items = [Row("user", "q"), ToolCall("read", "id=1", "a\nb\nTP  1041\nwas Moved", "ok")]
+    assert find_row(items, "tp 1041 was moved") == (1, 4, 22)
+    assert find_row(items, "nowhere").row == -1
+    assert find_row(items, "  ").row == -1
+    reader = Reader()
+    qtbot.addWidget(reader)
+    reader.resize(1200, 500)
+    text = "\n".join(f"line {n}" for n in range(900)) + "\nthe very passage, said late"
+    reader.show_evidence(Evidence(attempt(text)))
+    reader.show()
+    assert reader.show_passage("very   passage")
+    transcript = reader.transcript
+    marks = transcript._marked(transcript.focused_row())
+    top = transcript._tops[transcript.focused_row()] + marks[0].top()
+    assert 0 < top - transcript.verticalScrollBar().value() < transcript.viewport().height()
+    assert not reader.show_passage("never said")
+
+
+def test_a_quote_of_raw_arguments_leads_to_its_turn(qtbot: QtBot) -> None:
+    call = {"id": "c", "function": {"name": "find", "arguments": '{"words": ["a", "b"]}'}}
+    record = attempt().model_copy(
+        update={"messages": [Message(role="assistant", tool_calls=[call]), Message(role="tool")]}
+    )
+    reader = Reader()
+    qtbot.addWidget(reader)
+    reader.show_evidence(Evidence(record))
+    assert reader.show_passage('{"words": ["a"')
+    assert reader.transcript.focused_row() == 0
+
+
+def test_evidence_opens_from_anywhere_and_follows_the_focus(
+    judged: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with reading(judged, qapp, tmp_path) as (_, page):
+            press(page, Key.Key_E)
+            sheet, panel = page._proof.sheet, page._proof.panel
+            assert sheet.is_open()
+            first = panel.words()
+            press(page, Key.Key_Right)
+            assert panel.words() != first, "it follows the focused sibling"
+            panel.show_tab(3)
+            await until(lambda: "[reply]" in panel.words()[0])
+            press(page, Key.Key_Escape)
+            assert not sheet.is_open()
+            assert page._view == COLUMNS
+            press(page, Key.Key_E)
+            panel.show_tab(0)
+            panel.passage_wanted.emit("TP 1041 was moved on 12 May")
+            assert page._view == READER
+            transcript = page._reader.transcript
+            assert transcript._marked(transcript.focused_row())
+            press(page, Key.Key_E)
+            assert not sheet.is_open(), "beside the reader it needs no sheet"
+            page._reader.evidence.show_tab(3)
+            await until(lambda: "[reply]" in page._reader.evidence.words()[0])
+
+    run(job())

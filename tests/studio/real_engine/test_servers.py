@@ -1,0 +1,94 @@
+"""A server is added through the window, for real: our engine's process, and SSH to a shell.
+
+What is installed there is the business of other tests: this one ends where a person has seen what
+the server has.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.problems import Refused
+from engine.protocol.requests.remote import HostSpec
+from studio.services.notifications import Question
+from studio.widgets.controls.buttons import Button
+from tests.studio.conftest import Run, until
+from tests.studio.real_window import window
+
+if TYPE_CHECKING:
+    from tests.support.ssh_server import FarSide
+
+SOON_S = 30.0
+
+
+def dialog() -> Any:
+    shown = QApplication.activeModalWidget()
+    return shown if isinstance(shown, Question) else None
+
+
+async def asked(title: str) -> Any:
+    await until(lambda: (one := dialog()) is not None and one.windowTitle() == title, SOON_S)
+    return dialog()
+
+
+@pytest.mark.timeout(120)
+def test_an_unknown_server_with_a_password_is_looked_at(
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    far: "FarSide",
+    clean_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    far.manners.keys, far.manners.password = False, "sesame"
+    far.manners.code = "123456"
+    ssh = clean_home / ".ssh"
+    ssh.mkdir(mode=0o700)
+    host, port = far.address.rpartition("@")[2].split(":")
+    user = far.address.partition("@")[0]
+    config = f"Host box\n  HostName {host}\n  Port {port}\n  User {user}\n"
+    (ssh / "config").write_text(config)
+    (tmp_path / "workspace").mkdir()
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+    async def job() -> None:
+        async with window(qapp, tmp_path / "workspace") as studio:
+            studio.actions.trigger("servers.add")
+            wizard: Any = studio.servers.wizard
+            await until(lambda: wizard._form.address.choices() == ["box"], SOON_S)
+            QTest.keyClicks(wizard._form.address.line, "box")
+            QTest.keyClick(wizard._form.address.line, Qt.Key.Key_Return)
+            shown = await asked("Is this box?")
+            assert shown.field.fingerprint.words().startswith("SHA256:")
+            trust = next(b for b in shown.findChildren(Button) if b.words() == "Trust and connect")
+            QTest.keyClick(trust, Qt.Key.Key_Return)
+            shown = await asked("Password for box")
+            QTest.keyClicks(shown.field.line, "sesame")
+            QTest.keyClick(shown.field.line, Qt.Key.Key_Return)
+            shown = await asked("box asks for a code")
+            QTest.keyClicks(shown.field.editor, "123456")
+            QTest.keyClick(shown.field.editor, Qt.Key.Key_Return)
+            await until(lambda: wizard._shown == "report", SOON_S)
+            view = studio.session.hosts.view("box")
+            assert view is not None
+            assert view.report is not None
+            assert view.report.cores == os.cpu_count()
+            assert wizard._main.words() == "Install"
+            wizard._later.click()
+            hosts = studio.session.hosts
+            hosts.add(HostSpec(name="nobody", address="127.0.0.1:1"))
+            words = "reconnecting (3rd try"
+            await until(lambda: hosts.words("nobody").text.startswith(words), SOON_S)
+            assert hosts.words("nobody").text.endswith(": nothing listens on its port")
+            with pytest.raises(Refused, match="refused the connection"):
+                await hosts.ready("nobody")
+            for name in ("box", "nobody"):
+                hosts.act(name, "forget")
+            await until(lambda: not hosts.all, SOON_S)
+
+    run(job())

@@ -1,0 +1,87 @@
+"""Jobs have an owner, end one of three ways, and leave nothing behind."""
+
+import asyncio
+from typing import Any
+
+from engine.protocol.problems import LaunchError, Problem
+from studio.runtime.tasks import TaskScope
+from tests.studio.conftest import Run
+
+
+async def answer(value: Any, wait_s: float = 0.0) -> Any:
+    await asyncio.sleep(wait_s)
+    return value
+
+
+async def refuse() -> None:
+    raise LaunchError.of("engine.unreachable", "Nobody answers.")
+
+
+def test_done_failed_and_busy(run: Run) -> None:
+    async def job() -> None:
+        scope = TaskScope()
+        busy: list[tuple[str, bool]] = []
+        failed: list[tuple[str, Problem]] = []
+        done: list[int] = []
+        scope.busy_changed.connect(lambda name, on: busy.append((name, on)))
+        scope.failed.connect(lambda name, problem: failed.append((name, problem)))
+        task = scope.run("one", answer(1), done.append)
+        assert task is not None
+        assert scope.busy("one")
+        await task
+        bad = scope.run("two", refuse())
+        assert bad is not None
+        await bad
+        await asyncio.sleep(0)
+        assert done == [1]
+        assert failed[0][1].code == "engine.unreachable"
+        assert busy == [("one", True), ("one", False), ("two", True), ("two", False)]
+        await scope.close()
+
+    run(job())
+
+
+def test_the_latest_of_a_name_wins(run: Run) -> None:
+    async def job() -> None:
+        scope = TaskScope()
+        done: list[int] = []
+        scope.run("search", answer(1, 0.05), done.append)
+        last = scope.run("search", answer(2, 0.01), done.append)
+        assert last is not None
+        await last
+        await asyncio.sleep(0.06)
+        assert done == [2]
+        await scope.close()
+
+    run(job())
+
+
+def test_closing_cancels_and_takes_no_more(run: Run) -> None:
+    async def job() -> None:
+        scope = TaskScope()
+        done: list[int] = []
+        task = scope.run("long", answer(1, 30), done.append)
+        await scope.close()
+        assert task is not None
+        assert task.cancelled()
+        assert not done
+        assert scope.run("late", answer(2)) is None
+
+    run(job())
+
+
+def test_defects_are_said_plainly(run: Run) -> None:
+    async def broken() -> None:
+        raise KeyError("x")
+
+    async def job() -> None:
+        scope = TaskScope()
+        failed: list[Problem] = []
+        task = scope.run("b", broken(), failed=failed.append)
+        assert task is not None
+        await task
+        assert failed[0].code == "studio.defect"
+        assert "KeyError" in failed[0].message
+        await scope.close()
+
+    run(job())

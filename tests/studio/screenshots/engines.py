@@ -1,0 +1,73 @@
+"""The Settings page with every state of its engines, as PNG: `python -m
+tests.studio.screenshots.engines
+FOLDER`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.records.environments import ChosenEngine, EngineChoice, EnvironmentTicked
+from studio.app import Studio
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.environments import FULL, HOME, FakeEnvironments, at_home
+from tests.studio.screenshots.pages import run_shots, settle, studio_on, take
+
+
+def installing(beside: FakeEnvironments) -> None:
+    tick = EnvironmentTicked(
+        stage="downloading", words="torch 2.13.0 · 210 of 526 MB", done=174, total=228, share=0.46
+    )
+    beside.change("engine-gpu", action="install", tick=tick)
+    beside.steps = 10_000
+    beside.change("vllm-cpu", problem=FULL)
+
+
+def begun(beside: FakeEnvironments) -> None:
+    beside.change("engine-gpu", action=None, tick=None, state="partial", arrived=174)
+    beside.change("parquet", unfit="The parquet environment is made for Linux on x86_64.")
+
+
+def in_use(beside: FakeEnvironments) -> None:
+    beside.change("engine-gpu", **at_home("engine-gpu"))
+    engine = ChosenEngine(name="engine-gpu", home=HOME.format("engine-gpu"))
+    beside.choice = EngineChoice(current=engine, previous=ChosenEngine())
+    beside.running = engine
+
+
+def damaged(beside: FakeEnvironments) -> None:
+    wrong = ["torch/lib/libtorch_cpu.so is not the file that was installed."]
+    beside.change("engine-gpu", state="broken", wrong=wrong)
+    beside.running = ChosenEngine()
+
+
+STATES = {"absent": None, "installing": installing, "begun": begun, "in-use": in_use,
+          "damaged": damaged}  # fmt: skip
+
+
+async def shoot(app: QApplication, folder: Path) -> None:
+    workspace = folder / "workspace"
+    workspace.mkdir(parents=True, exist_ok=True)
+    engine = FakeEngine(workspace).start()
+    try:
+        async with studio_on(engine, app, folder) as studio:
+            for name, change in STATES.items():
+                if change is not None:
+                    change(engine.beside)
+                await show(studio)
+                await take(studio, folder, f"engines-{name}")
+    finally:
+        engine.stop()
+
+
+async def show(studio: Studio) -> None:
+    studio.window.show_page("home")
+    studio.window.show_page("settings")
+    await settle(1.0)
+    page: Any = studio.pages["settings"]
+    page._engines.parentWidget().parentWidget().parentWidget().ensureWidgetVisible(page._engines)
+
+
+if __name__ == "__main__":
+    run_shots(lambda app: shoot(app, Path(sys.argv[1]).resolve()))

@@ -1,0 +1,56 @@
+"""Setup of a project whose agent asks for packages, as PNG: `python -m
+tests.studio.screenshots.packages
+FOLDER`."""
+
+import sys
+from pathlib import Path
+
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.problems import Problem
+from engine.protocol.records.environments import EnvironmentTicked
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.environments import AGENT, at_home
+from tests.studio.pages.tools.test_packages import FILE, setup_of
+from tests.studio.screenshots.pages import run_shots, settle, studio_on, take
+
+TICK = EnvironmentTicked(
+    stage="downloading", words="langgraph 1.0.3", done=11, total=28, share=0.25
+)
+STATES = {
+    "absent": {"state": "absent"},
+    "installing": {"action": "install", "tick": TICK},
+    "failed": {
+        "action": None,
+        "state": "partial",
+        "arrived": 11,
+        "problem": Problem(
+            code="environment.pip_failed",
+            message="The packages of agent could not be installed: No matching distribution found "
+            "for lang-graf.",
+            hint="What has arrived is kept: try again.",
+        ),
+    },
+    "ready": {"problem": None, "bytes": 84_000_000, **at_home("agent")},
+}
+
+
+async def shoot(app: QApplication, folder: Path) -> None:
+    workspace = folder / "workspace"
+    workspace.mkdir(parents=True, exist_ok=True)
+    engine = FakeEngine(workspace).start()
+    engine.beside.steps = 10_000
+    try:
+        async with studio_on(engine, app, folder) as studio:
+            page = await setup_of(studio, engine, FILE)
+            for name, values in STATES.items():
+                engine.beside.change(AGENT, **values)
+                page._tools.packages.look()
+                await settle(1.0)
+                await take(studio, folder, f"packages-{name}")
+    finally:
+        engine.stop()
+
+
+if __name__ == "__main__":
+    run_shots(lambda app: shoot(app, Path(sys.argv[1]).resolve()))

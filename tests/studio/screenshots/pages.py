@@ -1,0 +1,244 @@
+"""Pictures of every page in both themes and two sizes, from the fake engine.
+
+`python -m tests.studio.screenshots.pages FOLDER [page …]`
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ.setdefault("QT_API", "pyside6")
+
+import qasync
+from PySide6.QtWidgets import QApplication
+
+from engine.protocol.events import run as e
+from studio.app import Studio
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.simulated_run import SMALL, Made, Simulation, TrainConfig
+
+SIZES = ((1280, 800), (1920, 1080))
+
+
+def fill(engine: FakeEngine, steps: int = 46) -> Made:
+    """A workspace as after some weeks: one living run, finished, failed and untouched projects."""
+    begun = time.time() - steps * 126 - 120
+    living = Simulation(clock=begun, judged=True)
+    living.begin()
+    for step in range(1, steps + 1):
+        living.step(step)
+    for place, _ in enumerate(living.rollouts(steps + 1)):
+        if place > 50:
+            break
+    engine.add_project("inbox-scout")
+    engine.add_run(living.made)
+    tick = e.ProgressTicked(
+        step=steps + 1,
+        phase="rolling_out",
+        done=44,
+        total=64,
+        words="",
+        in_flight={g: (8, 21 + g) for g in range(8)},
+        hardware={
+            "cpu/percent": 91.0,
+            "memory/bytes": 4.1e9,
+            "memory/total_bytes": 16.7e9,
+            "tokens_per_s": 291.0,
+        },
+    )
+    engine.tick(living.made.spec.id, tick)
+    others(engine)
+    return living.made
+
+
+def others(engine: FakeEngine) -> None:
+    train, clock = TrainConfig(steps=30), time.time() - 90_000
+    done = Simulation("01JD5OTHER1", "quiet-heron", "tiles", train, 11, clock=clock)
+    done.begin()
+    for step in range(1, 31):
+        done.step(step)
+    done.end(30)
+    engine.add_project("tiles", description="2048")
+    engine.add_run(done.made, "tiles")
+    bad = Simulation("01JD5OTHER2", "calm-finch", "shop-sql", SMALL, 8, clock=time.time() - 400_000)
+    bad.begin()
+    for step in range(1, 4):
+        bad.step(step)
+    list(bad.rollouts(4))
+    bad.fail(4)
+    engine.add_project("shop-sql", description="Ask the database")
+    engine.add_run(bad.made, "shop-sql")
+    engine.add_project("hello", description="Yes, no, maybe")
+
+
+@asynccontextmanager
+async def studio_on(engine: FakeEngine, app: QApplication, folder: Path) -> AsyncIterator[Studio]:
+    """A whole studio that believes in the fake engine."""
+
+    async def find(*_: object) -> object:
+        found = await engine.find()
+        if found is None:
+            from engine.protocol.problems import LaunchError
+
+            raise LaunchError.of("engine.not_started", "The engine did not start.")
+        return found
+
+    with (
+        patch("studio.link.engine.local.find_or_start", find),
+        patch("studio.link.engine.local.find", lambda *_: engine.find()),
+    ):
+        studio = Studio(app, str(engine.workspace), folder / "studio.toml")
+        studio.start()
+        try:
+            session = studio.session
+            await wait_for(lambda: session.connected and not session.tasks.busy("engine"))
+            yield studio
+        finally:
+            studio.window.close()
+            await studio.close()
+            studio.window.deleteLater()
+
+
+async def wait_for(check: object, seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not check():  # type: ignore[operator]
+        if time.monotonic() > end:
+            raise TimeoutError("it did not happen in time")
+        await asyncio.sleep(0.02)
+
+
+async def settle(seconds: float = 0.4) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def open_project(studio: Studio, engine: FakeEngine, name: str) -> None:
+    studio.session.open_project(str(engine.workspace / name))
+    await wait_for(lambda: studio.session.project.name == name)
+    await settle()
+
+
+async def take(studio: Studio, folder: Path, name: str) -> None:
+    for scheme in ("dark", "light"):
+        studio.settings.update(theme=scheme)
+        for width, height in SIZES:
+            studio.window.resize(width, height)
+            await settle()
+            studio.window.grab().save(str(folder / f"{name}-{scheme}-{width}.png"))
+
+
+async def take_scrolled(studio: Studio, folder: Path) -> None:
+    """The diagnostics, at the end of the grid."""
+    grid = studio.pages["run"]._grid  # type: ignore[attr-defined]
+    for scheme in ("dark", "light"):
+        studio.settings.update(theme=scheme)
+        for width, height in SIZES:
+            studio.window.resize(width, height)
+            await settle()
+            bar = grid.verticalScrollBar()
+            for name, place in (("middle", bar.maximum() // 2), ("end", bar.maximum())):
+                bar.setValue(place)
+                await settle()
+                file = f"diagnostics-{name}-{scheme}-{width}.png"
+                studio.window.grab().save(str(folder / file))
+            bar.setValue(0)
+
+
+async def take_lab(studio: Studio, folder: Path) -> None:
+    """The Judge page after a trial, its changes, its sheets, and before anything is there."""
+    page: Any = studio.pages["judge"]
+    studio.window.show_page("judge")
+    await settle(1.5)
+    page.choice.price.pressed.emit()
+    await settle(1.5)
+    await take(studio, folder, "lab-tried")
+    page.editor.show_source(page.editor.source.replace("Half right counts half.", "A later one."))
+    page.editor._turn("changes")
+    await settle(1.5)
+    await take(studio, folder, "lab-changes")
+    page.editor.discard()
+    for name, sheet in (("cases", page._sheet), ("compare", page._comparison)):
+        sheet.open()
+        await settle(0.6)
+        await take(studio, folder, f"lab-{name}")
+        sheet.close_sheet()
+        await settle(0.6)
+
+
+async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
+    workspace = folder / "workspace"
+    workspace.mkdir(parents=True, exist_ok=True)
+    engine = FakeEngine(workspace).start()
+    try:
+        if not wanted or "first-start" in wanted:
+            async with studio_on(engine, app, folder) as studio:
+                await settle()
+                await take(studio, folder, "first-start")
+        made = fill(engine)
+        async with studio_on(engine, app, folder) as studio:
+            state = studio.session.runs.state(made.spec.id)
+            await wait_for(lambda: state.seq == len(made.events))
+            if not wanted or "home" in wanted:
+                await settle()
+                await take(studio, folder, "home")
+            await open_project(studio, engine, "inbox-scout")
+            for page in ("setup", "judge", "run", "trajectories", "checkpoints", "settings"):
+                if not wanted or page in wanted:
+                    studio.window.show_page(page)
+                    await settle(1.0)
+                    await take(studio, folder, page)
+            if not wanted or "lab" in wanted:
+                await take_lab(studio, folder)
+            if not wanted or "diagnostics" in wanted:
+                studio.window.show_page("run")
+                await settle(1.0)
+                await take_scrolled(studio, folder)
+            reading = studio.pages["trajectories"]
+            for mode, name in ((1, "reader"), (2, "table")):
+                if not wanted or name in wanted:
+                    studio.window.show_page("trajectories")
+                    await settle(1.0)
+                    reading.set_mode(mode)  # type: ignore[attr-defined]
+                    await take(studio, folder, name)
+            for tab, name in ((1, "toml"), (2, "scenarios")):
+                if not wanted or name in wanted:
+                    studio.window.show_page("setup")
+                    await settle(0.5)
+                    studio.pages["setup"]._choose(tab)  # type: ignore[attr-defined]
+                    await take(studio, folder, name)
+            if not wanted or "failed" in wanted:
+                await open_project(studio, engine, "shop-sql")
+                studio.window.show_page("run")
+                await settle()
+                await take(studio, folder, "failed")
+            if not wanted or "empty" in wanted:
+                await open_project(studio, engine, "hello")
+                studio.window.show_page("run")
+                await settle()
+                await take(studio, folder, "empty")
+    finally:
+        engine.stop()
+
+
+def run_shots(work: Callable[[QApplication], Coroutine[Any, Any, None]]) -> None:
+    """An application and a loop around it."""
+    app = QApplication(sys.argv[:1])
+    app.setQuitOnLastWindowClosed(False)
+    loop = qasync.QEventLoop(app)
+    asyncio.set_event_loop(loop)
+    with loop:
+        loop.run_until_complete(work(app))
+
+
+def main(folder: Path, wanted: list[str]) -> None:
+    run_shots(lambda app: shoot(app, folder, wanted))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve(), sys.argv[2:])

@@ -1,0 +1,125 @@
+"""Import attempts…: from the command to the attempts on the page, over a real HTTP engine."""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit
+
+from engine.protocol.problems import Problem
+from studio.app import Studio
+from studio.pages.home.page import HomePage
+from studio.services.notifications import Question
+from studio.shell import import_trajectories
+from studio.widgets.controls.buttons import Button
+from tests.studio.conftest import Run, until
+from tests.studio.fakes.engine import FakeEngine
+from tests.studio.screenshots.pages import open_project, studio_on
+
+
+async def choose(studio: Studio, button: str, path: Path) -> None:
+    """As a person does: which kind, then the place."""
+    await until(lambda: studio.window.findChildren(Question))
+    (question,) = studio.window.findChildren(Question)
+    (chosen,) = [
+        b for b in question.findChildren(Button) if button in (b.text(), b.accessibleName())
+    ]
+    chosen.click()
+    await until(lambda: studio.window.findChildren(QFileDialog))
+    (dialog,) = studio.window.findChildren(QFileDialog)
+
+    dialog.findChild(QLineEdit).setText(str(path))
+    dialog.done(QFileDialog.DialogCode.Accepted)
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    file = tmp_path / "talk.jsonl"
+    file.write_text('{"messages": []}\n')
+    return file
+
+
+def test_a_file_becomes_a_run_that_is_shown(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, talk: Path
+) -> None:
+    async def job() -> None:
+        Path(engine.add_project("inbox-scout").path).mkdir()
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            assert not studio.actions["project.import"].isEnabled()
+            await open_project(studio, engine, "inbox-scout")
+            studio.actions.trigger("project.import")
+            await choose(studio, "A file…", talk)
+            await until(lambda: studio.window.page == "trajectories")
+            assert [asked.source for asked in engine.imports] == [str(talk)]
+            assert studio.session.run.summary is not None
+            assert studio.session.run.summary.kind == "imported"
+            await until(lambda: studio.window.header.chip.accessibleName().count("Imported"))
+            await until(lambda: "attempts imported" in studio.notifier.words())
+
+    run(job())
+
+
+def test_a_folder_goes_into_the_project_of_the_row(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        Path(engine.add_project("inbox-scout").path).mkdir()
+        view = engine.add_project("other")
+        folder = tmp_path / ".art"
+        folder.mkdir()
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            home = studio.pages["home"]
+            assert isinstance(home, HomePage)
+            home.import_wanted.emit(view.path)
+            home.import_wanted.emit(view.path)
+            assert "under way" in studio.notifier.words()
+            await choose(studio, "An .art folder…", folder)
+            await until(lambda: studio.window.page == "trajectories")
+            assert studio.session.project.path == view.path
+
+    run(job())
+
+
+def test_what_is_wrong_is_said_and_nothing_opens(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, talk: Path
+) -> None:
+    async def job() -> None:
+        Path(engine.add_project("inbox-scout").path).mkdir()
+        problem = Problem(code="attempts.wrong_line", message="This line is not an attempt.")
+        engine.refuse["/import"] = problem
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            page = studio.window.page
+            studio.actions.trigger("project.import")
+            await choose(studio, "A file…", talk)
+            await until(lambda: "not an attempt" in studio.notifier.words())
+            assert studio.window.page == page
+            studio.actions.trigger("project.import")
+            await until(lambda: studio.window.findChildren(Question))
+            studio.window.findChildren(Question)[-1].reject()
+            await until(lambda: not studio.session.tasks.busy("import"))
+
+    run(job())
+
+
+def test_a_long_import_keeps_saying_so_and_ends_with_the_window(
+    engine: FakeEngine,
+    run: Run,
+    qapp: QApplication,
+    tmp_path: Path,
+    talk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(import_trajectories, "SAY_EVERY_S", 0.05)
+
+    async def job() -> None:
+        Path(engine.add_project("inbox-scout").path).mkdir()
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            engine.delay_s = 2
+            studio.actions.trigger("project.import")
+            await choose(studio, "A file…", talk)
+            await until(lambda: "Still importing talk.jsonl" in studio.notifier.words())
+        engine.delay_s = 0
+
+    run(job())

@@ -1,0 +1,50 @@
+"""Which group to grade next: new ones, telling ones, and now and then one again."""
+
+import random
+
+from engine.protocol.records.labels import Label, Word
+from engine.protocol.records.runs import GroupSummary
+from studio.store.projects.grading import REPEAT_EVERY, graded, half_width, next_group
+
+
+def group(number: int, signal: bool = True) -> GroupSummary:
+    return GroupSummary(
+        split="train", step=1, group=number, scenario_id="s", title="s", rewards=[0.1, 0.2],
+        mean=0.1, std=0.1, signal=signal,
+    )  # fmt: skip
+
+
+def label(number: int, blind: bool = True) -> Label:
+    word = Word(kind="best", trajectory_id="t")
+    return Label(id=f"l{number}", step=1, group=number, words=(word,), blind=blind)
+
+
+def pick(groups: list[GroupSummary], labels: list[Label]) -> int | None:
+    found = next_group(groups, labels, random.Random(0))
+    return found[2] if found else None
+
+
+def test_new_and_telling_groups_come_first() -> None:
+    assert pick([group(0, signal=False), group(1)], []) == 1
+    assert pick([group(0), group(1)], [label(1)]) == 0
+    assert pick([group(0, signal=False), group(1)], [label(1)]) == 0
+    assert pick([group(1)], [label(1, blind=False)]) == 1, "seen is not graded blind"
+    assert pick([], []) is None
+
+
+def test_now_and_then_a_graded_one_comes_again_once() -> None:
+    groups = [group(n) for n in range(9)]
+    labels = [label(n) for n in range(REPEAT_EVERY - 1)]
+    assert pick(groups, labels) == 0
+    assert pick(groups, [*labels, label(0)]) not in (0, 1, 2)
+    assert graded([*labels, label(0)]) == [("train", 1, n) for n in range(3)]
+
+
+def test_when_all_are_graded_those_seen_once_come_again_and_then_nothing() -> None:
+    groups = [group(0), group(1)]
+    assert pick(groups, [label(0), label(1)]) == 0
+    assert pick(groups, [label(0), label(1), label(0), label(1)]) is None
+
+
+def test_the_interval_narrows_with_the_root_of_the_groups() -> None:
+    assert half_width(5, 0.2, 15) == 0.1

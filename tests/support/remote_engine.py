@@ -1,0 +1,70 @@
+"""An engine on the far side of an SSH connection, laid there without an installation: the checkout
+and its environment under the name that an installed one would have. And a home that knows the way.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import platformdirs
+
+from engine.launcher.source_files import PARTS, engine_id
+from engine.protocol.requests.remote import Answer, HostSpec, HostView
+from engine.remote.install.install import MARK
+from tests.support.ssh_server import FarSide
+
+ROOT = Path(__file__).parents[2]
+NAME = "box"
+
+
+def lay_engine(base: Path, kind: str = "engine-cpu") -> Path:
+    """What `hosts install` would leave in the folder of ours."""
+    home = base / "engines" / engine_id(kind)
+    home.mkdir(parents=True)
+    for part in PARTS:
+        (home / part).symlink_to(ROOT / part)
+    # The environment itself, not a link to it: a Python finds its packages beside itself.
+    (home / ".venv" / "bin").mkdir(parents=True)
+    python = home / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (home / "ready").write_text("{}")
+    (base / MARK).touch()
+    (base / "current").symlink_to(f"engines/{home.name}")
+    return home
+
+
+def link_environments(*bases: Path) -> Path:
+    """Environments beside the engines are installed once, where the person's own are; the folder of
+    these."""
+    kept = Path(platformdirs.user_cache_dir("atelier")) / "environments"
+    kept.mkdir(parents=True, exist_ok=True)
+    for base in bases:
+        (base / "cache" / "atelier").mkdir(parents=True)
+        (base / "cache" / "atelier" / "environments").symlink_to(kept)
+    return kept
+
+
+def spec_of(far: FarSide, name: str = NAME) -> HostSpec:
+    return HostSpec(name=name, address=f"trainer@127.0.0.1:{far.port}", engine="engine-cpu")
+
+
+def let_in(home: Path, far: FarSide) -> None:
+    """~/.ssh of a person who has been there before: key, and the server's key on record."""
+    ssh = home / ".ssh"
+    ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (ssh / "known_hosts").write_text(far.known())
+    (ssh / "config").write_text(
+        f"Host 127.0.0.1\n  IdentityFile {far.keys.path('user')}\n  IdentitiesOnly yes\n"
+    )
+    for file in ssh.iterdir():
+        file.chmod(0o600)
+
+
+def yes(view: HostView) -> list[Answer]:
+    """To every question about a key."""
+    return [Answer(question=one.id, value="yes") for one in view.questions]
+
+
+def environment_of_home(home: Path) -> dict[str, str]:
+    return {**os.environ, "HOME": str(home)}

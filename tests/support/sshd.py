@@ -1,0 +1,166 @@
+"""OpenSSH's own server on loopback, from the machine or from its package, never installed.
+
+As root it needs a user for privilege separation, a folder in /run and, for a home of its own,
+another line in /etc/passwd: all three in a mount namespace that nobody else sees.
+"""
+
+import contextlib
+import ctypes.util
+import os
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import platformdirs
+import psutil
+import pytest
+
+from tests.support.ssh_server import Keys
+
+PACKAGES = ("openssh-server", "libwrap0")
+SEPARATED = "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin"
+
+
+def find_sshd() -> tuple[str, Path | None]:
+    """The program and the folder of libraries that came with it; skips the test with a reason
+    where there is none."""
+    if os.getuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("a server with a home of its own takes root and unshare")
+    found = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+    if found:
+        return found, None
+    cache = Path(platformdirs.user_cache_dir("atelier")) / "tests" / "sshd"
+    if not (cache / "usr/sbin/sshd").exists():
+        _unpack(cache)
+    libraries = next(cache.glob("usr/lib/*/libwrap.so.0"), None)
+    return str(cache / "usr/sbin/sshd"), libraries.parent if libraries else None
+
+
+def _unpack(cache: Path) -> None:
+    scratch = cache.with_name(f"sshd.{os.getpid()}")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    wanted = [
+        name for name in PACKAGES if name != "libwrap0" or not ctypes.util.find_library("wrap")
+    ]
+    try:
+        for name in wanted:
+            _call(["apt-get", "download", name], scratch)
+        for package in scratch.glob("*.deb"):
+            _call(["dpkg-deb", "-x", package.name, "."], scratch)
+            package.unlink()
+    except (OSError, subprocess.SubprocessError) as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        pytest.skip(f"no sshd here, and its package cannot be had ({error})")
+    try:
+        scratch.rename(cache)
+    except OSError:  # another worker was quicker
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _call(command: list[str], folder: Path) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+@dataclass
+class Sshd:
+    """Reached as root with the key `user`, in a home that is a folder of the test's."""
+
+    folder: Path
+    keys: Keys
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of sshd_config, in place of ours."""
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.authorized.write_text(self.keys.public("user"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of what listens."""
+        return self._process.pid if self._process else 0
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def authorized(self) -> Path:
+        return self.folder / "authorized_keys"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def address(self) -> str:
+        return f"root@127.0.0.1:{self.port}"
+
+    @property
+    def name(self) -> str:
+        return f"[127.0.0.1]:{self.port}"
+
+    def known(self) -> str:
+        kind, data, *_ = self.keys.public("host").split()
+        return f"{self.name} {kind} {data}\n"
+
+    def start(self) -> "Sshd":
+        program, libraries = find_sshd()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._write()
+        script = (
+            f"mount --bind {self.folder}/passwd /etc/passwd && mount -t tmpfs none /run && "
+            f"mkdir -m 755 /run/sshd && exec {program} -D -e -f {self.folder}/sshd_config"
+        )
+        environment = {**os.environ, **({"LD_LIBRARY_PATH": str(libraries)} if libraries else {})}
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["unshare", "-m", "sh", "-c", script], env=environment, stderr=log, stdout=log
+            )
+        end = time.monotonic() + 10
+        while b"Server listening" not in self.log.read_bytes():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.stop()
+                pytest.skip(f"sshd does not run here: {self.log.read_text()[-500:]}")
+            time.sleep(0.02)
+        return self
+
+    def stop(self) -> None:
+        """With all connections and what runs in them."""
+        if self._process is None:
+            return
+        ours = psutil.Process(self._process.pid).children(recursive=True)
+        self._process.terminate()
+        self._process.wait()
+        for process in ours:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(ours, timeout=5)
+
+    def drop(self) -> None:
+        """All connections, and what runs in them."""
+        assert self._process
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def _write(self) -> None:
+        lines = Path("/etc/passwd").read_text().splitlines()
+        kept = [line for line in lines if not line.startswith(("root:", "sshd:"))]
+        own = f"root:x:0:0:root:{self.home}:/bin/sh"
+        (self.folder / "passwd").write_text("\n".join([own, *kept, SEPARATED]) + "\n")
+        settings = {
+            "Port": str(self.port), "ListenAddress": "127.0.0.1", "PidFile": "none",
+            "HostKey": str(self.keys.path("host")), "AuthorizedKeysFile": str(self.authorized),
+            "StrictModes": "no", "UsePAM": "no", "PermitRootLogin": "yes",
+            "PasswordAuthentication": "no", "LogLevel": "VERBOSE", **self.settings,
+        }  # fmt: skip
+        text = "".join(f"{name} {value}\n" for name, value in settings.items())
+        (self.folder / "sshd_config").write_text(text)
