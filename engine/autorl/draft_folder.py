@@ -11,7 +11,7 @@ from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.drafts import BEGUN, DescribeTask, Writer
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.runtime.ids import ulid
 from engine.storage.project import FILE
 from engine.storage.run_folder.run import make_place, specs_of
@@ -47,7 +47,7 @@ async def open_place(wanted: DescribeTask) -> Path:
         return found
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists():
-        write_atomically(folder / FILE, BEGUN)
+        replace_file(folder / FILE, BEGUN)
         trust_new_project(folder)
     _keep_description(folder, wanted.description)
     spec = RunSpec(
@@ -91,7 +91,7 @@ def _keep_description(folder: Path, words: str) -> None:
         file = folder / FILE
         document = tomlkit.parse(file.read_text(encoding="utf-8"))
         document["description"] = words
-        write_atomically(file, tomlkit.dumps(document))
+        replace_file(file, tomlkit.dumps(document))
 
 
 def _is_begun(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from engine.models.registry import STARTERS
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.requests.drafts import BEGUN, LEAST, Draft, FinishProject, Writer
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.runtime.paths import RESOURCES
 from engine.storage.project import FILE, load_config, load_scenarios, write_scenarios
 from engine.trust.projects import trust_new_project
@@ -33,8 +33,8 @@ def finish(asked: FinishProject) -> Path:
     _check(asked.draft)
     is_new = not (folder / FILE).exists()
     give_agent(folder, asked.tools)
-    write_atomically(folder / SYSTEM, asked.draft.system.strip() + "\n")
-    write_atomically(folder / "rubric.md", asked.draft.rubric.strip() + "\n")
+    replace_file(folder / SYSTEM, asked.draft.system.strip() + "\n")
+    replace_file(folder / "rubric.md", asked.draft.rubric.strip() + "\n")
     (folder / "scenarios").mkdir(exist_ok=True)
     for split in ("train", "validation"):
         rows = [one for one in asked.draft.scenarios if one.split == split]
@@ -43,7 +43,7 @@ def finish(asked: FinishProject) -> Path:
             for number, one in enumerate(rows, 1)
         ]
         write_scenarios(folder / "scenarios" / f"{split}.jsonl", items)
-    write_atomically(folder / FILE, _toml(asked))
+    replace_file(folder / FILE, _toml(asked))
     if is_new:
         trust_new_project(folder)
     config = load_config(folder)
@@ -72,7 +72,7 @@ def begin_with_tools(folder: Path, servers: Path | None) -> None:
         shutil.copy(servers, folder / MCP)
     if not (folder / FILE).exists():
         text = f'{BEGUN}[agent]\nrequirements = "requirements.txt"\n'
-        write_atomically(folder / FILE, text)
+        replace_file(folder / FILE, text)
         trust_new_project(folder)
 
 

@@ -1,12 +1,7 @@
 """What was measured, as one object."""
 
-from pydantic import BaseModel, ConfigDict
-
 from engine.bench.compare import Comparison
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True)
+from engine.protocol.base import Value
 
 
 class Growth(Value):

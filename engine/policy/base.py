@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from engine.protocol.base import Value
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import Problem
@@ -18,10 +19,6 @@ Progress = Callable[[int, int], None]
 OnRestart = Callable[[Problem, int], Awaitable[None]]
 """Callback with the reason why a helper process of the policy was restarted, and how often so
 far."""
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True)
 
 
 class PolicySpec(Value):

@@ -1,7 +1,6 @@
 """An export of a run that is elsewhere: written and proven where the run is, then brought here."""
 
 import contextlib
-import os
 import secrets
 from collections.abc import Callable
 from contextlib import aclosing
@@ -16,7 +15,7 @@ from engine.protocol.problems import AtelierError, LaunchError
 from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, ExportTicked
 from engine.remote.server import Host
 from engine.remote.sync.download import fetch
-from engine.storage.checkpoints.checkpoint import fsync
+from engine.runtime.files import move_into_place
 from engine.storage.run_folder.run import read_spec
 
 FOLDER = "exports"
@@ -57,8 +56,7 @@ async def export_there(
             say(tick)
 
         await fetch(client, run.name, place.work, name, came)
-        os.rename(place.work / name, place.target)
-        fsync(place.target.parent)
+        move_into_place(place.work / name, place.target)
         return _ours(report, run, asked, place.target)
     finally:
         place.clear()

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.protocol.problems import Refused
 from engine.protocol.requests.remote import HostSpec
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 
 
 class Book(BaseModel):
@@ -45,7 +45,7 @@ def read_book() -> Book:
 def write_book(book: Book) -> Book:
     file = book_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomically(file, book.model_dump_json(indent=1) + "\n")
+    replace_file(file, book.model_dump_json(indent=1) + "\n")
     return book
 
 

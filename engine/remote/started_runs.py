@@ -17,7 +17,7 @@ from engine.protocol.records.judging import provider_of
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.runs import StartEvaluation, StartRun
 from engine.remote.server_list import book_file
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.storage.checkpoints.references import find_run
 from engine.storage.project import load_config
 
@@ -88,7 +88,7 @@ class StartedRuns:
         """Store the record of a run; it is on the disk when this returns."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._known[run.run_id] = run
-        write_atomically(self._folder / f"{run.run_id}.json", run.model_dump_json() + "\n")
+        replace_file(self._folder / f"{run.run_id}.json", run.model_dump_json() + "\n")
 
     def forget(self, run_id: str) -> None:
         """Remove the record of a run that is now a run of this machine."""

@@ -1,24 +1,71 @@
-"""Atomic replacement of text files."""
+"""Durable files: every fsync, every replacement by rename and every content hash of the engine.
 
+After a crash a reader finds the old content or the new one, never a part. Standard library only.
+"""
+
+import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import IO, Any
 
 PRIVATE_MODE = 0o600
 
 
-def write_atomically(file: Path, text: str, mode: int = 0o666) -> None:
-    """Write a file beside it, fsync, rename: after a crash the file has its old content or the new
-    one, never a part. `mode` is the permissions, less the umask. Raises OSError."""
+def sha256_of(file: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    with file.open("rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_open(target: IO[Any]) -> None:
+    """Flush an open file, buffers included, to the disk. Raises OSError."""
+    target.flush()
+    os.fsync(target.fileno())
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush all files of a folder, then the folders that name them. Raises OSError."""
+    for path in [*sorted(folder.rglob("*"), key=Path.is_dir), folder]:
+        sync(path)
+
+
+def replace_file(file: Path, content: str | bytes, mode: int = 0o666) -> None:
+    """Replace the content of a file: write a scratch file beside it, fsync, rename, fsync the
+    folder. `mode` is the permissions, less the umask. Raises OSError."""
     scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
 
     def create(path: str, flags: int) -> int:
         return os.open(path, flags, mode)
 
     try:
-        with open(scratch, "w", encoding="utf-8", opener=create) as target:
-            target.write(text)
-            target.flush()
-            os.fsync(target.fileno())
-        scratch.replace(file)
+        with open(scratch, "wb", opener=create) as target:
+            target.write(content.encode() if isinstance(content, str) else content)
+            sync_open(target)
+        move_into_place(scratch, file)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def move_into_place(scratch: Path, target: Path) -> Path:
+    """Rename a finished file or folder to its name, and flush the entry; returns `target`. A file
+    replaces a file. Raises OSError, also where `target` is a folder that is not empty."""
+    scratch.replace(target)
+    sync(target.parent)
+    return target
+
+
+def append_lines(file: Path, lines: Iterable[str]) -> None:
+    """Append lines, each with its line end, and flush them to the disk. Raises OSError."""
+    with file.open("a", encoding="utf-8") as target:
+        target.writelines(lines)
+        sync_open(target)

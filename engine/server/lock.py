@@ -1,9 +1,6 @@
-"""One engine per workspace, one training run per card or processor: flocks, released by the
-kernel however the engine dies.
-"""
+"""Locks of an engine: one engine per workspace, one training run per GPU or CPU."""
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +9,7 @@ from pathlib import Path
 from engine.launcher.local import runtime_dir
 from engine.protocol.problems import Refused
 from engine.protocol.records.hardware import Card
+from engine.runtime.locks import Busy, take_lock
 
 PATIENCE_S = 20.0
 """A run needs this long at most to end its workers."""
@@ -25,32 +23,27 @@ def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
     """
     folder = workspace / ".atelier"
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _take(descriptor, discovery)
-    except BlockingIOError:
-        holder = os.read(descriptor, 32).decode(errors="replace").strip()
-        os.close(descriptor)
+        descriptor = _take(folder / "lock", discovery)
+    except Busy as busy:
         raise Refused.of(
             "engine.workspace_locked",
-            f"Another engine (process {holder or '?'}) holds {workspace}.",
+            f"Another engine (process {busy.holder or '?'}) holds {workspace}.",
             "Use that one, or end it first.",
             where=str(folder / "lock"),
         ) from None
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, discovery: Path) -> None:
+def _take(file: Path, discovery: Path) -> int:
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            return take_lock(file, holder=str(os.getpid()))
+        except Busy:
             if discovery.exists() or time.monotonic() > end:
                 raise
         time.sleep(0.1)
@@ -71,20 +64,17 @@ def device_lock(cards: Sequence[Card] = (), who: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def _held(name: str, place: str, who: str) -> Iterator[None]:
-    descriptor = os.open(runtime_dir() / name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 500, 0).decode(errors="replace").strip()
-        os.close(descriptor)
+        descriptor = take_lock(
+            runtime_dir() / name, holder=f"{who} (process {os.getpid()})".strip()
+        )
+    except Busy as busy:
         raise Refused.of(
             "run.device_busy",
-            f"Another engine of yours is training on {place}: {holder or 'an older one'}.",
+            f"Another engine of yours is training on {place}: {busy.holder or 'an older one'}.",
             "Wait for it, or stop it first.",
         ) from None
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{who} (process {os.getpid()})".strip().encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -16,6 +16,7 @@ import psutil
 from engine.launcher.local import discovery_file
 from engine.protocol import API_VERSION
 from engine.protocol.requests.runs import Handshake
+from engine.runtime.files import PRIVATE_MODE, replace_file
 from engine.runtime.life_pipe import adopt_orphans, hide_from_peers
 from engine.server.app import Application
 from engine.server.connections import Connections, raise_descriptor_limit, share_of
@@ -85,7 +86,7 @@ def _loopback() -> Iterator[socket.socket]:
 
 
 def _announce(file: Path, port: int, application: Application) -> Handshake:
-    """Write the discovery file (0600), by rename, so that nobody reads half of it."""
+    """Write the discovery file, readable by its owner alone."""
     handshake = Handshake(
         pid=os.getpid(),
         start_time=psutil.Process().create_time(),
@@ -94,9 +95,5 @@ def _announce(file: Path, port: int, application: Application) -> Handshake:
         workspace=str(application.workspace),
     )
     record = {**handshake.model_dump(), "token": application.token}
-    scratch = file.with_suffix(f".{os.getpid()}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as target:
-        json.dump(record, target)
-    scratch.replace(file)
+    replace_file(file, json.dumps(record), PRIVATE_MODE)
     return handshake

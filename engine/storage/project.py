@@ -17,7 +17,7 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import FILE, config_problems, set_key
 from engine.protocol.problems import ConfigError, Problem, in_one_line
 from engine.protocol.records.runs import Scenario, Split, SplitInfo
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.runtime.text import parse_json, storable
 from engine.trust.files import project_file, read_regular
 
@@ -99,7 +99,7 @@ def write_toml(project: Path, text: str) -> None:
     """Replace project.toml. Raises ConfigError with the first problem of the text."""
     if problems := check_text(text):
         raise ConfigError(problems[0])
-    write_atomically(project / FILE, text)
+    replace_file(project / FILE, text)
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def write_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
     for number, item in enumerate(items, 1):
         parse_scenario(item, number)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items))
+    replace_file(file, "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items))
 
 
 def split_info(project: Path, config: ProjectConfig, split: Split) -> SplitInfo | None:

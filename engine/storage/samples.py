@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.choices import Sample
+from engine.runtime.files import move_into_place
 from engine.runtime.paths import RESOURCES
 from engine.trust.projects import trust_new_project
 
@@ -43,7 +44,7 @@ def create_project(folder: Path, sample: str | None) -> None:
             _copy(source / shared, copy / Path(shared).name)
         if folder.exists():
             folder.rmdir()
-        copy.rename(folder)
+        move_into_place(copy, folder)
     trust_new_project(folder)
 
 

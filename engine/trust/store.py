@@ -5,7 +5,6 @@ serialised between processes by a lock file and become visible by rename.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.protocol.problems import Refused
 from engine.protocol.requests.trust import AddressConfirmation, FileConfirmation
-from engine.runtime.files import PRIVATE_MODE, write_atomically
+from engine.runtime.files import PRIVATE_MODE, replace_file
+from engine.runtime.locks import take_lock
 
 FILE = "trust.json"
 RUNS = "trusted_runs"
@@ -65,15 +65,14 @@ def changing_record() -> Iterator[Record]:
     folder = trust_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(folder / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = take_lock(folder / f"{FILE}.lock", wait_s=None)
     except OSError as error:
         raise _not_written(folder, error) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         record = read_record()
         yield record
         try:
-            write_atomically(folder / FILE, record.model_dump_json(indent=1) + "\n", PRIVATE_MODE)
+            replace_file(folder / FILE, record.model_dump_json(indent=1) + "\n", PRIVATE_MODE)
         except OSError as error:
             raise _not_written(folder, error) from error
     finally:
@@ -86,7 +85,7 @@ def remember_run(run_id: str, spec: bytes) -> None:
     folder = trust_folder() / RUNS
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(_run_file(run_id), hashlib.sha256(spec).hexdigest() + "\n", PRIVATE_MODE)
+        replace_file(_run_file(run_id), hashlib.sha256(spec).hexdigest() + "\n", PRIVATE_MODE)
     except OSError as error:
         raise _not_written(folder, error) from error
 

@@ -2,14 +2,12 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from engine.protocol.base import Value
 
 State = Literal["passed", "failed", "skipped"]
 Section = Literal["machine", "exactness", "runs", "trl", "cards"]
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True)
 
 
 class Table(Value):

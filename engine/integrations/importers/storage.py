@@ -30,6 +30,7 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.records.runs import Interval, RunSpec
 from engine.reward.advantage.group import group_summary, interval
+from engine.runtime.files import move_into_place
 from engine.runtime.ids import ulid
 from engine.storage.project import load_config
 from engine.storage.run_db.writer import RunWriter
@@ -71,7 +72,7 @@ async def import_run(project: Path, source: Path, model: str = "") -> Path:
             await asyncio.to_thread(writer.close)
         write_spec(folder, spec)
         (project / "runs").mkdir(exist_ok=True)
-        return folder.rename(project / "runs" / spec.id)
+        return move_into_place(folder, project / "runs" / spec.id)
 
 
 class Import:

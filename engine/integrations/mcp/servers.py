@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from engine.protocol.config.mcp import McpServer, ServerView, ServerViews, SetServer
 from engine.protocol.json_text import parse_json
 from engine.protocol.problems import ConfigError
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.trust.files import MOST_TEXT_BYTES, project_file, read_regular
 
 FILE = "mcp.json"
@@ -46,7 +46,7 @@ def set_server(project: Path, asked: SetServer) -> None:
         before = data[SERVERS].get(asked.name) or {}
         foreign = {key: before[key] for key in before if key not in McpServer.model_fields}
         data[SERVERS][asked.name] = foreign | asked.server
-    write_atomically(project / FILE, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    replace_file(project / FILE, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def check_file(file: Path) -> dict[str, McpServer]:

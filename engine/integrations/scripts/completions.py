@@ -10,7 +10,6 @@ grows, by a line at a time, until most of it is forgotten.
 import asyncio
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.protocol.problems import StoreError
+from engine.runtime.files import sync_open
 from engine.storage.checkpoints.checkpoint import FULL
 
 KEPT_UPDATES = 4
@@ -248,8 +248,7 @@ def write_lines(file: Path, completions: Iterable[Completion]) -> None:
     """Returns when it is on disk."""
     with file.open("w", encoding="utf-8") as target:
         target.writelines(one.model_dump_json() + "\n" for one in completions)
-        target.flush()
-        os.fsync(target.fileno())
+        sync_open(target)
 
 
 def digest(before: str, message: str) -> str:

@@ -2,12 +2,12 @@
 stored, so that one which is sent again, to this engine or the next, is stored once."""
 
 import asyncio
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.protocol.problems import StoreError
+from engine.runtime.files import append_lines
 
 
 class Begun(BaseModel):
@@ -51,10 +51,7 @@ class Logs:
         return [one for one in self._begun.values() if one.step == step]
 
     def _append(self, one: Begun) -> None:
-        with self._file.open("a", encoding="utf-8") as target:
-            target.write(one.model_dump_json() + "\n")
-            target.flush()
-            os.fsync(target.fileno())
+        append_lines(self._file, [one.model_dump_json() + "\n"])
 
     def _load(self) -> None:
         """The last line may be torn: nothing of its log was stored."""

@@ -10,7 +10,7 @@ from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import StoreError
 from engine.protocol.records.runs import Trajectory
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 
 
 class Handed(BaseModel):
@@ -42,7 +42,7 @@ class HandedFiles:
     def write(self, handed: Handed) -> None:
         """Whole or not at all, and on disk."""
         self._folder.mkdir(exist_ok=True)
-        write_atomically(self._file(handed.step), handed.model_dump_json())
+        replace_file(self._file(handed.step), handed.model_dump_json())
 
     def read(self, step: int) -> Handed | None:
         """Raises StoreError where the file is damaged."""

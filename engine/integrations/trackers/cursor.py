@@ -2,7 +2,6 @@
 time."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.protocol.config.tracking import TRACKERS, TrackerName
 from engine.protocol.problems import Problem, Refused
+from engine.runtime.files import replace_file
+from engine.runtime.locks import Busy, take_lock
 
 FOLDER = "track"
 
@@ -49,26 +50,24 @@ def fitting(run: Path, name: TrackerName, target: str) -> Cursor:
 
 
 def write_cursor(run: Path, name: TrackerName, cursor: Cursor) -> None:
-    """By rename."""
+    """Store how far the tracker has been sent. Raises OSError."""
     file = _file(run, name)
     file.parent.mkdir(exist_ok=True)
-    scratch = file.with_suffix(".new")
-    scratch.write_text(cursor.model_dump_json(indent=1))
-    scratch.replace(file)
+    replace_file(file, cursor.model_dump_json(indent=1))
 
 
 @contextlib.contextmanager
 def held(run: Path, name: TrackerName) -> Iterator[None]:
     """Nobody else sends meanwhile. Raises Refused where somebody does."""
     (run / FOLDER).mkdir(exist_ok=True)
-    descriptor = os.open(run / FOLDER / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
+        descriptor = take_lock(run / FOLDER / f"{name}.lock")
+    except Busy:
         raise Refused.of(
-            "track.busy", f"Another engine tells {TRACKERS[name]} of this run.", "Wait for it."
+            "track.busy", f"Another engine sends this run to {TRACKERS[name]}.", "Wait for it."
         ) from None
+    try:
+        yield
     finally:
         os.close(descriptor)
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from engine.judge.prompting.rubric import parse_rubric
 from engine.protocol.problems import AtelierError, ConfigError, in_one_line
 from engine.protocol.records.judging import RubricVersion, RubricView, version_of
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.trust.files import MOST_TEXT_BYTES, read_regular
 
 OUTSIDE = "outside"
@@ -49,7 +49,7 @@ def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
     versions = view_rubric(file).versions
     if not (versions and versions[-1].source == source):
         _append(file, versions, source, who or getpass.getuser())
-    write_atomically(file, source)
+    replace_file(file, source)
     return view_rubric(file)
 
 
@@ -95,7 +95,7 @@ def _append(
     )
     kept = [*versions, version]
     lines = (json.dumps(one.model_dump(), ensure_ascii=False) + "\n" for one in kept)
-    write_atomically(versions_file(file), "".join(lines))
+    replace_file(versions_file(file), "".join(lines))
     return kept
 
 

@@ -4,13 +4,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Record
 from engine.protocol.requests.drafts import ToolView
-from engine.protocol.requests.runs import Request
 
 
-class McpServer(Record):
+class McpServer(Value):
     """How a server is reached: started here (`command`), or over streamable HTTP (`url`)."""
 
     command: str = ""
@@ -39,7 +38,7 @@ class McpServer(Record):
         return self.url or " ".join([self.command, *self.args])
 
 
-class ServerView(Record):
+class ServerView(Value):
     """A server, and what it said when it was looked at."""
 
     name: str
@@ -57,7 +56,7 @@ class ServerView(Record):
         return [tool for tool in self.tools if chosen is None or tool.name in chosen]
 
 
-class ServerViews(Record):
+class ServerViews(Value):
     servers: list[ServerView] = Field(default_factory=list)
     read: bool = False
     """Whether there is an mcp.json, or an agent of ours that reads one."""

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from engine.protocol.base import Value
 from engine.protocol.config.section import Section
 from engine.protocol.problems import Problem
 
@@ -163,10 +164,8 @@ tried again later. `missing`: its environment is not installed. `unsent`: nobody
 now, and it lacks something."""
 
 
-class TrackerView(BaseModel):
+class TrackerView(Value):
     """How one tracker of a run is."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: TrackerName
     state: TrackerState
@@ -182,10 +181,8 @@ class TrackerView(BaseModel):
     """Why, to follow its name."""
 
 
-class TrackerList(BaseModel):
+class TrackerList(Value):
     """All trackers of a run, in the order in which they are shown."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     trackers: list[TrackerView] = Field(default_factory=list)
     sending: bool = False

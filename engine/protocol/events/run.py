@@ -7,8 +7,9 @@ skipped, so an old studio reads a new run.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from engine.protocol.base import Value
 from engine.protocol.events.base import BaseEvent
 from engine.protocol.events.checkpoints import (
     CheckpointBranched,
@@ -66,9 +67,7 @@ class PhaseChanged(BaseEvent):
     phase: Phase
 
 
-class PlannedGroup(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+class PlannedGroup(Value):
     group: int
     scenario_id: str
     title: str

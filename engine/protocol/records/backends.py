@@ -2,13 +2,8 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from engine.protocol.base import Value
 from engine.protocol.config.project import ProjectConfig
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Provision(Value):

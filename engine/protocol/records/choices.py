@@ -1,10 +1,10 @@
 """Samples and models that a person can choose from."""
 
+from engine.protocol.base import Value
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Record
 
 
-class Sample(Record):
+class Sample(Value):
     """A complete project that can be copied."""
 
     name: str
@@ -18,7 +18,7 @@ class Sample(Record):
     """Files shared with other samples, relative to the sample's folder; copied along with it."""
 
 
-class ModelInfo(Record):
+class ModelInfo(Value):
     name: str
     title: str
     path: str | None

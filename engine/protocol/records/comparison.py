@@ -4,12 +4,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.protocol.records.runs import Interval, Record
+from engine.protocol.base import Value
+from engine.protocol.records.runs import Interval
 
 Word = Literal["better", "worse", "no difference shown"]
 
 
-class Comparison(Record):
+class Comparison(Value):
     """One contestant against another, scenario by scenario."""
 
     against: str
@@ -25,7 +26,7 @@ class Comparison(Record):
     """`no difference shown` where the interval holds 0."""
 
 
-class Standing(Record):
+class Standing(Value):
     """How one contestant did."""
 
     name: str
@@ -49,7 +50,7 @@ class Standing(Record):
     """None for the one that the others are compared with."""
 
 
-class TagStandings(Record):
+class TagStandings(Value):
     """The scenarios of one tag by themselves."""
 
     tag: str
@@ -57,7 +58,7 @@ class TagStandings(Record):
     standings: list[Standing]
 
 
-class EvaluationResult(Record):
+class EvaluationResult(Value):
     """Computed from the store; also while the evaluation goes on, from what there is."""
 
     done: int

@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.protocol.records.runs import Record, Split
-from engine.protocol.requests.runs import Answer, Request
+from engine.protocol.base import Request, Value
+from engine.protocol.records.runs import Split
 
 
-class ScenarioCurve(Record):
+class ScenarioCurve(Value):
     """How a run came along with one scenario. A visit is one group of attempts at it."""
 
     scenario_id: str
@@ -59,7 +59,7 @@ class CurveQuery(Request):
     limit: int = Field(default=100, ge=1, le=1000)
 
 
-class CurvePage(Answer):
+class CurvePage(Value):
     total: int
     """Scenarios that match, over all pages."""
     solved_at: float

@@ -2,18 +2,15 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
 
 Form = Literal["messages", "prompt and completion", "text prompt and completion", "text"]
 """What a line holds: a conversation; the same with its answer apart; both as plain text; plain
 text of which every token is learned."""
 Role = Literal["train", "gold", "validation"]
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class BadLine(Value):
@@ -95,10 +92,8 @@ class Selection(Value):
     """Where they were written."""
 
 
-class SelectDemonstrations(BaseModel):
+class SelectDemonstrations(Request):
     """Write a run's good attempts as demonstrations."""
-
-    model_config = ConfigDict(extra="forbid")
 
     keep: str = "best"
     """`best` of each scenario, `all` that are scored, or `above:0.8`."""

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
-from engine.protocol.requests.runs import Request
 
 BUILT_IN = "built-in"
 """The engine of the interpreter that studio and command line run in."""
@@ -23,10 +23,6 @@ EnvironmentStage = Literal[
     "removing",
 ]
 EnvironmentAction = Literal["install", "verify", "repair", "remove", "cancel"]
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class EnvironmentTicked(Value):

@@ -2,11 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+from engine.protocol.base import Value
 
 
 class CardProcess(Value):

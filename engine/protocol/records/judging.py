@@ -6,14 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from engine.protocol.base import Value
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Record, Split
+from engine.protocol.records.runs import Split
 
 PART = "ruler"
 """Name of the judge's reward part."""
 
 
-class Criterion(Record):
+class Criterion(Value):
     """One weighted demand of a rubric."""
 
     name: str
@@ -22,7 +23,7 @@ class Criterion(Record):
     """What the judge is told about it, beside the rubric."""
 
 
-class Rubric(Record):
+class Rubric(Value):
     """Plain English, with optional weighted criteria in front of it."""
 
     source: str
@@ -38,7 +39,7 @@ class Rubric(Record):
         return version_of(self.source, *self.lessons)
 
 
-class Usage(Record):
+class Usage(Value):
     """What one call took."""
 
     prompt_tokens: Annotated[int, Field(ge=0)] = 0
@@ -48,7 +49,7 @@ class Usage(Record):
     """False where the answer was lost on the way: the cost is then the most it can have been."""
 
 
-class Call(Record):
+class Call(Value):
     """One question to a judge, or of an attempt to a provider's model, exactly as sent, and its
     answer, exactly as received."""
 
@@ -68,7 +69,7 @@ class Call(Record):
     """Why there is no usable reply."""
 
 
-class Quote(Record):
+class Quote(Value):
     """Words that a judge says are in the transcript."""
 
     text: str
@@ -76,7 +77,7 @@ class Quote(Record):
     """Whether they are."""
 
 
-class Verdict(Record):
+class Verdict(Value):
     """What one judge thinks of one trajectory, beside its siblings."""
 
     trajectory_id: str
@@ -97,7 +98,7 @@ class Verdict(Record):
     problem: Problem | None = None
 
 
-class RubricVersion(Record):
+class RubricVersion(Value):
     """A rubric as it once was."""
 
     number: int
@@ -109,7 +110,7 @@ class RubricVersion(Record):
     """Who saved it; "outside" where the file was changed by another program."""
 
 
-class RubricView(Record):
+class RubricView(Value):
     """The project's rubric and how it came to be."""
 
     source: str
@@ -124,7 +125,7 @@ class RubricView(Record):
     """SHA-256 of the file that was read."""
 
 
-class TrialPrice(Record):
+class TrialPrice(Value):
     """What a trial would ask and cost."""
 
     groups: int
@@ -146,7 +147,7 @@ class TrialPrice(Record):
     """The first of them, exactly as it is sent."""
 
 
-class Tried(Record):
+class Tried(Value):
     """One stored group under another rubric or judge."""
 
     split: Split
@@ -168,7 +169,7 @@ class Tried(Record):
     """Why some stayed unscored."""
 
 
-class Disagreement(Record):
+class Disagreement(Value):
     """A pair of attempts that a judge does not put in the person's order."""
 
     split: Split
@@ -191,7 +192,7 @@ class Disagreement(Record):
     worse_text: str = ""
 
 
-class Suggestion(Record):
+class Suggestion(Value):
     """A rubric that the judge proposes."""
 
     source: str
@@ -202,7 +203,7 @@ class Suggestion(Record):
     problem: Problem | None = None
 
 
-class CheckedAttempt(Record):
+class CheckedAttempt(Value):
     """An attempt that a judge compared in a test of the judge."""
 
     id: str
@@ -212,7 +213,7 @@ class CheckedAttempt(Record):
     """The end of its last answer."""
 
 
-class JudgeAnswer(Record):
+class JudgeAnswer(Value):
     """Answer of one judge to the test."""
 
     judge: str
@@ -225,7 +226,7 @@ class JudgeAnswer(Record):
     """Why an attempt has no score."""
 
 
-class JudgeCheck(Record):
+class JudgeCheck(Value):
     """A test of the project's judges: one real question to each."""
 
     run_id: str
@@ -237,7 +238,7 @@ class JudgeCheck(Record):
     """Answer of each judge, in the order of the project's settings."""
 
 
-class JudgeOption(Record):
+class JudgeOption(Value):
     """A judge that could be chosen."""
 
     model: str

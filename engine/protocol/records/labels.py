@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine.protocol.records.runs import GroupSummary, Interval, Record, Split, TrajectorySummary
+from engine.protocol.base import Value
+from engine.protocol.records.runs import GroupSummary, Interval, Split, TrajectorySummary
 
 PART = "label"
 """Name of the reward part that stands where a person has spoken."""
@@ -26,7 +27,7 @@ SCORING: frozenset[str] = OF_GROUP | {"score"}
 Enters = Literal["this step", "the next step", "no step"]
 
 
-class Word(Record):
+class Word(Value):
     """One thing that a label says."""
 
     kind: WordKind
@@ -40,7 +41,7 @@ class Word(Record):
     """Of a note."""
 
 
-class Label(Record):
+class Label(Value):
     """What one person says about one group at one time: undone and redone as a whole."""
 
     id: str
@@ -81,7 +82,7 @@ class Label(Record):
         return self.seq < until and (self.undone is None or self.undone > until)
 
 
-class Outcome(Record):
+class Outcome(Value):
     """What labels do to one attempt."""
 
     trajectory_id: str
@@ -93,7 +94,7 @@ class Outcome(Record):
     new_advantage: float | None
 
 
-class LabelPreview(Record):
+class LabelPreview(Value):
     """What a label would do, computed by what would do it."""
 
     outcomes: list[Outcome]
@@ -103,7 +104,7 @@ class LabelPreview(Record):
     """Labelled scores behind the map from judge to person that siblings pass through; 0: none."""
 
 
-class Labelled(Record):
+class Labelled(Value):
     """A group after a label was given, undone or redone."""
 
     label: Label
@@ -111,7 +112,7 @@ class Labelled(Record):
     trajectories: list[TrajectorySummary]
 
 
-class Agreement(Record):
+class Agreement(Value):
     """How far a judge goes along with the person, and with itself, over the groups of a run."""
 
     judge: str

@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from engine.protocol.base import Value
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.demonstrations import SupervisedPlan
@@ -39,13 +40,7 @@ LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused"
 """Run states with a process behind them."""
 
 
-class Record(BaseModel):
-    """Frozen values; a number that is not finite is refused where the record is made."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class Scenario(Record):
+class Scenario(Value):
     """One task instance: a JSON object; `id` and `title` are ours or taken from the object."""
 
     id: str
@@ -54,7 +49,7 @@ class Scenario(Record):
     """The object exactly as written in the file: what the agent receives."""
 
 
-class Message(Record):
+class Message(Value):
     """One chat message in the OpenAI form."""
 
     role: str
@@ -64,7 +59,7 @@ class Message(Record):
     name: str | None = None
 
 
-class Branch(Record):
+class Branch(Value):
     """One unbroken token sequence of a trajectory: prompt, completions and what came between.
 
     All lists but `spans` have one entry per token. A turn whose prompt extends the tokens so far
@@ -94,7 +89,7 @@ class Branch(Record):
         return sum(end - start for start, end in self.spans)
 
 
-class Unlabelled(Record):
+class Unlabelled(Value):
     """Reward of a rollout before any label, for an undo."""
 
     reward: float | None
@@ -105,7 +100,7 @@ class Unlabelled(Record):
 CutBy = Literal["", "max_tokens", "agent", "context"]
 
 
-class TrajectorySummary(Record):
+class TrajectorySummary(Value):
     """A row of the trajectories table."""
 
     id: str
@@ -164,7 +159,7 @@ class Trajectory(TrajectorySummary):
     seed: int = 0
 
 
-class GroupSummary(Record):
+class GroupSummary(Value):
     """Siblings of one scenario in one step."""
 
     split: Split
@@ -181,7 +176,7 @@ class GroupSummary(Record):
     """False where all trajectories of the group have the same reward: no gradient."""
 
 
-class Interval(Record):
+class Interval(Value):
     """A mean with its 95 % confidence interval."""
 
     mean: float
@@ -191,7 +186,7 @@ class Interval(Record):
     """Independent scenarios behind it."""
 
 
-class Checkpoint(Record):
+class Checkpoint(Value):
     step: int
     path: str = Field(pattern=r"^checkpoints/step-\d{6,12}$")
     """Relative to the run folder."""
@@ -206,7 +201,7 @@ KeptBy = Literal["newest", "best", "pinned", "exported", "branched", "start"]
 """`start`: the weights that a branch began with."""
 
 
-class KeptCheckpoint(Record):
+class KeptCheckpoint(Value):
     """A checkpoint as its list shows it."""
 
     checkpoint: Checkpoint
@@ -224,7 +219,7 @@ class KeptCheckpoint(Record):
     """Loss on the held-out demonstrations; SFT runs only."""
 
 
-class Parent(Record):
+class Parent(Value):
     """Origin of a run's first weights."""
 
     name: str
@@ -245,7 +240,7 @@ class Parent(Record):
         return 0 if self.weights_only else self.step
 
 
-class RunSpec(Record):
+class RunSpec(Value):
     """`run.json`: everything a run was started with; never changed afterwards."""
 
     schema_version: int = 1
@@ -280,7 +275,7 @@ class RunSpec(Record):
         return 0 if self.kind in ("evaluation", "outside") else self.config.train.steps
 
 
-class RunSummary(Record):
+class RunSummary(Value):
     """A run as lists show it."""
 
     id: str
@@ -321,7 +316,7 @@ class RunSummary(Record):
     """Number of the last event that this row accounts for."""
 
 
-class SplitInfo(Record):
+class SplitInfo(Value):
     """Number of scenarios in a file, and the problems found in it."""
 
     split: Split
@@ -330,7 +325,7 @@ class SplitInfo(Record):
     problems: list[Problem] = Field(default_factory=list)
 
 
-class ProjectView(Record):
+class ProjectView(Value):
     """A project folder as the studio shows it; a broken one still opens, with its problems."""
 
     path: str
@@ -349,7 +344,7 @@ class ProjectView(Record):
     files: dict[str, str] = Field(default_factory=dict)
 
 
-class Forecast(Record):
+class Forecast(Value):
     """Memory, disk space and time that a run will need, estimated before it starts."""
 
     weights_bytes: int
@@ -374,7 +369,7 @@ class Forecast(Record):
     """Memory plan of the graphics cards, where the run uses some."""
 
 
-class Finding(Record):
+class Finding(Value):
     """A plain-words diagnosis with its evidence."""
 
     code: str

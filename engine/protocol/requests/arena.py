@@ -2,21 +2,16 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from engine.protocol.base import Request, Value
 from engine.protocol.records.runs import GroupSummary, Interval, Trajectory
 
 MOST = 4
 
 
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class AskArena(BaseModel):
+class AskArena(Request):
     """The same question to each model; or the project's agent at one scenario, once with each."""
-
-    model_config = ConfigDict(extra="forbid")
 
     project: str
     models: list[str] = Field(min_length=1, max_length=MOST)

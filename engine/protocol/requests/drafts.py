@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Record
-from engine.protocol.requests.runs import Request
 
 BEGUN = '# Being written: see "New project from a description".\n'
 """How the project.toml begins of a project that is not finished."""
@@ -15,7 +14,7 @@ LEAST = 8
 Difficulty = Annotated[int, Field(ge=1, le=5)]
 
 
-class Writer(Record):
+class Writer(Value):
     """Who writes, and what that may cost."""
 
     model: str
@@ -30,7 +29,7 @@ class Writer(Record):
     """Dollars for a million tokens answered, where the price list lacks the model."""
 
 
-class ToolView(Record):
+class ToolView(Value):
     """A tool that the agent may call."""
 
     server: str
@@ -63,7 +62,7 @@ class BeginWithTools(Request):
     """An mcp.json; empty where they are added one by one."""
 
 
-class DraftScenario(Record):
+class DraftScenario(Value):
     """One task instance, as it was written."""
 
     input: str
@@ -72,7 +71,7 @@ class DraftScenario(Record):
     split: Literal["train", "validation"] = "train"
 
 
-class Draft(Record):
+class Draft(Value):
     """Everything that was written; a person may change all of it."""
 
     title: str = ""
@@ -96,7 +95,7 @@ class FinishProject(Request):
     """The agent has tools: those of its mcp.json."""
 
 
-class DraftTold(Record):
+class DraftTold(Value):
     """How far the writing is, and what there is by now."""
 
     words: str

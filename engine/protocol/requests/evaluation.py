@@ -2,17 +2,14 @@
 
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from engine.protocol.base import Value
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.records.demonstrations import SelectDemonstrations
 
 BASE = "base"
 BEST = "best"
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Contestant(Value):

@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from engine.protocol.base import Request, Value
 
 ExportFormat = Literal["adapter", "merged", "gguf"]
 ExportDtype = Literal["float32", "float16", "bfloat16", "q8_0"]
@@ -23,15 +25,9 @@ ExportPhase = Literal[
 MOST_PROMPTS = 100
 
 
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class ExportCheckpoint(BaseModel):
+class ExportCheckpoint(Request):
     """Write a checkpoint as files that other programs load, and prove that they are what was
     trained."""
-
-    model_config = ConfigDict(extra="forbid")
 
     format: ExportFormat
     out: str

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from engine.protocol.base import Request, Value
 from engine.protocol.identifiers import RunId
 from engine.protocol.problems import Problem
-from engine.protocol.requests.runs import Answer, Request
 
 MOST_ERRANDS = 1000
 """Errands in one response."""
@@ -21,7 +21,7 @@ Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-z:]{1,80}$")]
 Text = Annotated[str, StringConstraints(max_length=MOST_TEXT_BYTES)]
 
 
-class Errand(Answer):
+class Errand(Value):
     """One call of a judge's process (engine/judge/providers/worker.py), to be made at home."""
 
     id: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -31,7 +31,7 @@ class Errand(Answer):
     fields: dict[str, Any]
 
 
-class ErrandList(Answer):
+class ErrandList(Value):
     errands: list[Errand] = Field(max_length=MOST_ERRANDS)
 
 
@@ -180,6 +180,6 @@ class Lease(Request):
     again."""
 
 
-class Leased(Answer):
+class Leased(Value):
     seconds: float
     """Seconds after which the lease ends unless it is renewed."""

@@ -2,17 +2,13 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
 from engine.protocol.records.hardware import Check
 from engine.protocol.records.runs import RunSummary
-from engine.protocol.requests.runs import EngineInfo, Request
-
-
-class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+from engine.protocol.requests.runs import EngineInfo
 
 HostState = Literal[
     "away", "connecting", "asking", "installing", "starting", "connected", "reconnecting", "stopped"

@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from engine.protocol.base import Request, Value
 from engine.protocol.config.tracking import TrackerName
 from engine.protocol.identifiers import Seq
 from engine.protocol.records.demonstrations import SelectDemonstrations
@@ -22,15 +23,7 @@ from engine.protocol.requests.evaluation import SystemPrompt
 from engine.protocol.requests.trust import AddressConfirmation, Confirmation
 
 
-class Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class EngineInfo(Answer):
+class EngineInfo(Value):
     version: str
     api: tuple[int, int]
     pid: int
@@ -52,7 +45,7 @@ class EngineInfo(Answer):
     """Free bytes on the disk of the workspace."""
 
 
-class Handshake(Answer):
+class Handshake(Value):
     """The one line an engine prints when it is ready to be called."""
 
     schema_version: int = 1
@@ -127,14 +120,14 @@ class EditProject(Request):
     """Fingerprint of the file as it was read: another one is not overwritten."""
 
 
-class ScenarioPage(Answer):
+class ScenarioPage(Value):
     total: int
     items: list[Scenario]
     fingerprint: str = ""
     """SHA-256 of the file that was read."""
 
 
-class ProjectFiles(Answer):
+class ProjectFiles(Value):
     """Fingerprints of a project's files, by path in the project; empty where there is no file."""
 
     files: dict[str, str]
@@ -266,18 +259,18 @@ class TrajectoryQuery(Request):
     limit: int = Field(default=100, ge=1, le=1000)
 
 
-class TrajectoryPage(Answer):
+class TrajectoryPage(Value):
     total: int
     """Rows that match, over all pages."""
     items: list[TrajectorySummary]
 
 
-class GroupPage(Answer):
+class GroupPage(Value):
     total: int
     items: list[GroupSummary]
 
 
-class Siblings(Answer):
+class Siblings(Value):
     group: GroupSummary
     trajectories: list[Trajectory]
     verdicts: list[Verdict] = Field(default_factory=list)

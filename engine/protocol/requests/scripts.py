@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from engine.protocol.base import Request, Value
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.records.runs import RunSummary, Split
-from engine.protocol.requests.runs import Answer, Request
 
 MOST_REWARD = 1e6
 CHOICE_ID = "atelier_completion"
@@ -47,7 +47,7 @@ class OpenOutside(Request):
     stopped."""
 
 
-class OutsideRun(Answer):
+class OutsideRun(Value):
     """Address and name of the model for the script."""
 
     run: RunSummary
@@ -106,7 +106,7 @@ class TrainGroups(Request):
     """Idempotency key: the same one trains one step however often it is sent."""
 
 
-class Trained(Answer):
+class Trained(Value):
     """Result of a step that is done and stored."""
 
     step: int

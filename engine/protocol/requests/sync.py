@@ -2,19 +2,17 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from engine.protocol.base import Request, Value
 from engine.protocol.identifiers import FileBytes, RelativePath, RunId, Sha256
-from engine.protocol.requests.runs import Answer, Request
 
 MOST_FILES = 200_000
 """Most files in one folder."""
 
 
-class FileEntry(BaseModel):
+class FileEntry(Value):
     """One file of a folder, known by what is in it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     path: RelativePath
     bytes: FileBytes
@@ -22,10 +20,8 @@ class FileEntry(BaseModel):
     executable: bool = False
 
 
-class Manifest(BaseModel):
+class Manifest(Value):
     """A whole folder: files that are not named are not part of it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     files: list[FileEntry] = Field(default_factory=list, max_length=MOST_FILES)
 
@@ -46,20 +42,20 @@ class SyncFolder(Request):
     manifest: Manifest
 
 
-class Missing(Answer):
+class Missing(Value):
     """What has to be sent before the folder can be so."""
 
     sha256: list[Sha256] = Field(max_length=MOST_FILES)
     bytes: int = Field(ge=0)
 
 
-class Begun(Answer):
+class Begun(Value):
     """How much of one content has arrived."""
 
     bytes: FileBytes
 
 
-class Synced(Answer):
+class Synced(Value):
     """The folder, as it is now."""
 
     path: str

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from engine.protocol.addresses import normal_address
-from engine.protocol.records.runs import Record
+from engine.protocol.base import Value
 
 Address = Annotated[str, AfterValidator(normal_address)]
 
 
-class AddressConfirmation(Record):
+class AddressConfirmation(Value):
     """A key of this provider (or tracker) may go to this address."""
 
     kind: Literal["address"] = "address"
@@ -23,7 +23,7 @@ class AddressConfirmation(Record):
     address: Address
 
 
-class FileConfirmation(Record):
+class FileConfirmation(Value):
     """A project may read this file although it lies outside of the project's folder."""
 
     kind: Literal["file"] = "file"
@@ -31,7 +31,7 @@ class FileConfirmation(Record):
     path: str
 
 
-class TrustProject(Record):
+class TrustProject(Value):
     """The person trusts a project: its code may run, and it may send."""
 
     kind: Literal["project"] = "project"

@@ -24,7 +24,7 @@ from engine.remote.install.source_archive import payload
 from engine.remote.install.survey import refuse_unfit
 from engine.remote.install.uploads import bring
 from engine.remote.tunnel.shell import Shell
-from engine.runtime.digest import sha256_of
+from engine.runtime.files import sha256_of
 
 Tell = Callable[[HostTick], None]
 

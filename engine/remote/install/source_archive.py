@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import io
-import os
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from engine.launcher.source_files import build, source_files
+from engine.runtime.files import replace_file
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,7 @@ def payload() -> Payload:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"source-{build()}.tar.gz"
     if not file.exists():
-        scratch = file.with_suffix(f".{os.getpid()}")
-        scratch.write_bytes(_packed())
-        scratch.replace(file)
+        replace_file(file, _packed())
     return Payload(file, build(), hashlib.sha256(file.read_bytes()).hexdigest())
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.trust.files import read_regular
 
 FILE = "replica.json"
@@ -36,4 +36,4 @@ def forget_record(run: Path) -> None:
 
 
 def write_record(run: Path, record: Replicated) -> None:
-    write_atomically(run / FILE, record.model_dump_json(indent=1) + "\n")
+    replace_file(run / FILE, record.model_dump_json(indent=1) + "\n")

@@ -23,7 +23,7 @@ from engine.remote.mirror.replica import Replica
 from engine.remote.started_runs import check_spec
 from engine.remote.sync.download import PARTS, fetch
 from engine.remote.tunnel.home import Home
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import LOG, SPEC
 from engine.training.sft.data import HELD_OUT, TRAIN
@@ -266,7 +266,7 @@ class Mirrors:
             found = await fetch(client, run_id, scratch, SPEC, _unheard, MOST_SPEC_BYTES)
             spec = await asyncio.to_thread(self._checked_spec, folder, found)
             text = spec.model_dump_json(indent=1)
-            write_atomically(folder / SPEC, text)
+            replace_file(folder / SPEC, text)
             remember_run(run_id, text.encode())
         except (Refused, StoreError):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

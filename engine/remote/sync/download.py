@@ -15,6 +15,7 @@ from engine.client import EngineClient
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.requests.sync import FileEntry
 from engine.remote.sync.manifest import entry_of
+from engine.runtime.files import move_into_place, sync_open
 from engine.runtime.safe_paths import FILE_MODE, inside, make_parents, open_to_write, outside
 
 PARTS = ".arriving"
@@ -126,7 +127,7 @@ async def _fetch_one(
             target = inside(folder, file.path)
             make_parents(folder, target)
             part.chmod(FILE_MODE)
-            part.replace(target)
+            move_into_place(part, target)
             return
         part.unlink()
     raise StoreError.of(
@@ -147,6 +148,5 @@ async def _arrives(
         came(begin)
         if begin < file.bytes:
             await client.fetch_file(run_id, file.path, target, begin, file.bytes, came)
-        target.flush()
-        os.fsync(target.fileno())
+        sync_open(target)
     return (await asyncio.to_thread(entry_of, part, file.path)).sha256 == file.sha256

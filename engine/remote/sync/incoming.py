@@ -18,6 +18,7 @@ from engine.protocol.identifiers import SHA256, check_path
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.requests.sync import Missing, Synced, SyncFolder
 from engine.remote.sync.manifest import ALWAYS, Digest, digest_of, listed
+from engine.runtime.files import move_into_place, sync, sync_open
 from engine.runtime.safe_paths import open_to_write, outside
 from engine.trust.projects import trust_new_project, trust_run
 
@@ -79,11 +80,11 @@ class Incoming:
             digest = hashlib.file_digest(source, "sha256").hexdigest()
             whole = digest == sha256 and part.stat().st_size == size
             if whole:
-                os.fsync(source.fileno())
+                sync_open(source)
         if not whole:
             part.unlink()
             raise Refused.of("sync.damaged", "A file arrived damaged.", "It is sent once more.")
-        part.replace(self._content(sha256))
+        move_into_place(part, self._content(sha256))
 
     def commit(self, asked: SyncFolder) -> Synced:
         """The folder holds these files and no others, but for what is never sent. Raises Refused
@@ -138,8 +139,7 @@ class Incoming:
             raise Refused.of("sync.incomplete", "Not every file has arrived.", "Send the rest.")
         shutil.copyfile(source, target)
         target.chmod(0o755 if executable else 0o644)
-        with target.open("rb") as laid:
-            os.fsync(laid.fileno())
+        sync(target)
 
     def _content(self, sha256: str) -> Path:
         if not re.fullmatch(SHA256[1:-1], sha256):

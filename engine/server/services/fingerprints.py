@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError, Refused
-from engine.runtime.digest import sha256_of
+from engine.runtime.files import sha256_of
 from engine.storage.project import FILE
 from engine.trust.files import named_files, project_file
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records.runs import RunSpec
 from engine.remote.mirror.record import read_record
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.storage.run_db.repair import Repaired, repair_database
 from engine.storage.run_folder.files import check_run_folder, is_of_another_project
 from engine.storage.run_folder.run import DATABASE, SPEC, read_spec
@@ -29,7 +29,7 @@ def repair(folder: Path) -> Repaired:
     repaired = repair_database(folder, DATABASE, known)
     if known is None:
         text = repaired.spec.model_dump_json(indent=1)
-        write_atomically(folder / SPEC, text)  # not write_spec, which would trust the database
+        replace_file(folder / SPEC, text)  # not write_spec, which would trust the database
     elif not repaired.events:
         raise Refused.of("repair.whole", "This run is not damaged.", where=str(folder))
     return repaired

@@ -22,7 +22,7 @@ from engine.protocol.events.run import StepFinished
 from engine.protocol.problems import ConfigError, ModelError, StoreError
 from engine.protocol.records.runs import Checkpoint, Parent, RunSpec
 from engine.protocol.requests.runs import StartRun
-from engine.runtime.digest import sha256_of
+from engine.runtime.files import move_into_place, sha256_of, sync_tree
 from engine.storage.checkpoints import checkpoint
 from engine.storage.checkpoints.references import Found, find_checkpoint
 from engine.storage.project import load_config
@@ -216,7 +216,7 @@ async def plant(origin: Origin, project: Path, spec: RunSpec) -> Path:
         finally:
             await asyncio.to_thread(writer.close)
         (project / "runs").mkdir(exist_ok=True)
-        return folder.rename(project / "runs" / spec.id)
+        return move_into_place(folder, project / "runs" / spec.id)
 
 
 def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
@@ -238,7 +238,7 @@ def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
     shutil.copytree(run / source.path, target, symlinks=True)  # no content from elsewhere
     if not checkpoint.verify(target):  # read back: a copy is no better than what was copied
         raise checkpoint.not_written(OSError("the copy differs"), target)
-    checkpoint.sync_all(target)
+    sync_tree(target)
     return source
 
 

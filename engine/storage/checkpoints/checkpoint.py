@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 
 from engine.protocol.problems import AtelierError, Refused, StoreError
 from engine.protocol.records.runs import Checkpoint
-from engine.runtime.digest import sha256_of
+from engine.runtime.files import move_into_place, sha256_of, sync_tree
 from engine.runtime.safe_paths import inside
 from engine.trust.files import read_regular
 
@@ -159,27 +159,11 @@ def publish(scratch: Path, target: Path, step: int) -> int:
         entries[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     manifest = scratch / MANIFEST
     manifest.write_text(json.dumps({"schema": 1, "step": step, "files": entries}, indent=1))
-    sync_all(scratch)
+    sync_tree(scratch)
     if target.exists():  # recorded by a run that was killed before its row: made anew
         shutil.rmtree(target)
-    scratch.rename(target)
-    fsync(target.parent)
+    move_into_place(scratch, target)
     return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-
-
-def sync_all(folder: Path) -> None:
-    """Files first, then the folders that name them."""
-    found = sorted(folder.rglob("*"), key=Path.is_dir)
-    for path in [*found, folder]:
-        fsync(path)
-
-
-def fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def matches(file: Path, entry: dict[str, object]) -> bool:

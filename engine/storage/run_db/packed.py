@@ -3,14 +3,14 @@
 import zlib
 from typing import TypeVar
 
+from engine.protocol.base import Value
 from engine.protocol.problems import in_one_line
-from engine.protocol.records.runs import Record
 from engine.storage.run_db.schema import damaged
 
 MOST_UNPACKED = 2**26
 """Bytes of one record."""
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=Value)
 
 
 def parsed(kind: type[R], body: object) -> R:
@@ -26,7 +26,7 @@ def unpacked(kind: type[R], body: object) -> R:
     return parsed(kind, unpacked_text(kind, body))
 
 
-def unpacked_text(kind: type[Record], body: object) -> str:
+def unpacked_text(kind: type[Value], body: object) -> str:
     """Text of a packed column. Raises StoreError where it is none."""
     try:
         assert isinstance(body, bytes)

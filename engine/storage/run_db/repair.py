@@ -8,7 +8,6 @@ repaired run is what the run was at that moment, and one more event says so.
 """
 
 import contextlib
-import os
 import shutil
 import tempfile
 import time
@@ -23,6 +22,7 @@ from engine.protocol.events.run import LogWritten, RunQueued, RunStarted, encode
 from engine.protocol.problems import StoreError
 from engine.protocol.records.judging import Call, Verdict
 from engine.protocol.records.runs import RunSpec, Trajectory, TrajectorySummary
+from engine.runtime.files import move_into_place
 from engine.storage.run_db import salvage
 from engine.storage.run_db.packed import unpacked
 from engine.storage.run_db.salvage import UNREADABLE, Beginning, Told
@@ -263,9 +263,4 @@ def _swap(folder: Path, database: str, made: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         if (file := folder / f"{database}{suffix}").exists():
             file.replace(kept / file.name)
-    made.replace(folder / database)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    move_into_place(made, folder / database)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import itertools
 import os
 import stat
@@ -29,7 +28,8 @@ from engine.protocol.json_text import parse_json
 from engine.protocol.problems import Problem, Refused, StoreError, in_one_line
 from engine.protocol.records.hardware import Card
 from engine.protocol.records.runs import Phase, RunSpec
-from engine.runtime.files import write_atomically
+from engine.runtime import locks
+from engine.runtime.files import replace_file
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.files import check_run_folder, clear_lock
@@ -43,7 +43,7 @@ MOST_SPEC_BYTES = 2**26
 BALLAST = "ballast"
 BALLAST_BYTES = 2**21
 """Set aside while a run is open: room to say why it ends when the disk is full."""
-LOCK_TRIES, LOCK_PAUSE_S = 5, 0.01
+LOCK_WAIT_S = 0.1
 TICK_EVERY_S = 0.25
 REPEAT_EVERY_S = 1.0
 CARDS_EVERY = 2
@@ -215,7 +215,7 @@ def _set_aside(file: Path) -> None:
 def write_spec(folder: Path, spec: RunSpec) -> None:
     """Write run.json of a run that begins on this machine; it is trusted from now on."""
     text = spec.model_dump_json(indent=1)
-    write_atomically(folder / SPEC, text)
+    replace_file(folder / SPEC, text)
     remember_run(spec.id, text.encode())
 
 
@@ -282,17 +282,7 @@ def _bounded(file: Path) -> bytes:
 
 def is_locked(folder: Path) -> bool:
     """Whether some engine works on this run right now."""
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return locks.is_locked(folder / LOCK)
 
 
 @contextlib.contextmanager
@@ -307,18 +297,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _take_lock(file: Path) -> int:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(LOCK_PAUSE_S)  # `is_locked` holds it for a moment while it looks
-        else:
-            return descriptor
-    os.close(descriptor)
-    raise Refused.of(
-        "run.locked",
-        "Another engine works on this run.",
-        "Look at it in the window or terminal that started it.",
-        where=str(file),
-    )
+    try:
+        return locks.take_lock(file, LOCK_WAIT_S)  # `is_locked` holds it for a moment
+    except locks.Busy:
+        raise Refused.of(
+            "run.locked",
+            "Another engine works on this run.",
+            "Look at it in the window or terminal that started it.",
+            where=str(file),
+        ) from None

@@ -6,7 +6,7 @@ from pathlib import Path
 from engine.judge.prompting.transcript import openai_messages
 from engine.protocol.problems import ConfigError, in_one_line
 from engine.protocol.records.runs import Trajectory
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.storage.run_folder.run import Run
 from engine.trust.files import project_file, read_regular
 
@@ -35,7 +35,7 @@ def replace_lines(file: Path, own: str, lines: list[str]) -> None:
     if not lines:
         file.unlink(missing_ok=True)
         return
-    write_atomically(file, "".join(f"{line}\n" for line in lines))
+    replace_file(file, "".join(f"{line}\n" for line in lines))
 
 
 def line_of(own: str, attempt: Trajectory) -> str:

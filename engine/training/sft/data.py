@@ -18,7 +18,7 @@ from engine.protocol.records.demonstrations import (
     Tally,
 )
 from engine.rollout.rendering.chat import ChatFormat
-from engine.runtime.files import write_atomically
+from engine.runtime.files import replace_file
 from engine.runtime.seeds import derive
 from engine.training.labels.gold import FILE as GOLD
 from engine.training.sft.formats import read_line
@@ -196,7 +196,7 @@ def tally(entries: Iterable[Entry]) -> Tally:
 def keep_lines(folder: Path, data: Data) -> None:
     for name, entries in ((TRAIN, data.train), (HELD_OUT, data.held_out)):
         text = b"".join(entry.line.strip() + b"\n" for entry in entries).decode("utf-8-sig")
-        write_atomically(folder / name, text)
+        replace_file(folder / name, text)
 
 
 def kept_lines(folder: Path, chat: ChatFormat, context: int) -> tuple[list[Entry], list[Entry]]:

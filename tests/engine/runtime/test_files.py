@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.files import PRIVATE_MODE, write_atomically
+from engine.runtime.files import PRIVATE_MODE, replace_file
 
 
 def test_a_file_is_replaced_with_nothing_left_beside_it(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     for text in ("first\n", "second · ü\n"):
-        write_atomically(file, text)
+        replace_file(file, text)
         assert file.read_text(encoding="utf-8") == text
     assert os.listdir(tmp_path) == [file.name]
 
@@ -21,8 +21,8 @@ def test_a_private_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     public, private = tmp_path / "public", tmp_path / "private"
     before = os.umask(0o022)
     try:
-        write_atomically(public, "x")
-        write_atomically(private, "x", PRIVATE_MODE)
+        replace_file(public, "x")
+        replace_file(private, "x", PRIVATE_MODE)
     finally:
         os.umask(before)
     assert stat.S_IMODE(public.stat().st_mode) == 0o644
@@ -33,13 +33,13 @@ def test_a_write_that_fails_keeps_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "settings.toml"
-    write_atomically(file, "old")
+    replace_file(file, "old")
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_atomically(file, "new")
+        replace_file(file, "new")
     assert file.read_text() == "old"
     assert os.listdir(tmp_path) == [file.name]

@@ -5,7 +5,6 @@ over, as OpenSSH does.
 """
 
 import base64
-import fcntl
 import hashlib
 import hmac
 import os
@@ -18,6 +17,8 @@ from pathlib import Path
 import asyncssh
 
 from engine.remote.ssh.problems import known_hosts_unusable
+from engine.runtime.files import sync_open
+from engine.runtime.locks import lock_descriptor
 
 MARKERS = ("", "cert-authority", "revoked")
 
@@ -116,12 +117,11 @@ def append_key(file: Path, host: str, key: asyncssh.SSHKey, hashed: bool) -> Non
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         opened = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(opened, "r+b") as target:
-            fcntl.flock(target, fcntl.LOCK_EX)
+            lock_descriptor(target.fileno(), None)
             end = target.seek(0, os.SEEK_END)
             target.seek(max(0, end - 1))
             begin = "" if end == 0 or target.read(1) == b"\n" else "\n"
             target.write(f"{begin}{name} {words[0]} {words[1]}\n".encode())
-            target.flush()
-            os.fsync(target.fileno())
+            sync_open(target)
     except OSError as error:
         raise known_hosts_unusable(str(file), error.strerror or str(error)) from error

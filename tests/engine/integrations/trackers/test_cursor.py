@@ -45,7 +45,7 @@ def test_another_address_is_another_target_and_another_wish_is_not() -> None:
 
 def test_one_sends_at_a_time(tmp_path: Path) -> None:
     with held(tmp_path, "wandb"), held(tmp_path, "mlflow"):
-        with pytest.raises(Refused, match=r"tells W&B of this run"), held(tmp_path, "wandb"):
+        with pytest.raises(Refused, match=r"sends this run to W&B"), held(tmp_path, "wandb"):
             pass
     with held(tmp_path, "wandb"):
         pass

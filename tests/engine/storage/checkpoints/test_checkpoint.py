@@ -10,7 +10,7 @@ import pytest
 
 from engine.protocol.problems import StoreError
 from engine.protocol.records.runs import Checkpoint
-from engine.runtime.digest import sha256_of
+from engine.runtime.files import sha256_of
 from engine.storage.checkpoints.checkpoint import is_complete, newest, save, sweep, verify
 
 
