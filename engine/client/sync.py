@@ -10,7 +10,7 @@ import httpx
 
 from engine.client.bounded import bad_answer, blocks_of, read_whole
 from engine.client.transport import MOST_REFUSAL_BYTES, Transport, refusal, unreachable
-from engine.protocol.requests.home import Errand, ErrandDone, ErrandList, Lease, Leased
+from engine.protocol.requests.home import HomeRequest, HomeRequestList, HomeResponse, Lease, Leased
 from engine.protocol.requests.sync import Begun, Manifest, Missing, Synced, SyncFolder
 
 Progress = Callable[[int], None]
@@ -52,12 +52,12 @@ class SyncCalls(Transport):
         """Be who this engine works for. Raises Refused where another home is."""
         return await self._ask("POST", "/lease", Leased, body=request)
 
-    async def errands(self, wait_s: float) -> list[Errand]:
+    async def errands(self, wait_s: float) -> list[HomeRequest]:
         """What is to be done here; waits until there is something."""
-        found = await self._ask("GET", "/errands", ErrandList, params={"wait": wait_s})
+        found = await self._ask("GET", "/errands", HomeRequestList, params={"wait": wait_s})
         return found.errands
 
-    async def errand_done(self, errand_id: str, done: ErrandDone) -> None:
+    async def errand_done(self, errand_id: str, done: HomeResponse) -> None:
         await self._send("POST", f"/errands/{errand_id}", json=done.model_dump(mode="json"))
 
     async def hand_over(self, run_id: str) -> None:

@@ -27,7 +27,7 @@ from engine.protocol.requests.home import (
     Asking,
     ChatFields,
     CountFields,
-    Errand,
+    HomeRequest,
     PriceFields,
 )
 from engine.remote.started_runs import StartedRun, StartedRuns
@@ -58,7 +58,7 @@ class Trial:
     config: JudgeConfig
 
 
-class ErrandService:
+class HomeRequestService:
     """Service that answers questions of remote runs to judges and providers; one per engine.
     `speaker` returns the judge's process with the current API keys."""
 
@@ -88,7 +88,7 @@ class ErrandService:
         if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
             self._runs.add(_adopted(host, folder.parents[1], folder.name))
 
-    async def answer(self, host: str, errand: Errand) -> Any:
+    async def answer(self, host: str, errand: HomeRequest) -> Any:
         """Answer of the judge's process to an errand. Raises Refused for a question that the run
         may not ask."""
         trials = (one for one in self._trials if (one.run_id, one.host) == (errand.run_id, host))
@@ -111,7 +111,7 @@ class ErrandService:
             raise _refused(host, errand, _first(error)) from error
 
     async def _carry_out(
-        self, host: str, run: StartedRun, errand: Errand, trial: Trial | None
+        self, host: str, run: StartedRun, errand: HomeRequest, trial: Trial | None
     ) -> Any:
         match errand.op:
             case "price":
@@ -151,7 +151,7 @@ class ErrandService:
         self,
         host: str,
         run: StartedRun,
-        errand: Errand,
+        errand: HomeRequest,
         asked: PriceFields | CountFields | Asking,
         trial: Trial | None,
     ) -> Purpose:
@@ -297,7 +297,7 @@ def _first(error: ValidationError) -> str:
     return f"its field {place[:100]!a} is refused ({found['msg'][:100]})"
 
 
-def _refused(host: str, errand: Errand, why: str) -> Refused:
+def _refused(host: str, errand: HomeRequest, why: str) -> Refused:
     return Refused.of(
         "errand.refused",
         f"{host} asked for a judge on behalf of run {errand.run_id}, and was refused: {why}.",

@@ -13,10 +13,10 @@ from engine.judge.providers.access import BoundWorker, start_worker
 from engine.protocol.events.base import BaseEvent
 from engine.protocol.problems import Refused
 from engine.protocol.records.runs import LIVING, RunSummary
-from engine.protocol.requests.home import Errand
+from engine.protocol.requests.home import HomeRequest
 from engine.protocol.requests.remote import ActOnHost, HostList, HostSpec
 from engine.protocol.requests.runs import StartEvaluation, StartRun
-from engine.remote.home_requests import ErrandService
+from engine.remote.home_requests import HomeRequestService
 from engine.remote.mirror.record import read_record
 from engine.remote.server import Host
 from engine.remote.server_list import home_id, read_book, write_book
@@ -51,7 +51,7 @@ class HostDesk:
         self._starting = asyncio.Lock()
         self._loaded = self._leaving = False
         self._started = StartedRuns()
-        self.errands = ErrandService(self._started, self._speaker)
+        self.errands = HomeRequestService(self._started, self._speaker)
 
     @property
     def busy(self) -> bool:
@@ -188,7 +188,7 @@ class HostDesk:
 
     # Judges that are asked here for runs elsewhere
 
-    async def _run_errand(self, host: str, errand: Errand) -> Any:
+    async def _run_errand(self, host: str, errand: HomeRequest) -> Any:
         """Answer an errand by a judge's process here, with the keys of this machine. Raises Refused
         for a question that the run may not ask."""
         try:

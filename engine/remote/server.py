@@ -14,7 +14,7 @@ from engine.launcher.source_files import build
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records.runs import LIVING
-from engine.protocol.requests.home import Errand, ErrandDone, Lease
+from engine.protocol.requests.home import HomeRequest, HomeResponse, Lease
 from engine.protocol.requests.remote import HostSpec, HostTick, HostView, Question
 from engine.protocol.requests.runs import StartEvaluation, StartRun
 from engine.protocol.requests.sync import SyncFolder
@@ -30,7 +30,7 @@ from engine.trust.addresses import check_addresses, confirmed_addresses
 
 ERRAND_WAIT_S = 15.0
 MOST_ERRANDS = 256
-"""Errands of one server that are answered at the same time."""
+"""HomeRequests of one server that are answered at the same time."""
 IDLE_S = 1.0
 """Pause in seconds before a server that answered at once with no errands is asked again."""
 MOST_NOTICES = 20
@@ -165,16 +165,16 @@ class Host:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _run_errand(self, client: EngineClient, errand: Errand) -> None:
+    async def _run_errand(self, client: EngineClient, errand: HomeRequest) -> None:
         if self.home.started.find(errand.run_id, self.spec.name) is None:
             async with self._syncing:  # it may be the run that is just being started
                 pass
         try:
-            answer = ErrandDone(answer=await self.home.run_errand(self.spec.name, errand))
+            answer = HomeResponse(answer=await self.home.run_errand(self.spec.name, errand))
         except AtelierError as error:
             if error.problem.code == "errand.refused":
                 self.notice(error.problem)
-            answer = ErrandDone(problem=error.problem)
+            answer = HomeResponse(problem=error.problem)
         with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
             await client.errand_done(errand.id, answer)
 

@@ -1,334 +1,92 @@
-"""Routes of engine and projects; those of runs are beside. Translation, nothing else."""
+"""HTTP application of the engine: all routes, their limits and the handling of errors."""
 
-import asyncio
-import os
-import platform
-import shutil
-import sys
-import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable
 
 import apsw
-import psutil
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from engine import __version__
-from engine.hardware.doctor import examine
-from engine.hardware.gpus import look
-from engine.hardware.machine import device_words
-from engine.integrations.importers.storage import import_run
-from engine.launcher.local import PROOF_PATH, proof
-from engine.launcher.source_files import build
-from engine.models.registry import known_models
-from engine.protocol import API_VERSION
-from engine.protocol.events.base import BaseEvent
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
-from engine.protocol.records.runs import ProjectView
-from engine.protocol.requests.runs import (
-    CreateProject,
-    EditProject,
-    EngineInfo,
-    ImportRun,
-    LendKeys,
-    ProjectFiles,
-    ScenarioPage,
-    WriteScenarios,
-)
-from engine.remote.registry import HostDesk
-from engine.rollout.gateway.gateway import Gateway
 from engine.server.auth import Guard
-from engine.server.bodies import (
-    body_of,
-    check_numbers,
-    json_list,
-    json_of,
-    number_of,
-    path_of,
-    project_of,
-    text_of,
-)
-from engine.server.event_stream import Broadcast
+from engine.server.bodies import Handler, check_numbers
+from engine.server.composition import Services
 from engine.server.limits import HANDLERS, limited
 from engine.server.routes.arena import ArenaRoutes
 from engine.server.routes.checkpoints import CheckpointRoutes
-from engine.server.routes.drafts import AuthoringRoutes
-from engine.server.routes.home import FarRoutes
+from engine.server.routes.drafts import DraftRoutes
+from engine.server.routes.engine import EngineRoutes
+from engine.server.routes.environments import EnvironmentRoutes
+from engine.server.routes.home import HomeRoutes
 from engine.server.routes.mcp import McpRoutes
-from engine.server.routes.mirrors import ReplicaRoutes
+from engine.server.routes.mirrors import MirrorRoutes
+from engine.server.routes.projects import ProjectRoutes
+from engine.server.routes.relay import Relay
 from engine.server.routes.remote import HostRoutes
 from engine.server.routes.runs import RunRoutes
+from engine.server.routes.scripts import ScriptRoutes
 from engine.server.routes.setup import SetupRoutes
-from engine.server.routes.trust import TrustRoutes
-from engine.server.services.backends import backend_facts
-from engine.server.services.environments import EnvironmentRoutes
-from engine.server.services.fingerprints import check_unchanged, fingerprint
-from engine.server.services.library import Library
-from engine.server.services.scripts import OutsideRoutes
-from engine.server.services.supervisor import Supervisor
-from engine.server.services.tracking import TrackRoutes
+from engine.server.routes.tracking import TrackingRoutes
+from engine.server.routes.transfers import TransferRoutes
 from engine.server.unwritable import answer_unwritable
-from engine.storage.project import (
-    FILE,
-    edit_text,
-    load_config,
-    read_scenarios,
-    read_toml,
-    scenario_file,
-    write_scenarios,
-    write_toml,
-)
-from engine.storage.samples import create_project, samples
 
-T = TypeVar("T", bound=BaseModel)
-R = TypeVar("R")
-Handler = Callable[[Request], Awaitable[Response]]
-
-IDLE_EXIT_S = 600.0
 STATUS = {ConfigError: 422, Refused: 409}
-LOG_TAIL_BYTES = 200_000
+ROUTES = (
+    EngineRoutes,
+    ProjectRoutes,
+    SetupRoutes,
+    RunRoutes,
+    MirrorRoutes,
+    TrackingRoutes,
+    CheckpointRoutes,
+    ArenaRoutes,
+    DraftRoutes,
+    McpRoutes,
+    EnvironmentRoutes,
+    ScriptRoutes,
+    HomeRoutes,
+    HostRoutes,
+    TransferRoutes,
+)
 
 
-class Application:
-    """The engine's routes over one workspace."""
+def make_app(
+    services: Services, port: int, on_authenticated: Callable[[Scope], None] = lambda scope: None
+) -> Guard:
+    """The routes of an engine behind its guard. `on_authenticated` is called with each request that
+    has shown a key."""
+    relay = Relay(services)
 
-    def __init__(self, workspace: Path, token: str) -> None:
-        self.workspace = workspace
-        self.token = token
-        self.started_at = time.time()
-        self.touched = time.monotonic()
-        self.library = Library(workspace)
-        self.gateway = Gateway()
-        self.broadcast = Broadcast(asyncio.get_running_loop())
-        self.supervisor = Supervisor(self.library, self.broadcast, self.gateway)
-        self.runs = RunRoutes(self.library, self.supervisor, self.broadcast, self.touch)
-        self.replicas = ReplicaRoutes(self.library, self.broadcast, self.touch)
-        self.arena = ArenaRoutes(self.library, self.supervisor, self.touch)
-        self.tracks = TrackRoutes(self.supervisor.tracking, self.library)
-        self.authoring = AuthoringRoutes(self.library, self.supervisor, self.touch)
-        self.checkpoints = CheckpointRoutes(self.library, self.supervisor)
-        self.outside = OutsideRoutes(workspace, self.library, self.supervisor)
-        self.environments = EnvironmentRoutes(
-            lambda: self.supervisor.living, self.supervisor.environment_pids
-        )
-        self.far = FarRoutes(workspace, self.library, self.supervisor, self.touch)
-        self.hosts = HostDesk(
-            workspace,
-            self.library.projects,
-            self.library.all_runs,
-            self._mirrored,
-            self.supervisor.judge_keys,
-        )
-        self.host_routes = HostRoutes(self.hosts, self.library, self.supervisor, self.touch)
-        self.supervisor.others = lambda: self.hosts.pids
-        self.supervisor.tracking.served = lambda: self.far.served
-        self.stop = asyncio.Event()
-
-    def asgi(self, port: int, on_known: Callable[[Scope], None] = lambda scope: None) -> Guard:
-        """`on_known` hears of each request that has shown a key."""
-        self.supervisor.house.base_url = f"http://127.0.0.1:{port}/v1"
-        routes: list[tuple[str, str, Handler]] = [
-            ("GET", PROOF_PATH, self.prove),
-            ("GET", "/engine", self.info),
-            ("POST", "/engine/shutdown", self.shut_down),
-            ("POST", "/keys", self.lend_keys),
-            *TrustRoutes(self.supervisor.take_up_queue).routes(),
-            ("GET", "/doctor", self.doctor),
-            ("GET", "/models", self.models),
-            ("GET", "/backends", self.backends),
-            ("GET", "/samples", self.samples),
-            ("GET", "/projects", self.projects),
-            ("POST", "/projects", self.create_project),
-            ("GET", "/project", self.project),
-            ("PUT", "/project", self.edit_project),
-            ("GET", "/project/files", self.project_files),
-            ("GET", "/scenarios", self.scenarios),
-            ("PUT", "/scenarios", self.write_scenarios),
-            ("POST", "/import", self.import_run),
-            *SetupRoutes(self.library, self.supervisor).routes(),
-            *self.runs.routes(),
-            *self.replicas.routes(),
-            *self.tracks.routes(),
-            *self.checkpoints.routes(),
-            *self.arena.routes(),
-            *self.authoring.routes(),
-            *McpRoutes().routes(),
-            *self.environments.routes(),
-            *self.outside.routes(),
-            *self.far.routes(),
-            *self.host_routes.routes(),
-        ]
-        starlette = Starlette(
-            routes=[
-                *(self._route(*route) for route in routes),
-                *self.gateway.routes(),
-            ],
-            exception_handlers={
-                **HANDLERS,
-                AtelierError: _refuse,  # type: ignore[dict-item]
-                ValidationError: _refuse_body,  # type: ignore[dict-item]
-                HTTPException: _refuse_path,  # type: ignore[dict-item]
-                OSError: answer_unwritable,  # type: ignore[dict-item]
-                apsw.Error: answer_unwritable,  # type: ignore[dict-item]
-            },
-        )
-        inner = limited(starlette, self.gateway)
-        return Guard(inner, port, self.token, self.gateway.knows, on_known)
-
-    # The engine
-
-    async def prove(self, request: Request) -> Response:
-        nonce = request.query_params.get("nonce", "")
-        return PlainTextResponse(proof(self.token, nonce[:128]))
-
-    async def info(self, request: Request) -> Response:
-        process, memory = psutil.Process(), psutil.virtual_memory()
-        return json_of(
-            EngineInfo(
-                version=__version__,
-                api=API_VERSION,
-                pid=os.getpid(),
-                workspace=str(self.workspace),
-                started_at=self.started_at,
-                device=device_words(),
-                python=sys.executable,
-                memory_bytes=process.memory_info().rss,
-                memory_total_bytes=memory.total,
-                living_runs=self.supervisor.living,
-                build=await asyncio.to_thread(build),
-                host=platform.node(),
-                cards=(await asyncio.to_thread(look)).cards,
-                free_bytes=shutil.disk_usage(self.workspace).free,
-            )
-        )
-
-    async def shut_down(self, request: Request) -> Response:
-        self.stop.set()
-        return Response(status_code=202)
-
-    async def lend_keys(self, request: Request) -> Response:
-        lent = await body_of(request, LendKeys)
-        self.supervisor.judge_keys.update(lent.keys)
-        self.supervisor.tracking.lend(lent.trackers)
-        return Response(status_code=204)
-
-    async def doctor(self, request: Request) -> Response:
-        return json_list(await asyncio.to_thread(examine))
-
-    async def models(self, request: Request) -> Response:
-        return json_list(await asyncio.to_thread(known_models))
-
-    async def backends(self, request: Request) -> Response:
-        return json_of(await asyncio.to_thread(backend_facts))
-
-    # Projects
-
-    async def samples(self, request: Request) -> Response:
-        return json_list(samples())
-
-    async def projects(self, request: Request) -> Response:
-        paths = await asyncio.to_thread(self.library.projects)
-        views = await asyncio.gather(*(self._view(path, self.library.view) for path in paths))
-        return json_list(views)
-
-    async def create_project(self, request: Request) -> Response:
-        asked = await body_of(request, CreateProject)
-        folder = Path(asked.folder).expanduser()
-        folder = folder if folder.is_absolute() else self.workspace / folder
-        await asyncio.to_thread(create_project, folder, asked.sample)
-        return json_of(await self._view(folder))
-
-    async def project(self, request: Request) -> Response:
-        return json_of(await self._view(project_of(request)))
-
-    async def edit_project(self, request: Request) -> Response:
-        asked, path = await body_of(request, EditProject), project_of(request)
-        await asyncio.to_thread(check_unchanged, path / FILE, asked.read)
-        text = asked.toml if asked.toml is not None else read_toml(path)
-        text = edit_text(text, asked.values or {})
-        await asyncio.to_thread(write_toml, path, text)
-        return json_of(await self._view(path))
-
-    async def project_files(self, request: Request) -> Response:
-        files = await asyncio.to_thread(self.library.files, project_of(request))
-        return json_of(ProjectFiles(files=files))
-
-    async def scenarios(self, request: Request) -> Response:
-        path, split = project_of(request), text_of(request, "split")
-        offset, limit = (
-            int(number_of(request, name, otherwise))
-            for name, otherwise in (("offset", 0), ("limit", 200))
-        )
-        file = scenario_file(path, load_config(path), split)  # type: ignore[arg-type]
-        mark = await asyncio.to_thread(fingerprint, file) if file else ""
-        found = (await asyncio.to_thread(read_scenarios, file))[0] if file else []
-        items = found[offset : offset + limit]
-        return json_of(ScenarioPage(total=len(found), items=items, fingerprint=mark))
-
-    async def write_scenarios(self, request: Request) -> Response:
-        asked, path = await body_of(request, WriteScenarios), project_of(request)
-        file = scenario_file(path, load_config(path), text_of(request, "split"))  # type: ignore[arg-type]
-        if file is None:
-            raise ConfigError.of(
-                "scenarios.no_file", "This split has no file.", "Set it under [scenarios]."
-            )
-        await asyncio.to_thread(check_unchanged, file, asked.read)
-        await asyncio.to_thread(write_scenarios, file, asked.items)
-        return json_of(await self._view(path))
-
-    async def import_run(self, request: Request) -> Response:
-        asked, path = await body_of(request, ImportRun), project_of(request)
-        folder = await import_run(path, path_of(asked.source), asked.model)
-        return json_of(await asyncio.to_thread(self.library.summary, folder))
-
-    # What they share
-
-    def touch(self) -> None:
-        """Somebody is there."""
-        self.touched = time.monotonic()
-
-    def _mirrored(self, run_id: str, tick: BaseEvent | None) -> None:
-        """Of a run on a server: something was stored here, or a tick came."""
-        self.broadcast.announce(run_id, tick)
-        if tick is None:
-            self.supervisor.tracking.heard(run_id)
-
-    def is_idle(self) -> bool:
-        idle = time.monotonic() - self.touched > IDLE_EXIT_S
-        supervisor = self.supervisor
-        work = supervisor.living or supervisor.exports.busy or supervisor.tracking.busy
-        busy = work or self.environments.busy or self.hosts.busy
-        return idle and not busy and not self.broadcast.listeners
-
-    def _route(self, method: str, path: str, handler: Handler) -> Route:
-        asked = self.host_routes.relayed(method, path, handler)
-        return Route(path, self._counted(asked), methods=[method])
-
-    def _counted(self, handler: Handler) -> Handler:
-        async def counted(request: Request) -> Response:
-            self.touch()
+    def counted(handler: Handler) -> Handler:
+        async def handle(request: Request) -> Response:
+            services.activity.touch()
             check_numbers(request)
             return await handler(request)
 
-        return counted
+        return handle
 
-    async def _view(
-        self, path: Path, read: Callable[[Path], ProjectView] | None = None
-    ) -> ProjectView:
-        view = await asyncio.to_thread(read or self.library.open_project, path)
-        return view.model_copy(
-            update={"runs": [self.supervisor.summary(run.id) for run in view.runs]}
-        )
-
-    def _current(self, run_id: str):  # type: ignore[no-untyped-def]
-        return self.supervisor.summary(run_id)
+    routes = [
+        Route(path, counted(relay.relayed(method, path, handler)), methods=[method])
+        for kind in ROUTES
+        for method, path, handler in kind(services).routes()
+    ]
+    app = Starlette(
+        routes=[*routes, *services.gateway.routes()],
+        exception_handlers={
+            **HANDLERS,
+            AtelierError: _refuse,  # type: ignore[dict-item]
+            ValidationError: _refuse_body,  # type: ignore[dict-item]
+            HTTPException: _refuse_path,  # type: ignore[dict-item]
+            OSError: answer_unwritable,  # type: ignore[dict-item]
+            apsw.Error: answer_unwritable,  # type: ignore[dict-item]
+        },
+    )
+    inner = limited(app, services.gateway)
+    return Guard(inner, port, services.token, services.gateway.knows, on_authenticated)
 
 
 async def _refuse(request: Request, error: AtelierError) -> Response:

@@ -1,15 +1,20 @@
-"""Bodies of requests and answers: pydantic both ways."""
+"""Bodies of requests and responses: pydantic both ways."""
 
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from engine.protocol.problems import ConfigError, in_one_line
+from engine.protocol.problems import AtelierError, ConfigError, in_one_line
 
 T = TypeVar("T", bound=BaseModel)
+Handler = Callable[[Request], Awaitable[Response]]
+Routes = list[tuple[str, str, Handler]]
+"""Routes as (method, path, handler)."""
 MOST_NUMBER = 2**53
 
 
@@ -76,3 +81,20 @@ def json_of(value: BaseModel) -> Response:
 def json_list(values: Any) -> Response:
     body = "[" + ",".join(value.model_dump_json() for value in values) + "]"
     return Response(body, media_type="application/json")
+
+
+def json_lines(values: AsyncGenerator[BaseModel, None], touch: Callable[[], None]) -> Response:
+    """Stream one JSON object per line as they come; a client that hangs up ends the generator.
+    `touch` is called for each. An AtelierError becomes the last line, since the response has
+    begun."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            async with contextlib.aclosing(values) as open_values:
+                async for value in open_values:
+                    touch()
+                    yield value.model_dump_json().encode() + b"\n"
+        except AtelierError as error:
+            yield error.problem.model_dump_json().encode() + b"\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")

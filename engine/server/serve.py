@@ -18,7 +18,8 @@ from engine.protocol import API_VERSION
 from engine.protocol.requests.runs import Handshake
 from engine.runtime.files import PRIVATE_MODE, replace_file
 from engine.runtime.life_pipe import adopt_orphans, hide_from_peers
-from engine.server.app import Application
+from engine.server.app import make_app
+from engine.server.composition import Services, compose
 from engine.server.connections import Connections, raise_descriptor_limit, share_of
 from engine.server.http_server import start_serving
 from engine.server.lock import workspace_lock
@@ -37,25 +38,20 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
     discovery = discovery_file(workspace)
     with workspace_lock(workspace, discovery), _loopback() as listening:
         port = listening.getsockname()[1]
-        application = Application(workspace, secrets.token_urlsafe(32))
+        services = compose(workspace, secrets.token_urlsafe(32), port)
         connections = Connections(share_of(raise_descriptor_limit()))
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, application.stop.set)
-        handshake = _announce(discovery, port, application)
-        app = application.asgi(port, connections.prove)
+            asyncio.get_running_loop().add_signal_handler(number, services.stop.set)
+        handshake = _announce(discovery, port, services)
+        app = make_app(services, port, connections.prove)
         server, serving = await start_serving(app, listening, connections)
         say_ready(handshake)
-        application.supervisor.take_up_queue()
-        await application.hosts.open()
+        await services.open()
         try:
-            await _until_stopped(application, serving)
+            await _until_stopped(services, serving)
         finally:
             discovery.unlink(missing_ok=True)  # whoever comes now starts another one
-            application.supervisor.errands.close()
-            await application.hosts.close()
-            await application.environments.close()
-            await application.supervisor.close()
-            application.broadcast.close()
+            await services.close()
             server.should_exit = True
             await serving
 
@@ -68,10 +64,10 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-async def _until_stopped(application: Application, serving: "asyncio.Task[None]") -> None:
-    while not (application.stop.is_set() or application.is_idle() or serving.done()):
+async def _until_stopped(services: Services, serving: "asyncio.Task[None]") -> None:
+    while not (services.stop.is_set() or services.is_idle() or serving.done()):
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(application.stop.wait(), 1.0)
+            await asyncio.wait_for(services.stop.wait(), 1.0)
 
 
 @contextlib.contextmanager
@@ -85,15 +81,15 @@ def _loopback() -> Iterator[socket.socket]:
         listening.close()
 
 
-def _announce(file: Path, port: int, application: Application) -> Handshake:
+def _announce(file: Path, port: int, services: Services) -> Handshake:
     """Write the discovery file, readable by its owner alone."""
     handshake = Handshake(
         pid=os.getpid(),
         start_time=psutil.Process().create_time(),
         port=port,
         api=API_VERSION,
-        workspace=str(application.workspace),
+        workspace=str(services.workspace),
     )
-    record = {**handshake.model_dump(), "token": application.token}
+    record = {**handshake.model_dump(), "token": services.token}
     replace_file(file, json.dumps(record), PRIVATE_MODE)
     return handshake

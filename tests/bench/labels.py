@@ -18,7 +18,7 @@ from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import GroupSummary, RunSpec
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_folder.run import Run, write_spec
-from engine.training.labels.service import Labeller
+from engine.training.labels.service import LabelService
 from tests.bench.store import fill
 from tests.engine.storage.run_db.test_store import trajectory
 
@@ -38,7 +38,7 @@ async def main() -> None:
         run = Run(place, spec, lambda tick: None)
         writing = asyncio.create_task(keep_writing(run, count))
         groups = run.reader.groups(TrajectoryQuery(split="train", limit=labels)).items
-        labeller = Labeller(run)
+        labeller = LabelService(run)
         times = [await one(labeller, run, group) for group in groups]
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
@@ -57,7 +57,7 @@ async def keep_writing(run: Run, first: int) -> None:
         await asyncio.sleep(0.005)
 
 
-async def one(labeller: Labeller, run: Run, group: GroupSummary) -> float:
+async def one(labeller: LabelService, run: Run, group: GroupSummary) -> float:
     siblings = run.reader.stored(group.split, group.step, group.group)
     names = [sibling.id for sibling in siblings if sibling.reward is not None]
     words = (

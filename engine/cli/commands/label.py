@@ -21,7 +21,7 @@ from engine.protocol.records.labels import Label, Labelled
 from engine.protocol.requests.runs import Command
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE, Run, read_spec
-from engine.training.labels.service import Labeller
+from engine.training.labels.service import LabelService
 
 
 class Desk(Protocol):
@@ -105,7 +105,7 @@ async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[De
             opened.close()
 
 
-class _Here(Labeller):
+class _Here(LabelService):
     async def add(self, label: Label) -> Labelled:
         return await super().add(label.for_run(self.run_id))
 

@@ -8,7 +8,7 @@ run was cut off before its checkpoint.
 
 import time
 
-from engine.integrations.scripts.session import Desk, trained_before, watched
+from engine.integrations.scripts.session import ScriptSession, trained_before, watched
 from engine.integrations.scripts.submissions import Handed
 from engine.integrations.scripts.trajectories import dropped_words
 from engine.policy.base import Policy
@@ -35,7 +35,7 @@ class ScriptLeft(Exception):
     """The script is done, or gone."""
 
 
-async def train(run: Run, policy: Policy, chat: ChatFormat, desk: Desk) -> None:
+async def train(run: Run, policy: Policy, chat: ChatFormat, desk: ScriptSession) -> None:
     """Until the script leaves, or somebody stops the run. Raises what a worker or the store
     raises."""
     begun = time.monotonic()
@@ -66,7 +66,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, desk: Desk) -> None:
             await run.say(last_word(run, desk, step, history, time.monotonic() - begun))
 
 
-async def next_groups(run: Run, policy: Policy, desk: Desk, step: int) -> Handed:
+async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) -> Handed:
     """Wait for what the script hands in. Raises StopRequested, ScriptLeft."""
     await run.enter(step + 1, "rolling_out")
     run.tick(step + 1, "rolling_out", 0, 0, WAITING)
@@ -86,7 +86,7 @@ async def next_groups(run: Run, policy: Policy, desk: Desk, step: int) -> Handed
 async def take(
     run: Run,
     policy: Policy,
-    desk: Desk,
+    desk: ScriptSession,
     handed: Handed,
     clock: Clock,
     history: dict[int, dict[str, float]],
@@ -147,7 +147,7 @@ async def tell_settings(run: Run, handed: Handed) -> None:
 
 
 def last_word(
-    run: Run, desk: Desk, step: int, history: dict[int, dict[str, float]], seconds: float
+    run: Run, desk: ScriptSession, step: int, history: dict[int, dict[str, float]], seconds: float
 ) -> RunFinished | RunStopped:
     assert desk.left is not None
     reason, finished = desk.left

@@ -53,7 +53,7 @@ class Script:
             return False
 
 
-class Desk:
+class ScriptSession:
     """Made when a script comes; `close` it with the run."""
 
     def __init__(self, folder: Path, spec: RunSpec, script: Script) -> None:
@@ -186,7 +186,7 @@ def _ended(spec: RunSpec) -> Refused:
 
 
 @contextlib.asynccontextmanager
-async def watched(desk: Desk) -> AsyncIterator[None]:
+async def watched(desk: ScriptSession) -> AsyncIterator[None]:
     """While the block runs, the script's process is looked after."""
     looking = asyncio.create_task(desk.watch(), name=f"script {desk.script.pid}")
     try:

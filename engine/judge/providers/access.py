@@ -16,7 +16,7 @@ from engine.trust.addresses import sends_key
 
 SENDING = ("ask", "chat")
 """Operations of the worker that send something to a provider."""
-Errand = Callable[[str, dict[str, Any]], Awaitable[Any]]
+HomeRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """(op, fields): the answer of a process at home, however long that takes."""
 
 
@@ -39,7 +39,7 @@ class Access:
     """Of one run. `keys` by provider, in memory only; with `errand` none are needed here."""
 
     keys: Mapping[str, str]
-    errand: Errand | None = None
+    errand: HomeRequest | None = None
     confirmed: frozenset[AddressConfirmation] = frozenset()
     """Addresses that the person confirmed elsewhere, besides those of this machine."""
 
@@ -62,7 +62,7 @@ class AtHome:
 
     alive, pid = True, 0
 
-    def __init__(self, errand: Errand) -> None:
+    def __init__(self, errand: HomeRequest) -> None:
         self._errand = errand
 
     async def ask(self, op: str, **fields: Any) -> Any:

@@ -13,7 +13,7 @@ from engine.protocol.identifiers import RunId
 from engine.protocol.problems import Problem
 
 MOST_ERRANDS = 1000
-"""Errands in one response."""
+"""HomeRequests in one response."""
 MOST_TEXT_BYTES = 2**23
 """Size limit of everything in one errand."""
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-z:]{1,80}$")]
@@ -21,7 +21,7 @@ Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-z:]{1,80}$")]
 Text = Annotated[str, StringConstraints(max_length=MOST_TEXT_BYTES)]
 
 
-class Errand(Value):
+class HomeRequest(Value):
     """One call of a judge's process (engine/judge/providers/worker.py), to be made at home."""
 
     id: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -31,8 +31,8 @@ class Errand(Value):
     fields: dict[str, Any]
 
 
-class ErrandList(Value):
-    errands: list[Errand] = Field(max_length=MOST_ERRANDS)
+class HomeRequestList(Value):
+    errands: list[HomeRequest] = Field(max_length=MOST_ERRANDS)
 
 
 class Fields(BaseModel):
@@ -159,7 +159,7 @@ class CountFields(Fields):
     questions: list[list[Words]] = Field(max_length=1000)
 
 
-class ErrandDone(Request):
+class HomeResponse(Request):
     """Answer to an errand, as the judge's process gave it."""
 
     answer: Any = None

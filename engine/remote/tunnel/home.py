@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.protocol.events.base import BaseEvent
-from engine.protocol.requests.home import Errand
+from engine.protocol.requests.home import HomeRequest
 from engine.remote.started_runs import StartedRuns
 
 FIT = set(string.ascii_letters + string.digits + "-_")
@@ -25,7 +25,7 @@ class Home:
     announce: Callable[[str, BaseEvent | None], None]
     keys: Mapping[str, str]
     """Of judges, by provider."""
-    run_errand: Callable[[str, Errand], Awaitable[Any]]
+    run_errand: Callable[[str, HomeRequest], Awaitable[Any]]
     """(host, errand): its answer, by a judge's process of ours."""
     changed: Callable[[], None]
     started: StartedRuns

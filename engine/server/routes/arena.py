@@ -1,41 +1,34 @@
-"""Routes of questions to models side by side, and of how the votes stand."""
+"""Routes of the arena: questions to several models, and the tally of votes."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from engine.evaluation.arena.run import find_or_make_arena, read_tally
 from engine.evaluation.contestants import find_contestants
-from engine.protocol.problems import AtelierError
-from engine.protocol.requests.arena import AskArena
-from engine.server.bodies import body_of, json_of, path_of, project_of
-from engine.server.services.library import Library
-from engine.server.services.supervisor import Supervisor
+from engine.protocol.requests.arena import ArenaTold, AskArena
+from engine.server.bodies import Routes, body_of, json_lines, json_of, path_of, project_of
+from engine.server.composition import Services
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import read_spec
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 
 class ArenaRoutes:
-    """Questions and votes. `touch` is told of every line that a listener is sent."""
+    def __init__(self, services: Services) -> None:
+        self._library, self._lifecycle = services.library, services.lifecycle
+        self._arena, self._activity = services.arena, services.activity
 
-    def __init__(self, library: Library, supervisor: Supervisor, touch: Callable[[], None]) -> None:
-        self.library = library
-        self.supervisor = supervisor
-        self.touch = touch
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [("POST", "/arena", self.ask), ("GET", "/arena", self.tally)]
 
     async def tally(self, request: Request) -> Response:
         return json_of(await asyncio.to_thread(read_tally, project_of(request)))
 
     async def ask(self, request: Request) -> Response:
-        """A line of JSON for each word and attempt; hanging up cancels the rest."""
+        """One line of JSON for each piece of text and each trajectory; hanging up cancels."""
         asked = await body_of(request, AskArena)
         project = path_of(asked.project)
         contestants = await asyncio.to_thread(
@@ -43,18 +36,14 @@ class ArenaRoutes:
         )
         folder = await find_or_make_arena(project)
         run_id = read_spec(folder).id
-        self.library.remember(run_id, folder)
+        self._library.remember(run_id, folder)
 
-        async def lines() -> AsyncIterator[bytes]:
-            try:
-                async with self.supervisor.opened(run_id) as opened:
-                    crowded = self.supervisor.living > 0
-                    answers = self.supervisor.arena.ask(opened.run, asked, contestants, crowded)
-                    async with contextlib.aclosing(answers):
-                        async for told in answers:
-                            self.touch()
-                            yield told.model_dump_json().encode() + b"\n"
-            except AtelierError as error:  # the answer has begun: the last line says it
-                yield error.problem.model_dump_json().encode() + b"\n"
+        async def answers() -> AsyncGenerator[ArenaTold, None]:
+            async with self._lifecycle.opened(run_id) as opened:
+                crowded = bool(self._lifecycle.active)
+                found = self._arena.ask(opened.run, asked, contestants, crowded)
+                async with contextlib.aclosing(found):
+                    async for told in found:
+                        yield told
 
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        return json_lines(answers(), self._activity.touch)

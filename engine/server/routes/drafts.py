@@ -2,34 +2,27 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from engine.autorl.draft_folder import open_place
 from engine.autorl.job import writing
 from engine.autorl.project_files import begin_with_tools, finish
 from engine.integrations.mcp.servers import views_of
-from engine.protocol.problems import AtelierError
-from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, FinishProject
-from engine.server.bodies import body_of, json_of, path_of
-from engine.server.services.library import Library
-from engine.server.services.supervisor import Supervisor
+from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTold, FinishProject
+from engine.server.bodies import Routes, body_of, json_lines, json_of, path_of
+from engine.server.composition import Services
 from engine.storage.run_folder.run import read_spec
 
-Handler = Callable[[Request], Awaitable[Response]]
 
+class DraftRoutes:
+    def __init__(self, services: Services) -> None:
+        self._library, self._lifecycle = services.library, services.lifecycle
+        self._credentials, self._activity = services.credentials, services.activity
 
-class AuthoringRoutes:
-    """`touch` is told of every line that a listener is sent."""
-
-    def __init__(self, library: Library, supervisor: Supervisor, touch: Callable[[], None]) -> None:
-        self.library = library
-        self.supervisor = supervisor
-        self.touch = touch
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [
             ("POST", "/drafts", self.write),
             ("PUT", "/drafts", self.finish),
@@ -41,21 +34,17 @@ class AuthoringRoutes:
         asked = await body_of(request, DescribeTask)
         folder = await open_place(asked)
         run_id = (await asyncio.to_thread(read_spec, folder)).id
-        self.library.remember(run_id, folder)
+        self._library.remember(run_id, folder)
 
-        async def lines() -> AsyncIterator[bytes]:
-            try:
-                async with self.supervisor.opened(run_id) as opened:
-                    access = self.supervisor.access(opened.run.spec)
-                    async with writing(asked, opened.run, access) as work:
-                        async with contextlib.aclosing(work.tell()) as told:
-                            async for one in told:
-                                self.touch()
-                                yield one.model_dump_json().encode() + b"\n"
-            except AtelierError as error:  # the answer has begun: the last line says it
-                yield error.problem.model_dump_json().encode() + b"\n"
+        async def progress() -> AsyncGenerator[DraftTold, None]:
+            async with self._lifecycle.opened(run_id) as opened:
+                access = self._credentials.access(opened.run.spec)
+                async with writing(asked, opened.run, access) as work:
+                    async with contextlib.aclosing(work.tell()) as told:
+                        async for one in told:
+                            yield one
 
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        return json_lines(progress(), self._activity.touch)
 
     async def begin(self, request: Request) -> Response:
         """The servers that its agent reaches; nobody is asked yet."""
@@ -68,4 +57,4 @@ class AuthoringRoutes:
     async def finish(self, request: Request) -> Response:
         asked = await body_of(request, FinishProject)
         folder = await asyncio.to_thread(finish, asked)
-        return json_of(await asyncio.to_thread(self.library.open_project, folder))
+        return json_of(await asyncio.to_thread(self._library.open_project, folder))

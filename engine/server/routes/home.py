@@ -1,12 +1,8 @@
-"""What an engine does for a home machine: folders come, files go, errands are handed out, and one
-home at a time is served. Routes; what they stand on is beside (engine/remote/sync,
-engine/server/services/home_requests).
-"""
+"""Routes for a home machine: lease, folders that arrive, files that leave, requests to home."""
 
 import asyncio
 import shutil
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from starlette.requests import Request
@@ -14,43 +10,30 @@ from starlette.responses import Response, StreamingResponse
 
 from engine.models.registry import cache_dir
 from engine.protocol.problems import Refused
-from engine.protocol.requests.home import ErrandDone, ErrandList, Lease, Leased
+from engine.protocol.requests.home import HomeRequestList, HomeResponse, Lease
 from engine.protocol.requests.sync import Begun, SyncFolder
 from engine.remote.sync.incoming import Incoming
 from engine.remote.sync.manifest import listed, manifest
-from engine.server.bodies import body_of, json_of, number_of, text_of
-from engine.server.services.library import Library
-from engine.server.services.supervisor import Supervisor
-
-Handler = Callable[[Request], Awaitable[Response]]
+from engine.server.bodies import Routes, body_of, json_of, number_of, text_of
+from engine.server.composition import Services
 
 EXPORTS = "exports"
-LEASE_S = 60.0
 LONGEST_WAIT_S = 20.0
 BLOCK = 2**18
 NEVER_SENT = ("run.db*", "lock", "ballast", ".arriving/", "replica.json")
 """Of a run folder: what is only of this machine; the database goes by pages."""
 
 
-class FarRoutes:
-    """`touch` is told of every sign of life."""
-
-    def __init__(
-        self, workspace: Path, library: Library, supervisor: Supervisor, touch: Callable[[], None]
-    ) -> None:
+class HomeRoutes:
+    def __init__(self, services: Services) -> None:
+        workspace = services.workspace
         self._incoming = Incoming(workspace, {"workspace": workspace, "models": cache_dir()})
-        self._library, self._supervisor, self._touch = library, supervisor, touch
-        self._errands = supervisor.errands
-        self._holder: Lease | None = None
-        self._heard = 0.0
+        self._library, self._lifecycle = services.library, services.lifecycle
+        self._requests, self._lease = services.home_requests, services.home_lease
+        self._touch = services.activity.touch
         self._committing = asyncio.Lock()
 
-    @property
-    def served(self) -> bool:
-        """Whether a home machine works with this engine, and tells trackers of its runs."""
-        return self._holder is not None
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [
             ("POST", "/lease", self.lease),
             ("POST", "/sync/missing", self.missing),
@@ -66,19 +49,8 @@ class FarRoutes:
         ]
 
     async def lease(self, request: Request) -> Response:
-        """Asked again and again; who stays silent loses it."""
-        asked = await body_of(request, Lease)
-        held = self._holder if time.monotonic() - self._heard < LEASE_S else None
-        if held and held.home != asked.home and not asked.take_over:
-            raise Refused.of(
-                "host.other_home",
-                f"This server's engine works for {held.name or 'another machine of yours'} now.",
-                "Disconnect it there, or take it over; runs go on either way.",
-            )
-        if asked.fresh or held is None or held.home != asked.home:
-            self._errands.hand_out_again()
-        self._holder, self._heard = asked, time.monotonic()
-        return json_of(Leased(seconds=LEASE_S))
+        """Take or renew the lease; a home machine that stays silent loses it."""
+        return json_of(self._lease.take(await body_of(request, Lease)))
 
     # Folders that come
 
@@ -143,21 +115,21 @@ class FarRoutes:
         """The run is somewhere else from now on, and all of it has arrived: here it goes. Raises
         Refused while it goes on."""
         run_id = request.path_params["run"]
-        async with self._supervisor.resting(run_id) as folder:
+        async with self._lifecycle.resting(run_id) as folder:
             await asyncio.to_thread(shutil.rmtree, folder)
         self._library.forget(run_id)
         return Response(status_code=204)
 
-    # Errands
+    # HomeRequests
 
     async def errands(self, request: Request) -> Response:
         """What waits to be done at home; held open until there is something."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
-        return json_of(ErrandList(errands=await self._errands.waiting(wait)))
+        return json_of(HomeRequestList(errands=await self._requests.waiting(wait)))
 
     async def errand_done(self, request: Request) -> Response:
-        done = await body_of(request, ErrandDone)
-        self._errands.done(request.path_params["errand"], done)
+        done = await body_of(request, HomeResponse)
+        self._requests.done(request.path_params["errand"], done)
         return Response(status_code=204)
 
 

@@ -1,7 +1,6 @@
 """Routes of a project's MCP servers: as mcp.json has them, changed, and looked at."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,13 +8,15 @@ from starlette.responses import Response
 from engine.integrations.mcp.discovery import look
 from engine.integrations.mcp.servers import set_server, views_of
 from engine.protocol.config.mcp import SetServer
-from engine.server.bodies import body_of, json_of, project_of
-
-Handler = Callable[[Request], Awaitable[Response]]
+from engine.server.bodies import Routes, body_of, json_of, project_of
+from engine.server.composition import Services
 
 
 class McpRoutes:
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def __init__(self, services: Services) -> None:
+        """MCP servers are read from the project alone: no service is needed."""
+
+    def routes(self) -> Routes:
         return [
             ("GET", "/project/servers", self.view),
             ("PUT", "/project/servers", self.change),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from starlette.requests import Request
@@ -11,12 +11,10 @@ from starlette.responses import Response, StreamingResponse
 
 from engine.protocol.requests.mirrors import KNOWN, LAST
 from engine.remote.mirror.pages import MOST_BYTES, last_seq, read_page
-from engine.server.bodies import number_of
-from engine.server.event_stream import HEARTBEAT_S, Broadcast, Subscriber, ticks
-from engine.server.services.library import Library
+from engine.server.bodies import Routes, number_of
+from engine.server.composition import Services
+from engine.server.event_stream import HEARTBEAT_S, Subscriber, ticks
 from engine.storage.run_folder.run import DATABASE
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 MOST_WAIT_S = 20.0
 GATHER_S = 0.03
@@ -25,15 +23,12 @@ MANY = 1000
 """… unless so many events are there already."""
 
 
-class ReplicaRoutes:
-    """`touch` is told of every line that a listener is sent."""
+class MirrorRoutes:
+    def __init__(self, services: Services) -> None:
+        self.library, self.broadcast = services.library, services.broadcast
+        self.touch = services.activity.touch
 
-    def __init__(self, library: Library, broadcast: Broadcast, touch: Callable[[], None]) -> None:
-        self.library = library
-        self.broadcast = broadcast
-        self.touch = touch
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [
             ("GET", "/runs/{run}/changes", self.changes),
             ("GET", "/runs/{run}/ticks", self.ticks),

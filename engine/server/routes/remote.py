@@ -1,192 +1,47 @@
-"""Routes of servers: the list, actions, answers to their questions; and the relay, which forwards
-requests about a remote run to its engine."""
+"""Routes of remote servers: the list, actions on them, answers to their questions."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-
-import httpx
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from engine.client.bounded import blocks_of
-from engine.client.transport import unreachable
 from engine.protocol.requests.remote import ActOnHost, AddHost, Answer
-from engine.protocol.requests.runs import Command, StartEvaluation, StartRun, TryJudge
-from engine.remote.home_requests import Trial
-from engine.remote.registry import HostDesk
-from engine.remote.server import Host
-from engine.server.bodies import body_of, json_of, path_of
-from engine.server.routes.transfers import MovingRoutes
-from engine.server.services.judges import judge_settings
-from engine.server.services.library import Library
-from engine.server.services.supervisor import Supervisor
-from engine.trust.projects import require_run_trust, require_trust
-
-Handler = Callable[[Request], Awaitable[Response]]
+from engine.server.bodies import Routes, body_of, json_of
+from engine.server.composition import Services
 
 LONGEST_WAIT_S = 20.0
-STAYING = {
-    "/runs/{run}/trajectories",
-    "/runs/{run}/groups",
-    "/runs/{run}/scenarios",
-    "/runs/{run}/checkpoints/{step:int}/fetch",
-    "/runs/{run}/bring_home",
-    "/runs/{run}/send",
-    "/runs/{run}/track",
-}
-"""POST routes that are answered here: from the replica, or about the location of the run."""
-LOG = "/runs/{run}/log"
-"""Route of the workers' output, which is read on the server where possible."""
-EXPORT = "/runs/{run}/checkpoints/{step:int}/export"
-STARTING: dict[str, type[StartRun] | type[StartEvaluation]] = {
-    "/runs": StartRun,
-    "/evaluations": StartEvaluation,
-}
-PASSED_ON = {"content-type", "content-length"}
-COMMAND = "/runs/{run}/command"
-TRYING = {"/runs/{run}/judge", "/runs/{run}/judge/price", "/runs/{run}/judge/suggest"}
-KINDS = {"application/json", "application/x-ndjson", "text/plain", "text/event-stream"}
-"""Content types of remote responses that are passed on."""
 
 
 class HostRoutes:
-    def __init__(
-        self,
-        desk: HostDesk,
-        library: Library,
-        supervisor: Supervisor,
-        touch: Callable[[], None],
-    ) -> None:
-        self._desk, self._library = desk, library
-        self.moving = MovingRoutes(desk, library, supervisor, touch)
+    def __init__(self, services: Services) -> None:
+        self._hosts = services.hosts
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [
             ("GET", "/hosts", self.hosts),
             ("GET", "/hosts/known", self.known),
             ("POST", "/hosts", self.add),
             ("POST", "/hosts/{host}", self.act),
             ("POST", "/hosts/{host}/answer", self.answer),
-            *self.moving.routes(),
         ]
 
     async def hosts(self, request: Request) -> Response:
         """List of servers, at once, or with `after` and `wait` as soon as something has changed."""
         after = int(request.query_params.get("after", 0))
         wait = min(float(request.query_params.get("wait", 0)), LONGEST_WAIT_S)
-        return json_of(await self._desk.listed(after, wait))
+        return json_of(await self._hosts.listed(after, wait))
 
     async def known(self, request: Request) -> Response:
-        found = await self._desk.listed()
-        return json_of(found.model_copy(update={"known": await self._desk.known()}))
+        found = await self._hosts.listed()
+        return json_of(found.model_copy(update={"known": await self._hosts.known()}))
 
     async def add(self, request: Request) -> Response:
-        await self._desk.add((await body_of(request, AddHost)).spec)
-        return json_of(await self._desk.listed())
+        await self._hosts.add((await body_of(request, AddHost)).spec)
+        return json_of(await self._hosts.listed())
 
     async def act(self, request: Request) -> Response:
-        await self._desk.act(request.path_params["host"], await body_of(request, ActOnHost))
-        return json_of(await self._desk.listed())
+        await self._hosts.act(request.path_params["host"], await body_of(request, ActOnHost))
+        return json_of(await self._hosts.listed())
 
     async def answer(self, request: Request) -> Response:
         said = await body_of(request, Answer)
-        self._desk.host(request.path_params["host"]).answer(said.question, said.value)
+        self._hosts.host(request.path_params["host"]).answer(said.question, said.value)
         return Response(status_code=204)
-
-    # The relay
-
-    def relayed(self, method: str, path: str, handler: Handler) -> Handler:
-        """Handler that forwards requests to start or change a remote run to its engine, and leaves
-        the rest to `handler`."""
-        if method == "POST" and path in STARTING:
-            return self._beginning(STARTING[path], handler)
-        is_read = method == "GET" and path != LOG
-        if not path.startswith("/runs/{run}") or is_read or path in STAYING:
-            return handler
-
-        async def there_or_here(request: Request) -> Response:
-            run_id = request.path_params["run"]
-            host = self._desk.owner(self._library.find(run_id))
-            if host is None:
-                return await handler(request)
-            if path == LOG and not host.connected:
-                return await handler(request)
-            if path != LOG:  # a stranger's folder may name a server and a run of yours
-                await asyncio.to_thread(require_run_trust, self._library.folder(run_id))
-            if path == EXPORT:
-                return await self.moving.export(request, host, self._library.folder(run_id))
-            return await self._ask_there(request, host, run_id, path)
-
-        return there_or_here
-
-    async def _ask_there(self, request: Request, host: Host, run_id: str, path: str) -> Response:
-        """Forward a request, and allow the remote run the judge questions that follow from it."""
-        folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
-        if path in TRYING:
-            asked = await body_of(request, TryJudge)
-            config, _ = await asyncio.to_thread(judge_settings, folder.parents[1], asked)
-            trial = Trial(folder.name, host.spec.name, folder.parents[1], config)
-            lasting.enter_context(self._desk.errands.trial(trial))
-        elif path == COMMAND:
-            command = await body_of(request, Command)
-            if command.action in ("resume", "extend"):
-                await asyncio.to_thread(self._desk.errands.resume, host.spec.name, folder)
-        return await _pass_on(request, host, run_id, lasting)
-
-    def _beginning(self, body: type[StartRun] | type[StartEvaluation], handler: Handler) -> Handler:
-        async def there_or_here(request: Request) -> Response:
-            asked = await body_of(request, body)
-            if not asked.host:
-                return await handler(request)
-            require_trust(path_of(asked.project))
-            folder = await self._desk.start(asked)
-            return json_of(await asyncio.to_thread(self._library.summary, folder))
-
-        return there_or_here
-
-
-async def _pass_on(
-    request: Request, host: Host, run_id: str, lasting: contextlib.ExitStack
-) -> Response:
-    """Forward the request to the remote engine, and stream its response. `lasting` is closed with
-    it. Raises Refused while the server is not connected."""
-    try:
-        return await _answered(request, host, run_id, lasting)
-    except BaseException:
-        lasting.close()
-        raise
-
-
-async def _answered(
-    request: Request, host: Host, run_id: str, lasting: contextlib.ExitStack
-) -> Response:
-    http = host.tunnel.client.http
-    headers = {name: value for name, value in request.headers.items() if name in PASSED_ON}
-    asked = http.build_request(
-        request.method,
-        request.url.path,
-        params=list(request.query_params.multi_items()),
-        headers=headers,
-        content=await request.body(),
-        timeout=httpx.Timeout(None, connect=10.0),
-    )
-    try:
-        answer = await http.send(asked, stream=True)
-    except httpx.TransportError as error:
-        raise unreachable(error) from error
-    if request.method != "GET":
-        host.mirrors.touch(run_id)
-
-    async def blocks() -> AsyncIterator[bytes]:
-        try:
-            async with contextlib.aclosing(blocks_of(answer)) as coming:
-                async for block in coming:
-                    yield block
-        finally:  # whoever hangs up here hangs up there
-            lasting.close()
-            await answer.aclose()
-
-    said = answer.headers.get("content-type", "").partition(";")[0]
-    kind = said if said in KINDS else "application/octet-stream"
-    return StreamingResponse(blocks(), answer.status_code, media_type=kind)

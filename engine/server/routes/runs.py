@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -27,13 +28,12 @@ from engine.protocol.requests.runs import (
     TrajectoryQuery,
     TryJudge,
 )
-from engine.server.bodies import body_of, json_list, json_of, number_of, path_of
-from engine.server.event_stream import Broadcast, follow
-from engine.server.services.library import Library
+from engine.server.bodies import Routes, body_of, json_lines, json_list, json_of, number_of, path_of
+from engine.server.composition import Services
+from engine.server.event_stream import follow
 from engine.server.services.open_runs import Opened
 from engine.server.services.repair import remove, repair
 from engine.server.services.summaries import problem_of
-from engine.server.services.supervisor import Supervisor
 from engine.storage.run_db.history import HistoryReader
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE, LOG, read_spec
@@ -41,27 +41,17 @@ from engine.training.sft.selection import demonstrate
 from engine.trust.files import open_regular
 
 R = TypeVar("R")
-Handler = Callable[[Request], Awaitable[Response]]
-
 LOG_TAIL_BYTES = 200_000
 
 
 class RunRoutes:
-    """`touch` is told of every line that a listener is sent."""
+    def __init__(self, services: Services) -> None:
+        self.library, self.broadcast = services.library, services.broadcast
+        self.touch = services.activity.touch
+        self._lifecycle, self._control = services.lifecycle, services.control
+        self._judges, self._exports = services.judges, services.exports
 
-    def __init__(
-        self,
-        library: Library,
-        supervisor: Supervisor,
-        broadcast: Broadcast,
-        touch: Callable[[], None],
-    ) -> None:
-        self.library = library
-        self.supervisor = supervisor
-        self.broadcast = broadcast
-        self.touch = touch
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [
             ("GET", "/runs", self.runs),
             ("POST", "/runs", self.start_run),
@@ -101,7 +91,7 @@ class RunRoutes:
         return json_list([self._current(run.id) for run in runs])
 
     async def start_run(self, request: Request) -> Response:
-        return json_of(await self.supervisor.start(await body_of(request, StartRun)))
+        return json_of(await self._control.start(await body_of(request, StartRun)))
 
     async def demonstrate(self, request: Request) -> Response:
         asked = await body_of(request, SelectDemonstrations)
@@ -110,7 +100,7 @@ class RunRoutes:
 
     async def start_evaluation(self, request: Request) -> Response:
         asked = await body_of(request, StartEvaluation)
-        return json_of(await self.supervisor.start_evaluation(asked))
+        return json_of(await self._control.start_evaluation(asked))
 
     async def evaluation(self, request: Request) -> Response:
         folder = self.library.folder(request.path_params["run"])
@@ -123,11 +113,11 @@ class RunRoutes:
 
     async def command(self, request: Request) -> Response:
         command = await body_of(request, Command)
-        return json_of(await self.supervisor.command(request.path_params["run"], command))
+        return json_of(await self._control.command(request.path_params["run"], command))
 
     async def repair(self, request: Request) -> Response:
         run_id = request.path_params["run"]
-        async with self.supervisor.resting(run_id) as folder:
+        async with self._lifecycle.resting(run_id) as folder:
             repaired = await asyncio.to_thread(repair, folder)
         sys.stderr.write(f"{run_id}: {repaired.words}\n")
         self.broadcast.announce(run_id, None)
@@ -135,7 +125,7 @@ class RunRoutes:
 
     async def remove(self, request: Request) -> Response:
         run_id = request.path_params["run"]
-        async with self.supervisor.resting(run_id) as folder:
+        async with self._lifecycle.resting(run_id) as folder:
             await asyncio.to_thread(remove, folder)
         self.library.forget(run_id)
         return Response(status_code=204)
@@ -208,20 +198,16 @@ class RunRoutes:
             return json_of(await trial.price(places))
 
     async def judge(self, request: Request) -> Response:
-        """A line of JSON for each group as it is judged; hanging up cancels the rest."""
+        """One line of JSON for each group as it is judged; hanging up cancels the rest."""
         asked = await body_of(request, TryJudge)
 
-        async def lines() -> AsyncIterator[bytes]:
-            try:
-                async with self._trial(request, asked) as (trial, places):
-                    async with contextlib.aclosing(trial.judge(places)) as found:
-                        async for tried in found:
-                            self.touch()
-                            yield tried.model_dump_json().encode() + b"\n"
-            except AtelierError as error:  # the answer has begun: the last line says it
-                yield error.problem.model_dump_json().encode() + b"\n"
+        async def judged() -> AsyncGenerator[BaseModel, None]:
+            async with self._trial(request, asked) as (trial, places):
+                async with contextlib.aclosing(trial.judge(places)) as found:
+                    async for tried in found:
+                        yield tried
 
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        return json_lines(judged(), self.touch)
 
     async def suggest(self, request: Request) -> Response:
         asked = await body_of(request, TryJudge)
@@ -232,26 +218,19 @@ class RunRoutes:
     async def _trial(
         self, request: Request, asked: TryJudge
     ) -> AsyncIterator[tuple[Trial, list[Place]]]:
-        async with self.supervisor.opened(request.path_params["run"]) as opened:
+        async with self._lifecycle.opened(request.path_params["run"]) as opened:
             places = await asyncio.to_thread(places_for, opened.run.reader, asked)
-            async with self.supervisor.desk.trial(opened.run, asked) as trial:
+            async with self._judges.trial(opened.run, asked) as trial:
                 yield trial, places
 
     async def export(self, request: Request) -> Response:
-        """A line of JSON for each sign of progress, then the report or a problem; hanging up
-        cancels, and leaves nothing behind. Step 0 is the newest whole checkpoint."""
+        """One line of JSON per progress tick, then the report or a problem; hanging up cancels, and
+        leaves nothing behind. Step 0 is the newest whole checkpoint."""
         asked = await body_of(request, ExportCheckpoint)
         p = request.path_params
         folder = self.library.folder(p["run"])
-
-        async def lines() -> AsyncIterator[bytes]:
-            found = self.supervisor.exports.lines(p["run"], folder, p["step"] or None, asked)
-            async with contextlib.aclosing(found) as ones:
-                async for line in ones:
-                    self.touch()
-                    yield line.encode() + b"\n"
-
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        values = self._exports.progress(p["run"], folder, p["step"] or None, asked)
+        return json_lines(values, self.touch)
 
     async def labels(self, request: Request) -> Response:
         return json_list(await self._read(request, lambda reader: reader.labels()))
@@ -259,25 +238,25 @@ class RunRoutes:
     async def preview_label(self, request: Request) -> Response:
         label = await body_of(request, Label)
         async with self._labelling(request) as opened:
-            return json_of(opened.labeller.preview(label))
+            return json_of(opened.labels.preview(label))
 
     async def add_label(self, request: Request) -> Response:
         label = await body_of(request, Label)
         async with self._labelling(request) as opened:
-            return json_of(await opened.labeller.add(label))
+            return json_of(await opened.labels.add(label))
 
     async def undo_label(self, request: Request) -> Response:
         async with self._labelling(request) as opened:
-            return json_of(await opened.labeller.undo())
+            return json_of(await opened.labels.undo())
 
     async def redo_label(self, request: Request) -> Response:
         async with self._labelling(request) as opened:
-            return json_of(await opened.labeller.redo())
+            return json_of(await opened.labels.redo())
 
     @contextlib.asynccontextmanager
     async def _labelling(self, request: Request) -> AsyncIterator[Opened]:
         """A run, open for its labels. Raises StoreError where what is stored in it fits no rule."""
-        async with self.supervisor.opened(request.path_params["run"]) as opened:
+        async with self._lifecycle.opened(request.path_params["run"]) as opened:
             with _refusing_what_is_stored(opened.run.folder):
                 yield opened
 
@@ -295,7 +274,7 @@ class RunRoutes:
         return await asyncio.to_thread(work)
 
     def _current(self, run_id: str) -> RunSummary:
-        return self.supervisor.summary(run_id)
+        return self._lifecycle.summary(run_id)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,9 @@ from engine.protocol.json_text import parse_json
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.judging import CheckedAttempt, JudgeCheck
 from engine.protocol.requests.runs import SaveRubric, TryJudge
-from engine.server.bodies import body_of, json_list, json_of, project_of
+from engine.server.bodies import Routes, body_of, json_list, json_of, project_of
+from engine.server.composition import Services
 from engine.server.services.fingerprints import check_unchanged, fingerprint
-from engine.server.services.library import Library
-from engine.server.services.supervisor import Supervisor
 from engine.storage.project import load_config, load_scenarios
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE, read_spec
@@ -34,17 +32,15 @@ from engine.trust.files import project_file
 MOST_WORDS = 600
 """Characters of an attempt that are shown beside its score."""
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 
 class SetupRoutes:
     """HTTP routes of the Setup page."""
 
-    def __init__(self, library: Library, supervisor: Supervisor) -> None:
-        self.library = library
-        self.supervisor = supervisor
+    def __init__(self, services: Services) -> None:
+        self.library, self._lifecycle = services.library, services.lifecycle
+        self._judges = services.judges
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [
             ("GET", "/forecast", self.forecast),
             ("GET", "/demonstrations", self.demonstrations),
@@ -99,12 +95,12 @@ class SetupRoutes:
         folder = await find_or_make_arena(path)
         run_id = read_spec(folder).id
         self.library.remember(run_id, folder)
-        async with self.supervisor.opened(run_id) as opened:
+        async with self._lifecycle.opened(run_id) as opened:
             known = await asyncio.to_thread(newest_attempt, opened.run.reader, scenarios)
             scenario, attempt = known or (scenarios[0], None)
             group = check_group(scenario, attempt, time.time())
             asked = TryJudge(source=rubric.source)
-            async with self.supervisor.desk.trial(opened.run, asked) as trial:
+            async with self._judges.trial(opened.run, asked) as trial:
                 answers = await trial.check(group)
         attempts = [
             CheckedAttempt(id=one.id, made_up=one is not attempt, text=last_words(one, MOST_WORDS))

@@ -3,44 +3,35 @@ hanging up stops, and asking again goes on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
 
 from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.requests.exports import ExportCheckpoint
 from engine.protocol.requests.remote import Moved, MoveTicked, SendRun
 from engine.remote.exports import export_there
-from engine.remote.registry import HostDesk
 from engine.remote.server import Host
 from engine.remote.sync.upload import Progress
 from engine.remote.transfers import bring_home, fetch_checkpoint, send
-from engine.server.bodies import body_of
-from engine.server.services.library import Library
+from engine.server.bodies import Routes, body_of, json_lines
+from engine.server.composition import Services
 from engine.server.services.run_work import problem_of
-from engine.server.services.supervisor import Supervisor
 from engine.trust.projects import require_run_trust
 
-Handler = Callable[[Request], Awaitable[Response]]
 Say = Callable[[BaseModel], None]
 Work = Callable[[Say], Coroutine[None, None, BaseModel]]
 
 
-class MovingRoutes:
-    def __init__(
-        self,
-        desk: HostDesk,
-        library: Library,
-        supervisor: Supervisor,
-        touch: Callable[[], None],
-    ) -> None:
-        self._desk, self._library, self._touch = desk, library, touch
-        self._supervisor = supervisor
+class TransferRoutes:
+    def __init__(self, services: Services) -> None:
+        self._hosts, self._library = services.hosts, services.library
+        self._lifecycle, self._touch = services.lifecycle, services.activity.touch
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> Routes:
         return [
             ("POST", "/runs/{run}/checkpoints/{step:int}/fetch", self.fetch),
             ("POST", "/runs/{run}/bring_home", self.bring_home),
@@ -70,12 +61,12 @@ class MovingRoutes:
 
     async def send(self, request: Request) -> Response:
         asked = await body_of(request, SendRun)
-        host = self._desk.host(asked.host)
+        host = self._hosts.host(asked.host)
         run_id = request.path_params["run"]
         require_run_trust(self._library.folder(run_id))
 
         async def work(say: Say) -> BaseModel:
-            async with host.moving, self._supervisor.resting(run_id) as folder:
+            async with host.moving, self._lifecycle.resting(run_id) as folder:
                 await send(host, folder, _told(say))
             return Moved(path=str(folder))
 
@@ -94,7 +85,7 @@ class MovingRoutes:
 
     def _there(self, request: Request) -> tuple[Host, Path]:
         folder = self._library.folder(request.path_params["run"])
-        host = self._desk.owner(folder)
+        host = self._hosts.owner(folder)
         if host is None:
             raise Refused.of("run.here", "This run is on this machine already.")
         return host, folder
@@ -112,18 +103,17 @@ class MovingRoutes:
             finally:
                 queue.put_nowait(None)
 
-        async def lines() -> AsyncIterator[bytes]:
-            task = asyncio.create_task(carry_out(), name="moving")
+        async def values() -> AsyncGenerator[BaseModel, None]:
+            task = asyncio.create_task(carry_out(), name="transfer")
             try:
                 while (value := await queue.get()) is not None:
-                    self._touch()
-                    yield value.model_dump_json().encode() + b"\n"
+                    yield value
                 await task
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        return json_lines(values(), self._touch)
 
 
 def _not_written(error: OSError) -> Problem:

@@ -30,12 +30,12 @@ from engine.rollout.agents.processes import AgentPool, Agents
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import Place, RemoteStage, Stage, roll_out
 from engine.runtime.seeds import derive
-from engine.server.services.workers import House
+from engine.server.services.workers import RunResources
 from engine.storage.project import load_config, load_scenarios
 from engine.storage.run_folder.run import Run
 from engine.trust.projects import require_run_trust
 
-REST_S = 180.0
+UNLOAD_AFTER_S = 180.0
 """How long a model stays loaded after its last answer."""
 LEAST_CONTEXT = 2048
 """Tokens of a talk; the project's own limit where that is more."""
@@ -45,8 +45,8 @@ TITLE_CHARS = 80
 
 
 @dataclass
-class Seat:
-    """A loaded base model, and whose adapter it has now."""
+class LoadedModel:
+    """A loaded base model and the adapter it has now."""
 
     policy: Policy
     adapter: str
@@ -55,20 +55,20 @@ class Seat:
     used: float = 0.0
 
 
-class ArenaDesk:
+class ArenaService:
     """One question at a time. Base models are loaded once; adapters take turns in them."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, resources: RunResources) -> None:
+        self._resources = resources
         self._lock = asyncio.Lock()
-        self._seats: dict[str, Seat] = {}
+        self._loaded: dict[str, LoadedModel] = {}
         self._pools: list[AgentPool] = []
-        self._resting: asyncio.Task[None] | None = None
+        self._unloading: asyncio.Task[None] | None = None
 
     @property
     def pids(self) -> list[int]:
         """Processes that are at work here."""
-        return [pid for seat in self._seats.values() for pid in seat.policy.pids] + [
+        return [pid for one in self._loaded.values() for pid in one.policy.pids] + [
             pid for pool in self._pools for pid in pool.pids
         ]
 
@@ -98,16 +98,16 @@ class ArenaDesk:
             await run.writer.add_group(group)
             yield ArenaTold(kind="stored", run_id=run.spec.id, group=group)
 
-    async def rest(self) -> None:
-        """Let go of all models that nobody is asking; a run needs the room."""
+    async def unload_idle(self) -> None:
+        """Unload all models unless a question is being answered; a run needs the memory."""
         if not self._lock.locked():
-            await self._close_seats()
+            await self._unload()
 
     async def close(self) -> None:
-        if self._resting:
-            self._resting.cancel()
+        if self._unloading:
+            self._unloading.cancel()
         async with self._lock:
-            await self._close_seats()
+            await self._unload()
 
     async def _answer(
         self,
@@ -149,19 +149,20 @@ class ArenaDesk:
         texts: "asyncio.Queue[str | None]",
         crowded: bool,
     ) -> AsyncIterator[Stage | RemoteStage]:
-        house = self._house
+        resources = self._resources
         config = _settings(run.project, asked, contestant)
         async with self._agents(run, asked, place, texts) as pool:
-            shared = (house.gateway, house.base_url, pool)
+            shared = (resources.gateway, resources.base_url, pool)
             if contestant.kind == "provider":
-                providers = await Providers.start(run, [contestant.model], house.access(run.spec))
+                access = resources.credentials.access(run.spec)
+                providers = await Providers.start(run, [contestant.model], access)
                 try:
                     remote = providers.model(contestant.model)
                     yield RemoteStage(config, remote, *shared, contestant.name)
                 finally:
                     await asyncio.shield(providers.close())
                 return
-            policy = await self._seat(run, contestant, config.model, crowded)
+            policy = await self._policy_for(run, contestant, config.model, crowded)
             async with open_chat(Path(contestant.model_path)) as chat:
                 yield Stage(config, chat, policy, *shared, None, contestant.name)
 
@@ -183,47 +184,47 @@ class ArenaDesk:
             await asyncio.shield(pool.close())
             self._pools.remove(pool)
 
-    async def _seat(
+    async def _policy_for(
         self, run: Run, contestant: Contestant, model: ModelConfig, crowded: bool
     ) -> Policy:
         """A policy with the contestant's weights, loaded where it is not yet."""
         name = f"{contestant.model_path} {model.rank} {model.alpha} {model.dtype}"
-        seat = self._seats.get(name)
-        if seat is None:
+        loaded = self._loaded.get(name)
+        if loaded is None:
             if crowded:
                 _refuse_without_room(contestant)
             place = run.folder / f"untrained-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-            seat = self._seats[name] = await _load(run, contestant, model, place)
+            loaded = self._loaded[name] = await _load(run, contestant, model, place)
         try:
-            if seat.adapter != contestant.sha256:
-                folder = seat.untrained
+            if loaded.adapter != contestant.sha256:
+                folder = loaded.untrained
                 if contestant.adapter:
                     folder = await asyncio.to_thread(check_adapter, run.project, contestant)
-                await seat.policy.load_adapter(folder)
-                await seat.policy.publish(contestant.step)
-                seat.adapter = contestant.sha256
+                await loaded.policy.load_adapter(folder)
+                await loaded.policy.publish(contestant.step)
+                loaded.adapter = contestant.sha256
         except BaseException:
-            del self._seats[name]
-            await asyncio.shield(seat.policy.close())
+            del self._loaded[name]
+            await asyncio.shield(loaded.policy.close())
             raise
-        seat.used = time.monotonic()
-        if self._resting is None or self._resting.done():
-            self._resting = asyncio.create_task(self._rest_later(), name="arena")
-        return seat.policy
+        loaded.used = time.monotonic()
+        if self._unloading is None or self._unloading.done():
+            self._unloading = asyncio.create_task(self._unload_later(), name="arena")
+        return loaded.policy
 
-    async def _rest_later(self) -> None:
-        while self._seats:
-            await asyncio.sleep(REST_S / 10)
-            last = max((seat.used for seat in self._seats.values()), default=0.0)
-            if time.monotonic() - last > REST_S:
-                await self.rest()
+    async def _unload_later(self) -> None:
+        while self._loaded:
+            await asyncio.sleep(UNLOAD_AFTER_S / 10)
+            last = max((one.used for one in self._loaded.values()), default=0.0)
+            if time.monotonic() - last > UNLOAD_AFTER_S:
+                await self.unload_idle()
 
-    async def _close_seats(self) -> None:
-        seats, self._seats = list(self._seats.values()), {}
-        await asyncio.gather(*(seat.policy.close() for seat in seats))
+    async def _unload(self) -> None:
+        loaded, self._loaded = list(self._loaded.values()), {}
+        await asyncio.gather(*(loaded.policy.close() for loaded in loaded))
 
 
-async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Path) -> Seat:
+async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Path) -> LoadedModel:
     """`place` is where its untrained adapter is kept, anew with every load."""
     folder, config = Path(contestant.model_path), in_one_process(run.config)
     policy = await start_policy(config, folder, run.log_file, contestant.model)
@@ -236,7 +237,7 @@ async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Pat
     except BaseException:
         await asyncio.shield(policy.close())
         raise
-    return Seat(policy, "", place / "adapter")
+    return LoadedModel(policy, "", place / "adapter")
 
 
 def _settings(project: Path, asked: AskArena, contestant: Contestant) -> ProjectConfig:

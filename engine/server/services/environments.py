@@ -1,13 +1,9 @@
-"""Jobs on environments and their routes: they go on when the window closes, and end with the
-engine."""
+"""Jobs on environments: they continue when the window closes, and end with the engine."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Sized
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from engine.environments.agent_packages import TITLE, packages_name, packages_view
+from engine.environments.agent_packages import TITLE, packages_view
 from engine.environments.catalogue import WORDS, environments
 from engine.environments.engines import use_engine
 from engine.environments.job import carry_out
@@ -15,40 +11,24 @@ from engine.hardware.gpu_doctor import card_lacks
 from engine.hardware.gpus import look
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records.environments import (
-    ActOnEnvironment,
+    EngineChoice,
     EnvironmentAction,
     EnvironmentList,
     EnvironmentTicked,
     EnvironmentView,
     UseEngine,
 )
-from engine.server.bodies import body_of, json_of, project_of
-from engine.storage.project import load_config
-from engine.trust.projects import require_trust
-
-Handler = Callable[[Request], Awaitable[Response]]
-
-INSTALLING = ("install", "verify", "repair")
-"""Actions that run code of packages."""
 
 
-class EnvironmentRoutes:
-    """Routes of environments, one job per environment. `living` counts the runs of this engine,
-    `pids` holds the job processes, which cleaning up after a run must spare."""
+class EnvironmentService:
+    """Installs, verifies, repairs and removes environments: one job per environment at a time."""
 
-    def __init__(self, living: Callable[[], int], pids: set[int]) -> None:
-        self._living, self._pids = living, pids
+    def __init__(self, active: Sized) -> None:
+        self.pids: set[int] = set()
+        """PIDs of the job processes."""
+        self._active = active
         self._jobs: dict[str, _Job] = {}
-        self._leaving = False
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        return [
-            ("GET", "/environments", self.view),
-            ("POST", "/environments/{name}", self.act),
-            ("POST", "/engine/use", self.use),
-            ("GET", "/project/packages", self.packages),
-            ("POST", "/project/packages", self.act_on_packages),
-        ]
+        self._closed = False
 
     @property
     def busy(self) -> bool:
@@ -56,61 +36,12 @@ class EnvironmentRoutes:
 
     async def close(self) -> None:
         """Cancel all jobs; another engine can continue them."""
-        self._leaving = True
+        self._closed = True
         for job in self._jobs.values():
             await job.cancel()
 
-    async def view(self, request: Request) -> Response:
-        return json_of(await self._now())
-
-    async def act(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        asked = await body_of(request, ActOnEnvironment)
-        if name not in WORDS:
-            raise Refused.of("environment.unknown", f"There is no environment {name}.")
-        await self._do(name, asked.action)
-        return json_of(await self._now())
-
-    async def packages(self, request: Request) -> Response:
-        """State of the packages of a project's agent; 204 where the agent needs none."""
-        name = await asyncio.to_thread(_packages_of, request)
-        return json_of(await self._packages_now(name)) if name else Response(status_code=204)
-
-    async def act_on_packages(self, request: Request) -> Response:
-        asked = await body_of(request, ActOnEnvironment)
-        if not (name := await asyncio.to_thread(_packages_of, request)):
-            raise Refused.of("agent.no_requirements", "The agent asks for no packages.")
-        if asked.action in INSTALLING:  # building a package runs its code
-            require_trust(project_of(request))
-        await self._do(name, asked.action)
-        return json_of(await self._packages_now(name))
-
-    async def _do(self, name: str, action: EnvironmentAction) -> None:
-        job = self._jobs.get(name)
-        if action == "cancel":
-            if job:
-                await job.cancel()
-        elif job and job.busy:
-            _refuse_other(name, job, action)
-        elif not self._leaving:
-            self._jobs[name] = _Job(name, action, self._pids)
-
-    async def _packages_now(self, name: str) -> EnvironmentView:
-        found = await asyncio.to_thread(packages_view, name)
-        job = self._jobs.get(name)
-        return found.model_copy(update=job.view()) if job else found
-
-    async def use(self, request: Request) -> Response:
-        asked = await body_of(request, UseEngine)
-        if self._living():
-            raise Refused.of(
-                "run.lives",
-                "A run is going on, and another engine would begin with stopping it.",
-                "Wait for it, or stop it first.",
-            )
-        return json_of(await asyncio.to_thread(use_engine, asked))
-
-    async def _now(self) -> EnvironmentList:
+    async def view(self) -> EnvironmentList:
+        """All environments, with the progress of their jobs."""
         found = await asyncio.to_thread(lambda: environments(card_lacks(look())))
         views = [
             one.model_copy(update=self._jobs[one.name].view()) if one.name in self._jobs else one
@@ -118,10 +49,38 @@ class EnvironmentRoutes:
         ]
         return found.model_copy(update={"environments": views})
 
+    async def packages(self, name: str) -> EnvironmentView:
+        """The environment of an agent's packages, with the progress of its job."""
+        found = await asyncio.to_thread(packages_view, name)
+        job = self._jobs.get(name)
+        return found.model_copy(update=job.view()) if job else found
 
-def _packages_of(request: Request) -> str:
-    project = project_of(request)
-    return packages_name(project, load_config(project).agent)
+    async def act_on_known(self, name: str, action: EnvironmentAction) -> None:
+        """Like `act`, for the environments of the catalogue. Raises Refused for another name."""
+        if name not in WORDS:
+            raise Refused.of("environment.unknown", f"There is no environment {name}.")
+        await self.act(name, action)
+
+    async def act(self, name: str, action: EnvironmentAction) -> None:
+        """Begin a job, or cancel it. Raises Refused while another one is active."""
+        job = self._jobs.get(name)
+        if action == "cancel":
+            if job:
+                await job.cancel()
+        elif job and job.busy:
+            _refuse_other(name, job, action)
+        elif not self._closed:
+            self._jobs[name] = _Job(name, action, self.pids)
+
+    async def use(self, asked: UseEngine) -> EngineChoice:
+        """Choose the engine that is started next time. Raises Refused while a run is active."""
+        if self._active:
+            raise Refused.of(
+                "run.lives",
+                "A run is active, and starting another engine would stop it.",
+                "Wait for it, or stop it first.",
+            )
+        return await asyncio.to_thread(use_engine, asked)
 
 
 def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:

@@ -1,4 +1,4 @@
-"""Exports under way in this engine: each a task of its own, ended with whoever listens to it."""
+"""Exports of checkpoints: each is a task that ends with its listener."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +17,7 @@ Open = Callable[[str], AbstractAsyncContextManager[Opened]]
 Lines = asyncio.Queue[BaseModel | None]
 
 
-class ExportDesk:
+class ExportService:
     """One export at a time: each holds the model in memory. `opened` opens a run for writing."""
 
     def __init__(self, opened: Open) -> None:
@@ -30,17 +30,17 @@ class ExportDesk:
     def busy(self) -> bool:
         return bool(self._tasks)
 
-    async def lines(
+    async def progress(
         self, run_id: str, folder: Path, step: int | None, request: ExportCheckpoint
-    ) -> AsyncGenerator[str, None]:
-        """Ticks, then the report or a problem, as JSON; leaving the loop cancels the export."""
+    ) -> AsyncGenerator[BaseModel, None]:
+        """Yield ticks, then the report or a problem; closing the generator cancels the export."""
         queue: Lines = asyncio.Queue()
         task = asyncio.create_task(self._work(run_id, folder, step, request, queue), name="export")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
             while (value := await queue.get()) is not None:
-                yield value.model_dump_json()
+                yield value
             await task
         finally:
             task.cancel()

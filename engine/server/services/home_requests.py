@@ -5,14 +5,14 @@ import uuid
 from typing import Any
 
 from engine.protocol.problems import Refused
-from engine.protocol.requests.home import Errand, ErrandDone
+from engine.protocol.requests.home import HomeRequest, HomeResponse
 
 
-class Errands:
+class HomeRequests:
     """Nothing is lost with a connection: what was taken and not answered is handed out again."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[Errand, asyncio.Future[Any]]] = {}
+        self._open: dict[str, tuple[HomeRequest, asyncio.Future[Any]]] = {}
         self._taken: set[str] = set()
         self._news = asyncio.Event()
         self._leaving = False
@@ -24,7 +24,7 @@ class Errands:
 
     async def ask(self, run_id: str, op: str, fields: dict[str, Any]) -> Any:
         """The answer, however long a home is away. Raises Refused where home cannot ask either."""
-        errand = Errand(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
+        errand = HomeRequest(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[errand.id] = (errand, future)
         self._news.set()
@@ -34,7 +34,7 @@ class Errands:
             self._open.pop(errand.id, None)
             self._taken.discard(errand.id)
 
-    async def waiting(self, wait_s: float) -> list[Errand]:
+    async def waiting(self, wait_s: float) -> list[HomeRequest]:
         """Those that nobody has taken yet; they count as taken now."""
         if not self._untaken() and not self._leaving:
             self._news.clear()
@@ -52,7 +52,7 @@ class Errands:
         if self._open:
             self._news.set()
 
-    def done(self, errand_id: str, done: ErrandDone) -> None:
+    def done(self, errand_id: str, done: HomeResponse) -> None:
         """Raises Refused where nobody waits for it any more."""
         if errand_id not in self._open:
             raise Refused.of("errand.unknown", "Nobody waits for this answer any more.")
@@ -63,5 +63,5 @@ class Errands:
             else:
                 future.set_result(done.answer)
 
-    def _untaken(self) -> list[Errand]:
+    def _untaken(self) -> list[HomeRequest]:
         return [one for one, _ in self._open.values() if one.id not in self._taken]

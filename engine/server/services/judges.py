@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from engine.judge.calibration.examples import lessons_of
@@ -18,20 +18,20 @@ from engine.policy.base import Policy
 from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.judging import Rubric
-from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.runs import TryJudge
+from engine.server.services.credentials import Credentials
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import Run
 from engine.trust.addresses import check_section
 from engine.trust.projects import require_run_trust
 
 
-class JudgeDesk:
+class JudgeService:
     """Judge process for trials, started with the first question; another configuration replaces
     it."""
 
-    def __init__(self, access: Callable[[RunSpec], Access]) -> None:
-        self._access = access
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
         self._lock = asyncio.Lock()
         self._provider: Provider | None = None
         self._settings: tuple[JudgeConfig, str | bool] | None = None
@@ -57,7 +57,8 @@ class JudgeDesk:
             self._provider = None
 
     async def _ready(self, config: JudgeConfig, run: Run) -> Provider:
-        access, settings = self._access(run.spec), (config, run.spec.keys_at_home and run.spec.id)
+        access = self._credentials.access(run.spec)
+        settings = (config, run.spec.keys_at_home and run.spec.id)
         if self._provider and self._provider.alive and self._settings == settings:
             await self._provider.lend(access)
             return self._provider

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.protocol.problems import Refused
 from engine.server.event_stream import Broadcast
 from engine.storage.run_folder.run import Run, read_spec
-from engine.training.labels.service import Labeller
+from engine.training.labels.service import LabelService
 
 LINGER_S = 5.0
 """How long a run stays open after its last use: labels come in rows, and opening costs more."""
@@ -23,7 +23,7 @@ class Opened:
     """A run that is open, who takes its labels, and how many use it."""
 
     run: Run
-    labeller: Labeller
+    labels: LabelService
     users: int = 0
     used: float = 0.0
 
@@ -102,4 +102,4 @@ class OpenRuns:
     def _open(self, run_id: str, folder: Path) -> Opened:
         spec = read_spec(folder)
         run = Run(folder, spec, lambda tick: self._broadcast.announce(run_id, tick))
-        return Opened(run, Labeller(run))
+        return Opened(run, LabelService(run))

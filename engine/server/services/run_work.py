@@ -1,8 +1,7 @@
-"""One run from its start to its last word: its workers, restarted where they died, and the end."""
+"""Work on one run from start to end: workers are restarted where they died."""
 
 import asyncio
 import traceback
-from collections.abc import Mapping
 
 from engine.hardware.devices import cards_of
 from engine.hardware.machine import free_disk, step_disk_need
@@ -15,10 +14,10 @@ from engine.runtime.child import ChildDied, reap_orphans
 from engine.server.lock import device_lock
 from engine.server.services import evaluations
 from engine.server.services.gpu_memory import explained, refuse_held
-from engine.server.services.workers import House, policy_of, workers
+from engine.server.services.workers import RunResources, policy_of, workers
 from engine.storage.run_folder.run import Run
 from engine.training import loop
-from engine.training.labels.service import Labeller
+from engine.training.labels.service import LabelService
 from engine.training.sft.loop import fine_tune
 
 MOST_RESTARTS = 3
@@ -26,31 +25,34 @@ BACK_OFF_S = (1.0, 5.0, 15.0)
 STOPPED = "The engine was stopped."
 
 
-class Living:
+class ActiveRun:
     """A run with a task behind it."""
 
     def __init__(self, run: Run, task: "asyncio.Task[None]") -> None:
         self.run = run
-        self.labeller = Labeller(run)
+        self.labels = LabelService(run)
         self.task = task
         self.stopping = False
 
 
-async def log_to(living: Mapping[str, Living], run_id: str, level: str, text: str) -> None:
-    """Write what trackers say into the log of a run, where it is going on."""
-    if one := living.get(run_id):
-        await one.run.log(level, "track", text)
+class ActiveRuns(dict[str, ActiveRun]):
+    """Active runs of an engine by run id; at most one trains at a time."""
+
+    async def log(self, run_id: str, level: str, text: str) -> None:
+        """Write a line of a tracker into the log of a run, where it is active."""
+        if active := self.get(run_id):
+            await active.run.log(level, "track", text)
 
 
-async def work(run: Run, house: House) -> None:
-    """Leaves the run's last event behind whatever happens, and closes it."""
+async def work(run: Run, resources: RunResources) -> None:
+    """Work on a run to its end, store its last event whatever happens, and close it."""
     try:
         cards = await asyncio.to_thread(cards_of, run.config.backend)
         with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):
             await refuse_held(run.config, model_of(run.spec), cards)
             ticking = asyncio.create_task(run.keep_ticking())
             try:
-                await _train_with_restarts(run, house)
+                await _train_with_restarts(run, resources)
             finally:
                 ticking.cancel()
     except asyncio.CancelledError as cancelled:
@@ -74,19 +76,20 @@ def _advised(problem: Problem, run: Run) -> Problem:
     return explained(problem, run.config, model)
 
 
-async def _train_with_restarts(run: Run, house: House) -> None:
+async def _train_with_restarts(run: Run, resources: RunResources) -> None:
     for attempt in range(MOST_RESTARTS + 1):
         try:
             if run.spec.kind == "evaluation":
-                return await _evaluate(run, house)
+                return await _evaluate(run, resources)
             _check_disk(run)
             if run.spec.kind == "outside":
-                async with policy_of(run, house) as (policy, chat):
-                    return await outside.train(run, policy, chat, house.desks[run.spec.id])
+                async with policy_of(run, resources) as (policy, chat):
+                    session = resources.script_sessions[run.spec.id]
+                    return await outside.train(run, policy, chat, session)
             if run.spec.kind == "sft":
-                async with policy_of(run, house, sampling=False) as (policy, chat):
+                async with policy_of(run, resources, sampling=False) as (policy, chat):
                     return await fine_tune(run, policy, chat)
-            async with workers(run, house) as (policy, stage):
+            async with workers(run, resources) as (policy, stage):
                 stages = loop.train if run.spec.kind == "train" else loop.measure_baseline
                 return await stages(run, policy, stage)
         except Exception as error:
@@ -100,11 +103,12 @@ async def _train_with_restarts(run: Run, house: House) -> None:
             await asyncio.sleep(BACK_OFF_S[attempt])
 
 
-async def _evaluate(run: Run, house: House) -> None:
+async def _evaluate(run: Run, resources: RunResources) -> None:
     try:
-        await evaluations.work(run, house.gateway, house.base_url, house.access(run.spec))
+        access = resources.credentials.access(run.spec)
+        await evaluations.work(run, resources.gateway, resources.base_url, access)
     finally:
-        await asyncio.to_thread(reap_orphans, house.spared)
+        await asyncio.to_thread(reap_orphans, resources.children.pids)
 
 
 async def _say_last(run: Run, event: BaseEvent) -> None:

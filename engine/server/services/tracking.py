@@ -1,13 +1,9 @@
-"""Who else is told of the runs of this engine, and the routes that say so."""
+"""Experiment tracking: sends the metrics and traces of runs to trackers."""
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-
-from starlette.requests import Request
-from starlette.responses import Response
 
 from engine.integrations.trackers.cursor import Cursor, held, read_cursor
 from engine.integrations.trackers.feed import Feed, Source, goes_on, lacking, view_of
@@ -22,17 +18,13 @@ from engine.protocol.config.tracking import (
 )
 from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records.runs import LEARNING, RunSpec
-from engine.protocol.requests.runs import TrackRun
 from engine.remote.mirror.record import read_record
-from engine.server.bodies import body_of, json_of
+from engine.server.services.home_lease import HomeLease
 from engine.server.services.library import Library
+from engine.server.services.run_work import ActiveRuns
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import read_spec
 from engine.trust.projects import require_run_trust
-
-Handler = Callable[[Request], Awaitable[Response]]
-Say = Callable[[str, str, str], Awaitable[None]]
-"""(run, level, text): into the run's log, where it lives."""
 
 LEAVE_S = 10.0
 """For the rest, when the engine is told to end."""
@@ -40,18 +32,16 @@ TRACKED = LEARNING | {"baseline"}
 """Kinds of runs that have steps or validations."""
 
 
-class TrackDesk:
-    """The feeds of an engine. A run's own begin and end with it; others when somebody asks."""
+class TrackingService:
+    """Tracker feeds of an engine: those of an active run end with it, others begin on request."""
 
-    def __init__(self, library: Library, living: Callable[[str], bool], say: Say) -> None:
-        self._library, self._living, self._say = library, living, say
+    def __init__(self, library: Library, active: ActiveRuns, lease: HomeLease) -> None:
+        self._library, self._active, self._lease = library, active, lease
         self.keys: dict[str, str] = {}
         """By tracker, lent by studio or CLI for as long as this engine lives."""
         self.pids: set[int] = set()
         self._feeds: dict[tuple[str, TrackerName], tuple[Feed, asyncio.Task[None]]] = {}
         self._leaving = False
-        self.served: Callable[[], bool] = lambda: False
-        """Whether a home machine mirrors the runs of this engine, and tells of them itself."""
         self._looks: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -66,10 +56,10 @@ class TrackDesk:
 
     def begin(self, folder: Path, spec: RunSpec) -> None:
         """A run begins, or goes on: whom its settings name is told of it."""
-        if spec.kind in TRACKED and not self.served():
+        if spec.kind in TRACKED and not self._lease.was_taken:
             self._tell(folder, spec, spec.config.track, switched_on(spec.config.track))
 
-    def heard(self, run_id: str) -> None:
+    def on_mirrored(self, run_id: str) -> None:
         """More is here of a run on a server: it is told from here, where clients and keys are."""
         told = [feed for (run, _), (feed, _) in self._feeds.items() if run == run_id]
         if not told and run_id not in self._looks and not self._leaving:
@@ -158,10 +148,10 @@ class TrackDesk:
         self, folder: Path, spec: RunSpec, track: TrackConfig, names: list[TrackerName]
     ) -> None:
         async def say(level: str, text: str) -> None:
-            await self._say(spec.id, level, text)
+            await self._active.log(spec.id, level, text)
 
         def living() -> bool:
-            return goes_on(folder) if read_record(folder) else self._living(spec.id)
+            return goes_on(folder) if read_record(folder) else spec.id in self._active
 
         source = Source(folder, spec, living, say)
         for name in names:
@@ -207,25 +197,3 @@ class TrackDesk:
 def _lacks(folder: Path, name: TrackerName) -> bool:
     cursor = read_cursor(folder, name)
     return goes_on(folder) or lacking(folder, name, cursor.seq if cursor else 0) > 0
-
-
-class TrackRoutes:
-    def __init__(self, desk: TrackDesk, library: Library) -> None:
-        self._desk, self._library = desk, library
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        return [
-            ("GET", "/runs/{run}/trackers", self.trackers),
-            ("POST", "/runs/{run}/track", self.track),
-        ]
-
-    async def trackers(self, request: Request) -> Response:
-        run_id = request.path_params["run"]
-        return json_of(await self._desk.views(run_id, self._library.folder(run_id)))
-
-    async def track(self, request: Request) -> Response:
-        """Begins to send; how far it is, `trackers` says."""
-        asked, run_id = await body_of(request, TrackRun), request.path_params["run"]
-        folder = self._library.folder(run_id)
-        self._desk.send(folder, asked.to)
-        return json_of(await self._desk.views(run_id, folder))

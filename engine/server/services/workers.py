@@ -1,48 +1,49 @@
-"""The processes of one run: policy, agents, judge. They are gone when the block ends."""
+"""Worker processes of one run: policy, agents, judge. They are closed when the block ends."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from engine.integrations.scripts.session import Desk
-from engine.judge.providers.access import Access
+from engine.integrations.scripts.session import ScriptSession
 from engine.models.registry import model_of
 from engine.policy.base import Policy
 from engine.policy.start import start_policy, without_sampler
-from engine.protocol.records.runs import RunSpec
 from engine.rollout.agents.processes import AgentPool
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.rendering.chat import ChatFormat, open_chat
 from engine.rollout.rollout import Stage
 from engine.runtime.child import reap_orphans
+from engine.server.services.child_processes import ChildProcesses
+from engine.server.services.credentials import Credentials
 from engine.server.services.judges import judging
 from engine.storage.run_folder.run import Run
 
 
 @dataclass
-class House:
-    """What the runs of an engine share."""
+class RunResources:
+    """Parts of the engine that all its runs share."""
 
     gateway: Gateway
-    access: Callable[[RunSpec], Access]
-    """To providers, of a run."""
-    spared: Callable[[], Collection[int]]
-    """Children that are no run's."""
-    base_url: str = ""
-    desks: dict[str, Desk] = field(default_factory=dict)
-    """Of the scripts that train, by their runs."""
+    base_url: str
+    """Address of the gateway, for agents."""
+    credentials: Credentials
+    children: ChildProcesses
+    script_sessions: dict[str, ScriptSession] = field(default_factory=dict)
+    """Sessions of the external scripts that train, by run id."""
 
 
 @contextlib.asynccontextmanager
-async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]:
+async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Policy, Stage]]:
     """Policy and agent processes of one run, and its judges."""
-    async with policy_of(run, house) as (policy, chat):
+    async with policy_of(run, resources) as (policy, chat):
         pool = AgentPool(run.project, run.config.agent, run.log_file)
         try:
             await pool.start()
-            async with judging(run, house.access(run.spec), policy) as judge:
-                stage = Stage(run.config, chat, policy, house.gateway, house.base_url, pool, judge)
+            async with judging(run, resources.credentials.access(run.spec), policy) as judge:
+                stage = Stage(
+                    run.config, chat, policy, resources.gateway, resources.base_url, pool, judge
+                )
                 yield policy, stage
         finally:
             await asyncio.shield(pool.close())
@@ -50,7 +51,7 @@ async def workers(run: Run, house: House) -> AsyncIterator[tuple[Policy, Stage]]
 
 @contextlib.asynccontextmanager
 async def policy_of(
-    run: Run, house: House, sampling: bool = True
+    run: Run, resources: RunResources, sampling: bool = True
 ) -> AsyncIterator[tuple[Policy, ChatFormat]]:
     """The policy's processes, and what speaks its model's language. Where nothing is sampled, the
     trainer alone."""
@@ -66,4 +67,4 @@ async def policy_of(
                 await asyncio.shield(policy.close())
     finally:
         # One run at a time: whatever child is left now was orphaned by a worker that died.
-        await asyncio.to_thread(reap_orphans, house.spared)
+        await asyncio.to_thread(reap_orphans, resources.children.pids)

@@ -32,7 +32,7 @@ from engine.storage.run_folder.run import Run
 from engine.training.labels.gold import pin
 
 
-class Labeller:
+class LabelService:
     """One per open run; one label at a time."""
 
     def __init__(self, run: Run) -> None:

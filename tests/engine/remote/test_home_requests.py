@@ -1,4 +1,4 @@
-"""Errands of a server that wants the keys, the money or the machine of whoever started its runs."""
+"""Requests of a hostile server that wants the keys, the money or the machine of its home."""
 
 import asyncio
 import hashlib
@@ -13,8 +13,8 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import RunFinished, RunStarted
 from engine.protocol.problems import Refused
 from engine.protocol.records.runs import RunSpec
-from engine.protocol.requests.home import Errand
-from engine.remote.home_requests import ErrandService, Trial
+from engine.protocol.requests.home import HomeRequest
+from engine.remote.home_requests import HomeRequestService, Trial
 from engine.remote.server_list import book_file
 from engine.remote.started_runs import FOLDER, StartedRun, StartedRuns, check_spec
 from engine.runtime.ids import ulid
@@ -78,14 +78,14 @@ class House:
             providers=["openai/teacher"],
         )
         self.runs.add(self.run)
-        self.service = ErrandService(self.runs, self._speak)
+        self.service = HomeRequestService(self.runs, self._speak)
 
     async def _speak(self) -> Speaker:
         return self.speaker
 
-    def errand(self, op: str, run_id: str = "", **fields: Any) -> Errand:
+    def errand(self, op: str, run_id: str = "", **fields: Any) -> HomeRequest:
         run_id = run_id or self.run.run_id
-        return Errand(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
+        return HomeRequest(id=uuid.uuid4().hex, run_id=run_id, op=op, fields=fields)
 
     def answer(self, op: str, host: str = HOST, run_id: str = "", **fields: Any) -> Any:
         return asyncio.run(self.service.answer(host, self.errand(op, run_id, **fields)))
@@ -286,7 +286,7 @@ def test_budget_is_counted_at_home_and_outlives_a_restart(house: House) -> None:
         house.answer("ask", **ask())
     assert caught.value.problem.code == "judge.budget"
     assert len(house.speaker.asked) == 5
-    again = ErrandService(StartedRuns(), house._speak)
+    again = HomeRequestService(StartedRuns(), house._speak)
     with pytest.raises(Refused, match="budget of run"):
         asyncio.run(again.answer(HOST, house.errand("ask", **ask())))
     assert len(house.speaker.asked) == 5

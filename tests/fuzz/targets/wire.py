@@ -11,8 +11,8 @@ from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.home import (
     AskFields,
     ChatFields,
-    ErrandDone,
-    ErrandList,
+    HomeRequestList,
+    HomeResponse,
     Lease,
     Leased,
 )
@@ -25,7 +25,17 @@ REFUSALS = (ValueError,)
 FORMS = [
     TypeAdapter(form)
     for form in (
-        *(Manifest, SyncFolder, Missing, Begun, Synced, ErrandList, ErrandDone, Lease, Leased),
+        *(
+            Manifest,
+            SyncFolder,
+            Missing,
+            Begun,
+            Synced,
+            HomeRequestList,
+            HomeResponse,
+            Lease,
+            Leased,
+        ),
         *(AskFields, ChatFields, HostList, Moved, Reached, RunSummary, EngineInfo, Problem),
     )
 ]

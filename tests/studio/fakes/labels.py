@@ -1,4 +1,4 @@
-"""The label routes of the fake engine: the real Labeller over a run that lives in memory."""
+"""The label routes of the fake engine: the real LabelService over a run that lives in memory."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,12 @@ from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import GroupSummary, Split, Trajectory, TrajectorySummary
 from engine.storage.run_db.writer import summary_of
 from engine.storage.run_folder.run import Orders
-from engine.training.labels.service import Labeller
+from engine.training.labels.service import LabelService
 from tests.studio.fakes.simulated_run import Made, whole
 
 
 class FakeLabels:
-    """What `engine.storage.run_folder.run.Run` is to the Labeller: reader, writer, spec, config
+    """What `engine.storage.run_folder.run.Run` is to the LabelService: reader, writer, spec, config
     and project."""
 
     def __init__(self, made: Made, project: Path) -> None:
@@ -23,7 +23,7 @@ class FakeLabels:
         project.mkdir(parents=True, exist_ok=True)  # gold.jsonl is written there
         self.kept: list[Label] = []
         self.reader = self.writer = self
-        self.labeller = Labeller(self)  # type: ignore[arg-type]
+        self.labeller = LabelService(self)  # type: ignore[arg-type]
 
     # Reader
 

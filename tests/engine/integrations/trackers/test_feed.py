@@ -17,8 +17,11 @@ from engine.protocol.config.tracking import MlflowConfig, TrackConfig
 from engine.protocol.events.run import LogWritten, RunFinished, RunStarted, StepFinished
 from engine.protocol.records.runs import RunSpec
 from engine.runtime.ids import ulid
+from engine.server.services.home_lease import HomeLease
+from engine.server.services.home_requests import HomeRequests
 from engine.server.services.library import Library
-from engine.server.services.tracking import TrackDesk
+from engine.server.services.run_work import ActiveRuns
+from engine.server.services.tracking import TrackingService
 from engine.storage.run_folder.run import Run, write_spec
 
 
@@ -131,7 +134,7 @@ def test_a_run_that_goes_on_while_its_end_is_told_is_told_of_again(
 
 def test_a_feed_that_has_just_ended_is_no_feed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its task is done, and nobody has heard of that yet."""
-    living = True
+    active = ActiveRuns()
     begun: list[str] = []
 
     class Brief(Feed):
@@ -141,15 +144,13 @@ def test_a_feed_that_has_just_ended_is_no_feed(run: Run, monkeypatch: pytest.Mon
             if len(begun) == 1:  # what is next in the loop comes before those who wait for this
                 asyncio.get_running_loop().call_soon(lambda: desk.begin(run.folder, run.spec))
 
-    async def say(run_id: str, level: str, text: str) -> None: ...
-
     async def work(service: Service) -> None:
         desk.begin(run.folder, run.spec)
         while desk.busy:  # noqa: ASYNC110 - it ends, or the time does
             await asyncio.sleep(0)
 
     monkeypatch.setattr("engine.server.services.tracking.Feed", Brief)
-    desk = TrackDesk(Library(run.folder.parents[1]), lambda run_id: living, say)
+    desk = TrackingService(Library(run.folder.parents[1]), active, HomeLease(HomeRequests()))
     telling(run, monkeypatch, work)
     assert begun == ["mlflow", "mlflow"]
 

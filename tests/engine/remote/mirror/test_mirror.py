@@ -18,7 +18,8 @@ from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.records.runs import RunSpec
 from engine.remote.mirror.mirror import Mirror
 from engine.remote.mirror.replica import Replica
-from engine.server.app import Application
+from engine.server.app import make_app
+from engine.server.composition import Services, compose
 from engine.storage.project import load_config
 from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE, write_spec
@@ -33,7 +34,7 @@ RUN, TOKEN = "01JD5MIRROR000000000000000", "t" * 43
 class Far:
     """An engine's routes over a workspace with one run, and the way there."""
 
-    app: Application
+    services: Services
     writer: RunWriter
     file: Path
     proxy: FaultProxy
@@ -51,19 +52,21 @@ async def far_engine(folder: Path, most: int = 0) -> AsyncIterator[Far]:
     write_spec(run, RunSpec(
         id=RUN, name="far", project="p", started_at=time.time(), config=config, model_path="/m"
     ))  # fmt: skip
-    app = Application(folder, TOKEN)
-    writer = RunWriter(run / DATABASE, RUN, lambda: app.broadcast.announce(RUN, None))
     async with FaultProxy(Random(5)) as proxy:
-        config = uvicorn.Config(app.asgi(proxy.port), port=0, log_level="error", lifespan="off")
+        services = compose(folder, TOKEN, proxy.port)
+        broadcast = services.broadcast
+        writer = RunWriter(run / DATABASE, RUN, lambda: broadcast.announce(RUN, None))
+        app = make_app(services, proxy.port)
+        config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
         served = uvicorn.Server(config)
         serving = asyncio.create_task(served.serve())
         await until(lambda: served.started)
         proxy.target = served.servers[0].sockets[0].getsockname()[1]
         proxy.most = most
         try:
-            yield Far(app, writer, run / DATABASE, proxy)
+            yield Far(services, writer, run / DATABASE, proxy)
         finally:
-            app.broadcast.close()
+            broadcast.close()
             served.should_exit = served.force_exit = True
             await serving
             await asyncio.to_thread(writer.close)
@@ -132,7 +135,7 @@ def test_what_happens_is_here_at_once_and_in_few_pages(tmp_path: Path, replica: 
             pages, seconds = told.count(None), time.monotonic() - begun
             assert pages <= 34 * seconds
             tick = ProgressTicked(run_id=RUN, step=1, phase="training", done=1, total=2)
-            far.app.broadcast.announce(RUN, tick)
+            far.services.broadcast.announce(RUN, tick)
             await until(lambda: tick in told, 2)
             mirror.cancel()
             await asyncio.gather(mirror, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Labelling by keys over the fake engine, whose labels are the real Labeller's."""
+"""Labelling by keys over the fake engine, whose labels are the real LabelService's."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,0 +1,99 @@
+"""Routes of the engine itself: proof, facts, shutdown, keys, doctor, models and samples."""
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+
+import psutil
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from engine import __version__
+from engine.hardware.doctor import examine
+from engine.hardware.gpus import look
+from engine.hardware.machine import device_words
+from engine.launcher.local import PROOF_PATH, proof
+from engine.launcher.source_files import build
+from engine.models.registry import known_models
+from engine.protocol import API_VERSION
+from engine.protocol.requests.runs import Confirm, EngineInfo, LendKeys
+from engine.server.bodies import Routes, body_of, json_list, json_of
+from engine.server.composition import Services
+from engine.server.services.backends import backend_facts
+from engine.storage.samples import samples
+from engine.trust.confirmation import confirm
+
+
+class EngineRoutes:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> Routes:
+        return [
+            ("GET", PROOF_PATH, self.prove),
+            ("GET", "/engine", self.info),
+            ("POST", "/engine/shutdown", self.shut_down),
+            ("POST", "/keys", self.lend_keys),
+            ("POST", "/confirmations", self.confirm),
+            ("GET", "/doctor", self.doctor),
+            ("GET", "/models", self.models),
+            ("GET", "/backends", self.backends),
+            ("GET", "/samples", self.samples),
+        ]
+
+    async def prove(self, request: Request) -> Response:
+        nonce = request.query_params.get("nonce", "")
+        return PlainTextResponse(proof(self._services.token, nonce[:128]))
+
+    async def info(self, request: Request) -> Response:
+        process, memory = psutil.Process(), psutil.virtual_memory()
+        return json_of(
+            EngineInfo(
+                version=__version__,
+                api=API_VERSION,
+                pid=os.getpid(),
+                workspace=str(self._services.workspace),
+                started_at=self._services.started_at,
+                device=device_words(),
+                python=sys.executable,
+                memory_bytes=process.memory_info().rss,
+                memory_total_bytes=memory.total,
+                living_runs=len(self._services.lifecycle.active),
+                build=await asyncio.to_thread(build),
+                host=platform.node(),
+                cards=(await asyncio.to_thread(look)).cards,
+                free_bytes=shutil.disk_usage(self._services.workspace).free,
+            )
+        )
+
+    async def shut_down(self, request: Request) -> Response:
+        self._services.stop.set()
+        return Response(status_code=202)
+
+    async def lend_keys(self, request: Request) -> Response:
+        lent = await body_of(request, LendKeys)
+        self._services.credentials.keys.update(lent.keys)
+        self._services.tracking.lend(lent.trackers)
+        return Response(status_code=204)
+
+    async def confirm(self, request: Request) -> Response:
+        """Record what a person trusts; queued runs of a trusted project may begin."""
+        asked = await body_of(request, Confirm)
+        await asyncio.to_thread(confirm, asked.confirmation)
+        if asked.confirmation.kind == "project":
+            self._services.queue.advance()
+        return Response(status_code=204)
+
+    async def doctor(self, request: Request) -> Response:
+        return json_list(await asyncio.to_thread(examine))
+
+    async def models(self, request: Request) -> Response:
+        return json_list(await asyncio.to_thread(known_models))
+
+    async def backends(self, request: Request) -> Response:
+        return json_of(await asyncio.to_thread(backend_facts))
+
+    async def samples(self, request: Request) -> Response:
+        return json_list(samples())

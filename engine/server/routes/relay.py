@@ -1,0 +1,146 @@
+"""Relay: requests that start or change a remote run are forwarded to its engine."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from engine.client.bounded import blocks_of
+from engine.client.transport import unreachable
+from engine.protocol.requests.runs import Command, StartEvaluation, StartRun, TryJudge
+from engine.remote.home_requests import Trial
+from engine.remote.server import Host
+from engine.server.bodies import Handler, body_of, json_of, path_of
+from engine.server.composition import Services
+from engine.server.routes.transfers import TransferRoutes
+from engine.server.services.judges import judge_settings
+from engine.trust.projects import require_run_trust, require_trust
+
+STAYING = {
+    "/runs/{run}/trajectories",
+    "/runs/{run}/groups",
+    "/runs/{run}/scenarios",
+    "/runs/{run}/checkpoints/{step:int}/fetch",
+    "/runs/{run}/bring_home",
+    "/runs/{run}/send",
+    "/runs/{run}/track",
+}
+"""POST routes that are answered here: from the replica, or about the location of the run."""
+LOG = "/runs/{run}/log"
+"""Route of the workers' output, which is read on the server where possible."""
+EXPORT = "/runs/{run}/checkpoints/{step:int}/export"
+STARTING: dict[str, type[StartRun] | type[StartEvaluation]] = {
+    "/runs": StartRun,
+    "/evaluations": StartEvaluation,
+}
+PASSED_ON = {"content-type", "content-length"}
+COMMAND = "/runs/{run}/command"
+TRYING = {"/runs/{run}/judge", "/runs/{run}/judge/price", "/runs/{run}/judge/suggest"}
+KINDS = {"application/json", "application/x-ndjson", "text/plain", "text/event-stream"}
+"""Content types of remote responses that are passed on."""
+
+
+class Relay:
+    """Wraps the handlers of an engine: those about remote runs ask the engine of their server."""
+
+    def __init__(self, services: Services) -> None:
+        self._hosts, self._library = services.hosts, services.library
+        self._transfers = TransferRoutes(services)
+
+    def relayed(self, method: str, path: str, handler: Handler) -> Handler:
+        """Handler that forwards requests to start or change a remote run to its engine, and leaves
+        the rest to `handler`."""
+        if method == "POST" and path in STARTING:
+            return self._beginning(STARTING[path], handler)
+        is_read = method == "GET" and path != LOG
+        if not path.startswith("/runs/{run}") or is_read or path in STAYING:
+            return handler
+
+        async def there_or_here(request: Request) -> Response:
+            run_id = request.path_params["run"]
+            host = self._hosts.owner(self._library.find(run_id))
+            if host is None:
+                return await handler(request)
+            if path == LOG and not host.connected:
+                return await handler(request)
+            if path != LOG:  # a stranger's folder may name a server and a run of yours
+                await asyncio.to_thread(require_run_trust, self._library.folder(run_id))
+            if path == EXPORT:
+                return await self._transfers.export(request, host, self._library.folder(run_id))
+            return await self._ask_there(request, host, run_id, path)
+
+        return there_or_here
+
+    async def _ask_there(self, request: Request, host: Host, run_id: str, path: str) -> Response:
+        """Forward a request, and allow the remote run the judge questions that follow from it."""
+        folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
+        if path in TRYING:
+            asked = await body_of(request, TryJudge)
+            config, _ = await asyncio.to_thread(judge_settings, folder.parents[1], asked)
+            trial = Trial(folder.name, host.spec.name, folder.parents[1], config)
+            lasting.enter_context(self._hosts.errands.trial(trial))
+        elif path == COMMAND:
+            command = await body_of(request, Command)
+            if command.action in ("resume", "extend"):
+                await asyncio.to_thread(self._hosts.errands.resume, host.spec.name, folder)
+        return await _pass_on(request, host, run_id, lasting)
+
+    def _beginning(self, body: type[StartRun] | type[StartEvaluation], handler: Handler) -> Handler:
+        async def there_or_here(request: Request) -> Response:
+            asked = await body_of(request, body)
+            if not asked.host:
+                return await handler(request)
+            require_trust(path_of(asked.project))
+            folder = await self._hosts.start(asked)
+            return json_of(await asyncio.to_thread(self._library.summary, folder))
+
+        return there_or_here
+
+
+async def _pass_on(
+    request: Request, host: Host, run_id: str, lasting: contextlib.ExitStack
+) -> Response:
+    """Forward the request to the remote engine, and stream its response. `lasting` is closed with
+    it. Raises Refused while the server is not connected."""
+    try:
+        return await _answered(request, host, run_id, lasting)
+    except BaseException:
+        lasting.close()
+        raise
+
+
+async def _answered(
+    request: Request, host: Host, run_id: str, lasting: contextlib.ExitStack
+) -> Response:
+    http = host.tunnel.client.http
+    headers = {name: value for name, value in request.headers.items() if name in PASSED_ON}
+    asked = http.build_request(
+        request.method,
+        request.url.path,
+        params=list(request.query_params.multi_items()),
+        headers=headers,
+        content=await request.body(),
+        timeout=httpx.Timeout(None, connect=10.0),
+    )
+    try:
+        answer = await http.send(asked, stream=True)
+    except httpx.TransportError as error:
+        raise unreachable(error) from error
+    if request.method != "GET":
+        host.mirrors.touch(run_id)
+
+    async def blocks() -> AsyncIterator[bytes]:
+        try:
+            async with contextlib.aclosing(blocks_of(answer)) as coming:
+                async for block in coming:
+                    yield block
+        finally:  # whoever hangs up here hangs up there
+            lasting.close()
+            await answer.aclose()
+
+    said = answer.headers.get("content-type", "").partition(";")[0]
+    kind = said if said in KINDS else "application/octet-stream"
+    return StreamingResponse(blocks(), answer.status_code, media_type=kind)

@@ -1,0 +1,26 @@
+"""Child processes that serve the whole engine: they are spared when a run's orphans are reaped."""
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from engine.rollout.rendering.renderer import living_pids as renderer_pids
+
+
+class HasPids(Protocol):
+    """A service with child processes of its own."""
+
+    @property
+    def pids(self) -> Iterable[int]: ...
+
+
+class ChildProcesses:
+    """PIDs of the child processes of all registered services, and of the renderers."""
+
+    def __init__(self) -> None:
+        self._services: list[HasPids] = []
+
+    def register(self, *services: HasPids) -> None:
+        self._services += services
+
+    def pids(self) -> Collection[int]:
+        return [*renderer_pids(), *(pid for service in self._services for pid in service.pids)]

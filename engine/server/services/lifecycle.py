@@ -1,0 +1,186 @@
+"""Lifecycle of runs: begin, open for labels, lock while resting, end. One is active at a time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from engine.hardware.machine import devices_of
+from engine.integrations.scripts.session import ScriptSession
+from engine.protocol.events.run import RubricChanged, RunExtended, RunStarted
+from engine.protocol.problems import Problem, Refused
+from engine.protocol.records.runs import LIVING, RunSummary
+from engine.server.event_stream import Broadcast
+from engine.server.services.arena import ArenaService
+from engine.server.services.library import Library
+from engine.server.services.open_runs import Opened, OpenRuns
+from engine.server.services.run_work import STOPPED, ActiveRun, ActiveRuns, work
+from engine.server.services.tracking import TrackingService
+from engine.server.services.workers import RunResources
+from engine.storage.run_folder.run import Run, locked, read_spec
+from engine.trust.projects import require_run_trust
+
+
+class RunLifecycle:
+    """Begins and ends the runs of an engine."""
+
+    def __init__(
+        self,
+        library: Library,
+        broadcast: Broadcast,
+        resources: RunResources,
+        active: ActiveRuns,
+        arena: ArenaService,
+        tracking: TrackingService,
+    ) -> None:
+        self.active = active
+        self.starting = asyncio.Lock()
+        """Held from the check that the device is free until the run is active."""
+        self.stop_reason = STOPPED
+        self._library, self._broadcast = library, broadcast
+        self._resources, self._arena, self._tracking = resources, arena, tracking
+        self._open = OpenRuns(broadcast)
+        self._listeners: list[Callable[[], None]] = []
+        self._closed = False
+
+    def on_ended(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a run has ended and the device is free."""
+        self._listeners.append(listener)
+
+    def summary(self, run_id: str) -> RunSummary:
+        """Summary of a run, with the state and the number of steps that it was ordered to have."""
+        summary = self._library.summary(self._library.find(run_id))
+        active = self.active.get(run_id)
+        if active is None or summary.state not in LIVING:
+            return summary
+        orders = active.run.orders
+        stopping = active.stopping or orders.stop_after_step
+        state = "stopping" if stopping else summary.state
+        return summary.model_copy(update={"state": state, "steps": orders.steps})
+
+    async def begin(self, folder: Path, steps: int | None = None) -> RunSummary:
+        """Begin or resume a run. Raises Refused where it is not trusted, also for one that an
+        earlier engine left in the queue."""
+        spec = read_spec(folder)
+        await asyncio.to_thread(require_run_trust, folder)
+        await self._arena.unload_idle()
+        async with self._open.none_of(spec.id):
+            run = Run(folder, spec, lambda tick: self._broadcast.announce(spec.id, tick))
+        resumed = spec.parent is not None or bool(run.reader.events_of("run.started"))
+        last = self._library.summary(folder).step if resumed else None
+        planned = spec.updates
+        run.orders.steps = steps or planned
+        run.orders.rubric = _last_rubric(run)
+        device = await asyncio.to_thread(devices_of, spec.config.backend)
+        await run.say(RunStarted(spec=spec, resumed_from=last, device=device))
+        if run.orders.steps != planned:
+            await run.say(RunExtended(steps=run.orders.steps))
+        task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
+        self.active[spec.id] = ActiveRun(run, task)
+        self._tracking.begin(folder, spec)
+        return self.summary(spec.id)
+
+    async def begin_script(self, folder: Path, session: ScriptSession) -> None:
+        """Begin a run whose rollouts the script of this session makes; all checks were made."""
+        spec = read_spec(folder)
+        self._resources.script_sessions[spec.id] = session
+        self._resources.gateway.open_door(session.script.key, session.door)
+        try:
+            await self.begin(folder)
+        except BaseException:
+            self._close_session(spec.id, None)
+            raise
+
+    async def ended(self, run_id: str) -> None:
+        """Wait until a run has ended completely."""
+        if active := self.active.get(run_id):
+            await asyncio.wait([active.task])
+
+    async def require_free(self) -> None:
+        """Wait for runs that only close their workers. Raises Refused where a run is active or the
+        engine is closing."""
+        await self.settle()
+        if self._closed:
+            raise Refused.of(
+                "engine.leaving", "This engine is being stopped.", "Start again in a moment."
+            )
+        for active in self.active.values():
+            raise Refused.of(
+                "run.busy",
+                f"{active.run.spec.project} is {_activity(active.run)} on this machine "
+                f"({active.run.spec.name}).",
+                "Wait for it, or stop it first.",
+            )
+
+    async def settle(self) -> None:
+        """Wait for runs that have ended and are only closing their workers."""
+        ended = [
+            active.task
+            for run_id, active in self.active.items()
+            if self.summary(run_id).state not in LIVING
+        ]
+        if ended:
+            await asyncio.wait(ended)
+
+    @contextlib.asynccontextmanager
+    async def opened(self, run_id: str) -> AsyncIterator[Opened]:
+        """Open a run for writing, active or not. Raises Refused where another engine uses it."""
+        await self.settle()
+        if active := self.active.get(run_id):
+            yield Opened(active.run, active.labels)
+            return
+        async with self._open.use(run_id, self._library.folder(run_id)) as opened:
+            yield opened
+
+    @contextlib.asynccontextmanager
+    async def resting(self, run_id: str) -> AsyncIterator[Path]:
+        """Lock a run's folder. Raises Refused where the run is active, or is in use."""
+        await self.settle()
+        folder = self._library.find(run_id)
+        if run_id in self.active:
+            raise Refused.of("run.lives", "This run is active.", "Stop it first, or wait.")
+        await self._tracking.forget(run_id)
+        async with self._open.none_of(run_id):
+            with locked(folder):
+                yield folder
+
+    async def close(self) -> None:
+        """End all runs after what is acknowledged, and begin no more; they can be resumed."""
+        self._closed = True
+        await self.settle()
+        tasks = [active.task for active in self.active.values()]
+        for task in tasks:
+            task.cancel(self.stop_reason)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def close_open_runs(self) -> None:
+        """Close the runs that are open for labels or rescoring."""
+        await self._open.close()
+
+    async def _work(self, run: Run) -> None:
+        run_id = run.spec.id
+        try:
+            await work(run, self._resources)
+        finally:
+            del self.active[run_id]
+            self._close_session(run_id, self._library.summary(run.folder).problem)
+            self._resources.credentials.forget_run(run_id)
+            self._broadcast.announce(run_id, None)
+            self._tracking.ended(run_id)
+            for listener in self._listeners:
+                listener()
+
+    def _close_session(self, run_id: str, problem: Problem | None) -> None:
+        if session := self._resources.script_sessions.pop(run_id, None):
+            self._resources.gateway.close(session.script.key)
+            session.close(problem)
+
+
+def _activity(run: Run) -> str:
+    return "evaluating" if run.spec.kind == "evaluation" else "training"
+
+
+def _last_rubric(run: Run) -> str:
+    events = run.reader.events_of("rubric.changed")
+    return events[-1].source if events and isinstance(events[-1], RubricChanged) else ""
