@@ -21,7 +21,7 @@ from tests.engine_http.conftest import ROOT, Engine, make_project
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_labels import rows
 
-WRITER = Path(__file__).parents[1] / "engine" / "imports" / "art_writer.py"
+WRITER = Path(__file__).parents[1] / "engine" / "integrations" / "importers" / "art_writer.py"
 pytestmark = pytest.mark.usefixtures("real_cache")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from engine.protocol.events.run import decode
 
-GOLDEN = Path(__file__).parents[2] / "protocol" / "golden"
+GOLDEN = Path(__file__).parents[2] / "engine" / "protocol" / "golden"
 REFUSALS = (ValueError,)
 
 

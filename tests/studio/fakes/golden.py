@@ -11,7 +11,7 @@ from tests.studio.fakes.made_evaluation import made_evaluation
 from tests.studio.fakes.made_sft import sft_run
 from tests.studio.fakes.simulated_run import MEMORY, SMALL, Simulation
 
-GOLDEN = Path(__file__).parents[2] / "protocol" / "golden"
+GOLDEN = Path(__file__).parents[2] / "engine" / "protocol" / "golden"
 
 
 def golden() -> dict[str, list[e.Event]]:

@@ -13,7 +13,7 @@ from engine.protocol.records.judging import Criterion, Rubric
 from engine.protocol.records.runs import Message
 from tests.engine.judge.conftest import group
 
-REFERENCE = Path(__file__).with_name("art_reference.py")
+REFERENCE = Path(__file__).parents[1] / "art_reference.py"
 RUBRIC = Rubric(source="be right", text="be right")
 WORDS = ["yes", "no\n", '"quoted"', "ünïcode ✓", "<trajectory id='2'>", "  indented", "\\n"]
 

@@ -163,7 +163,7 @@ def test_a_person_may_take_their_time(
     desk: Desk, far: FarSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound counts what the server takes, not what the person does."""
-    for module in ("client", "system"):
+    for module in ("asyncssh.client", "openssh.connection"):
         monkeypatch.setattr(f"engine.remote.ssh.{module}.AUTHENTICATE_S", 1.2)
     monkeypatch.setattr("engine.remote.ssh.openssh.connection.REACH_S", 0.3)
     far.manners.keys, far.manners.password = False, "tulip"
