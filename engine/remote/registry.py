@@ -12,7 +12,7 @@ import platformdirs
 from engine.judge.providers.access import BoundWorker, start_worker
 from engine.protocol.events.base import BaseEvent
 from engine.protocol.problems import Refused
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.home import HomeRequest
 from engine.protocol.requests.remote import ActOnHost, HostList, HostSpec
 from engine.protocol.requests.runs import StartEvaluation, StartRun
@@ -161,7 +161,7 @@ class HostDesk:
 
     def _waited_for(self) -> set[str]:
         """Servers with runs that were going on when they were last heard of."""
-        return {run.host for run in self._runs() if run.host and run.state in LIVING}
+        return {run.host for run in self._runs() if run.host and run.state in ACTIVE_STATES}
 
     def _load(self) -> None:
         if not self._loaded:

@@ -13,7 +13,7 @@ from engine.client import EngineClient
 from engine.launcher.source_files import build
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.records.runs import LIVING
+from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.requests.home import HomeRequest, HomeResponse, Lease
 from engine.protocol.requests.remote import HostSpec, HostTick, HostView, Question
 from engine.protocol.requests.runs import StartEvaluation, StartRun
@@ -109,7 +109,7 @@ class Host:
         """Whether runs are going on there that this machine mirrors or answers judge questions
         for."""
         there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
-        return there and any(run.state in LIVING for run in self.mirrors.runs)
+        return there and any(run.state in ACTIVE_STATES for run in self.mirrors.runs)
 
     @property
     def connected(self) -> bool:

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from engine.protocol.problems import Refused
-from engine.protocol.records.runs import LIVING
+from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.requests.sync import SyncFolder
 from engine.remote.mirror.record import FILE, Replicated, read_record, write_record
 from engine.remote.server import Host
@@ -42,7 +42,7 @@ async def bring_home(host: Host, run: Path, progress: Progress) -> None:
     """
     client = host.tunnel.client
     there = await client.run(run.name)
-    if there.state in LIVING:
+    if there.state in ACTIVE_STATES:
         raise Refused.of(
             "run.lives", f"{there.name} goes on on {host.spec.name}.", "Stop it first, or wait."
         )

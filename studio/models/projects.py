@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QObject, Qt
 
-from engine.protocol.records.runs import LEARNING, ProjectView, RunSummary
+from engine.protocol.records.runs import TRAINING_KINDS, ProjectView, RunSummary
 from studio.models.paged import ROOT, Index
 from studio.models.rows import RowsModel
 from studio.store.runs.status_words import StateWords, run_words
@@ -44,7 +44,7 @@ def project_rows(
     newest: dict[str, RunSummary] = {}
     for run in sorted(runs, key=lambda run: run.started_at):
         kept = newest.get(run.project_path)
-        if run.kind in LEARNING or kept is None or kept.kind not in LEARNING:
+        if run.kind in TRAINING_KINDS or kept is None or kept.kind not in TRAINING_KINDS:
             newest[run.project_path] = run
     rows = [_row(view, newest.get(view.path)) for view in views]
     known = {row.path for row in rows}

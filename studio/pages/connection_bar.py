@@ -7,7 +7,7 @@ from PySide6.QtCore import QPointF, Slot
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.remote import HostView
 from studio.services.servers import UNDER_WAY
 from studio.services.session import Session
@@ -60,7 +60,7 @@ class AwayBar(QWidget):
     def _spans(self, run: RunSummary, state: RunState) -> list[Span]:
         view = self._hosts.view(run.host)
         self._name = run.host
-        if run.state not in LIVING or view is None or not self._session.connected:
+        if run.state not in ACTIVE_STATES or view is None or not self._session.connected:
             return []
         busy = view.state in UNDER_WAY
         self._again.setVisible(view.state != "connected")

@@ -6,7 +6,7 @@ up all that there are.
 
 from collections.abc import Callable
 
-from engine.protocol.records.runs import LIVING
+from engine.protocol.records.runs import ACTIVE_STATES
 from studio.link.event_pump import EventPump
 from studio.store.runs.runs import RunStore
 
@@ -51,5 +51,5 @@ class Following:
 
     def _is_idle(self, run_id: str) -> bool:
         run = self._runs.summary(run_id)
-        goes_on = run is not None and run.state in (*LIVING, "queued")
+        goes_on = run is not None and run.state in (*ACTIVE_STATES, "queued")
         return not goes_on and run_id not in self._shown()

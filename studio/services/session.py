@@ -16,7 +16,13 @@ from engine.client import EngineClient
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records.choices import Sample
-from engine.protocol.records.runs import LEARNING, LIVING, ProjectView, RunSummary, TrainingKind
+from engine.protocol.records.runs import (
+    ACTIVE_STATES,
+    TRAINING_KINDS,
+    ProjectView,
+    RunSummary,
+    TrainingKind,
+)
 from engine.protocol.requests.runs import Command, CreateProject, EditProject, StartRun
 from studio.link.engine import EngineLink
 from studio.link.engine_state import LinkState
@@ -73,7 +79,7 @@ class Session(QObject):
         """Edits on their way: a run that is asked for after them begins with them."""
         self._turns: dict[str, asyncio.Lock] = {}
         """By run: who tells it something waits for what it is being told."""
-        self._known_life: dict[str, str] = {}
+        self._known_status: dict[str, str] = {}
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
         feed.run_changed.connect(self._run_changed)
@@ -136,7 +142,7 @@ class Session(QObject):
         self.runs.replace(await self.client.runs())
         self.projects = await self.client.projects()
         self.samples = self.samples or await self.client.samples()
-        for run in self.runs.living():
+        for run in self.runs.active():
             self.following.begin(run.id)
         self.projects_changed.emit()
         self.runs_changed.emit()
@@ -150,7 +156,7 @@ class Session(QObject):
             return
         if before in ("reconnecting", "gone"):
             self.tasks.run("reopen", self._reopen())
-        elif state.info is not None and state.info.living_runs != len(self.runs.living_here()):
+        elif state.info is not None and state.info.living_runs != len(self.runs.active_here()):
             self.refresh()  # somebody else started or ended a run
 
     @Slot()
@@ -169,8 +175,8 @@ class Session(QObject):
     async def _open_project(self, path: str, place: str) -> None:
         self.show_project(await read_project(self.client, path))
         runs = self.runs.of(self.project.path)
-        living = [run for run in runs if run.state in LIVING]
-        trained = [run for run in runs if run.kind in LEARNING]
+        living = [run for run in runs if run.state in ACTIVE_STATES]
+        trained = [run for run in runs if run.kind in TRAINING_KINDS]
         imported = [run for run in runs if run.kind == "imported"]
         newest = next(iter([*living, *trained, *imported]), None)
         self.select_run(newest.id if newest else "")
@@ -301,7 +307,7 @@ class Session(QObject):
             run = await self.client.start_run(request)
         self.runs.put(run)
         if run.state == "queued":
-            others = [one.name for one in self.runs.living() if one.host == run.host]
+            others = [one.name for one in self.runs.active() if one.host == run.host]
             before = next((name for name in others if name != run.name), "the run before it")
             self.said.emit(f"{run.name} is queued: it starts when {before} has ended.")
         if show and request.project == self.project.path:
@@ -364,18 +370,18 @@ class Session(QObject):
 
     @Slot(str)
     def _run_changed(self, run_id: str) -> None:
-        """Lists need to hear of a run only when its life changes, not of every event."""
+        """Refresh the lists when the status of a run changes, not with every event."""
         state = self.runs.state(run_id)
-        life = f"{state.life} {state.done}"
-        if self._known_life.get(run_id) != life:
-            self._known_life[run_id] = life
+        status = f"{state.status} {state.done}"
+        if self._known_status.get(run_id) != status:
+            self._known_status[run_id] = status
             self.runs_changed.emit()
             summary = self.runs.summary(run_id)
             told = summary is not None and summary.kind == "imported"  # by who imported it
             if (
                 summary
                 and not told
-                and state.life == "finished"
+                and state.status == "finished"
                 and time.time() - state.at < JUST_NOW_S
             ):
                 self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")

@@ -1,6 +1,6 @@
 """What holds now: the words in `ActionSpec.when` that are true of a session."""
 
-from engine.protocol.records.runs import LEARNING, LIVING
+from engine.protocol.records.runs import ACTIVE_STATES, TRAINING_KINDS
 from studio.services.session import Session
 
 
@@ -9,7 +9,7 @@ def conditions(session: Session) -> set[str]:
     run = session.run.summary
     host = session.hosts.chosen(session.project.path)
     remote = run is not None and bool(run.host)
-    still = (*LIVING, "queued", "damaged")
+    still = (*ACTIVE_STATES, "queued", "damaged")
     movable = session.connected and run is not None and run.state not in still
     facts = {
         "server": session.connected and bool(host or remote),
@@ -24,8 +24,8 @@ def conditions(session: Session) -> set[str]:
         "trainable": session.connected and session.project.trainable,
         "run": run is not None,
         "damaged": session.connected and run is not None and run.state == "damaged",
-        "living": run is not None and run.state in LIVING,
-        "stoppable": run is not None and run.state in (*LIVING, "queued"),
+        "living": run is not None and run.state in ACTIVE_STATES,
+        "stoppable": run is not None and run.state in (*ACTIVE_STATES, "queued"),
         "branchable": session.connected
         and run is not None
         and run.kind in ("train", "sft")
@@ -34,7 +34,7 @@ def conditions(session: Session) -> set[str]:
         "trackable": session.connected
         and run is not None
         and run.state != "damaged"
-        and run.kind in (*LEARNING, "baseline"),
+        and run.kind in (*TRAINING_KINDS, "baseline"),
         "resumable": run is not None
         and (run.state in ("stopped", "failed", "paused"))
         and (run.kind in ("train", "sft", "evaluation") or run.state == "paused"),

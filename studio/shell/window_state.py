@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu
 
-from engine.protocol.records.runs import LEARNING, LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, TRAINING_KINDS, RunSummary
 from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
@@ -112,7 +112,7 @@ class Frame(QObject):
         for button in self._home_actions:
             button.setVisible(self._window.page == "home")
         if on_project:
-            living = run is not None and run.state in LIVING
+            living = run is not None and run.state in ACTIVE_STATES
             queued = run is not None and run.state == "queued"
             can_branch = self._actions.holds("branchable")
             header.set_actions(pause=living, stop=living or queued, branch=can_branch)
@@ -138,7 +138,7 @@ class Frame(QObject):
             tick = session.hosts.bringing(session.starting_on)
             words = session.hosts.start_words(session.starting_on) if session.starting_on else ""
             train.set_state("starting", *(tick or (0, 0)), words)
-        elif self._session.project.outside and not (run and run.state in LIVING):
+        elif self._session.project.outside and not (run and run.state in ACTIVE_STATES):
             train.set_state("none", words=no_train_words(run))
         elif run is None or not _resumes_by_train(run):
             train.set_state("ready" if self._actions.holds("trainable") else "none")
@@ -170,7 +170,7 @@ class Frame(QObject):
 
     def _show_facts(self, run: RunSummary | None) -> None:
         sidebar, state = self._window.sidebar, self._session.run.state
-        trained = run is not None and run.kind in LEARNING
+        trained = run is not None and run.kind in TRAINING_KINDS
         count = f"{run.step}/{run.steps}" if run and run.steps else str(run.step if run else 0)
         sidebar.set_fact("run", count if trained else "")
         sidebar.set_fact(
@@ -181,7 +181,7 @@ class Frame(QObject):
 
     def _show_now_training(self) -> None:
         card = self._window.sidebar.now_training
-        living = self._session.runs.living()
+        living = self._session.runs.active()
         shown = living[0] if living else None
         same = shown is not None and shown.id == self._session.run.run_id
         if shown is None or (self._window.page in ("run", "home") and (same or shown)):
@@ -199,11 +199,11 @@ class Frame(QObject):
         card.set_run(name, step, words, values, shown.state == "paused")
 
     def _open_living(self) -> None:
-        for run in self._session.runs.living()[:1]:
+        for run in self._session.runs.active()[:1]:
             self._session.open_run(run)
 
     def _command_living(self, action: str) -> None:
-        for run in self._session.runs.living()[:1]:
+        for run in self._session.runs.active()[:1]:
             self._session.command(action, run_id=run.id)
 
     # Menus: popup(), never exec()

@@ -46,7 +46,7 @@ async def follow(app: QApplication, workspace: Path, scratch: Path, words: str) 
         begun, cpu = time.perf_counter(), used.user + used.system
         studio.window.show_page("run")
         watch.start()
-        await until(lambda: studio.session.run.state.life == "finished", 600)
+        await until(lambda: studio.session.run.state.status == "finished", 600)
         taken = time.perf_counter() - begun
         await asyncio.sleep(1)
         used, state = psutil.Process().cpu_times(), studio.session.run.state

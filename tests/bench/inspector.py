@@ -200,7 +200,7 @@ async def work(app: QApplication, workspace: Path) -> dict[str, float]:
         studio.session.open_project(str(workspace / "bench"), "trajectories")
         await until(lambda: studio.session.project.view is not None)
         studio.session.select_run(RUN)
-        await until(lambda: studio.session.run.state.life == "finished", 300)
+        await until(lambda: studio.session.run.state.status == "finished", 300)
         print(f"replayed in {time.perf_counter() - begun:.0f} s")
         studio.window.show_page("trajectories")
         bench = Inspector(studio)

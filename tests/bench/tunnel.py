@@ -20,7 +20,7 @@ from pathlib import Path
 import apsw
 
 from engine.client import EngineClient
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.remote import ActOnHost, AddHost, HostSpec, HostView
 from engine.protocol.requests.runs import Command, StartRun
 from engine.remote.mirror.record import read_record
@@ -185,7 +185,7 @@ class Trial:
         return view.state == "connected" and not view.behind
 
     async def has_ended(self, run: RunSummary) -> bool:
-        return (await self.client.run(run.id)).state not in LIVING
+        return (await self.client.run(run.id)).state not in ACTIVE_STATES
 
     async def view(self) -> HostView:
         return (await self.client.hosts()).hosts[0]

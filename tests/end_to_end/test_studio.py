@@ -63,7 +63,7 @@ async def window(app: QApplication, workspace: Path) -> AsyncIterator[Studio]:
 
 
 def living(session: Session) -> bool:
-    return session.run.state.life == "running"
+    return session.run.state.status == "running"
 
 
 @pytest.mark.slow
@@ -95,14 +95,14 @@ def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # t
             assert living(session), "training went on without the window"
             await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
-            await until(lambda: session.run.state.life == "stopped", 60)
+            await until(lambda: session.run.state.status == "stopped", 60)
             stopped = session.run.state.done
             await until(lambda: studio.actions.holds("resumable"), 30)  # else it does nothing
             studio.actions.trigger("run.resume")
             await until(lambda: session.run.state.done > stopped, LONG_S)
             await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
-            await until(lambda: session.run.state.life == "stopped", 60)
+            await until(lambda: session.run.state.status == "stopped", 60)
 
     async def whole() -> None:
         await first_sitting()

@@ -20,7 +20,7 @@ import pytest
 
 from engine.client import EngineClient
 from engine.protocol.events.run import FINAL, Event, UnknownEvent
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.runs import Command, Handshake, StartRun
 from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
@@ -93,7 +93,7 @@ class Engine:
                     if event.seq is not None:
                         events.append(event)
                     ended = isinstance(event, FINAL)
-                    if ended and (await client.run(run.id)).state not in LIVING:
+                    if ended and (await client.run(run.id)).state not in ACTIVE_STATES:
                         return events
             raise AssertionError("the stream ended before the run")
 
@@ -128,7 +128,7 @@ class Engine:
                 return
             for file in workspace.rglob("project.toml"):
                 for run in (await client.project(str(file.parent))).runs:
-                    if run.state in LIVING:
+                    if run.state in ACTIVE_STATES:
                         await client.command(run.id, Command(action="stop_now"))
 
         self.call(stop)

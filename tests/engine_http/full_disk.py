@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.protocol.events.run import StepFinished
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.labels import Label, Word
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.runs import Command
 from tests.engine_http.conftest import Engine, at_home, make_project, start_engine, stop_engine
 from tests.engine_http.test_faults import stored
@@ -70,7 +70,7 @@ def fill(file: Path) -> None:
 def ended(engine: Engine, run: RunSummary) -> RunSummary:
     for _ in range(600):
         now = engine.call(lambda c: c.run(run.id))
-        if now.state not in LIVING:
+        if now.state not in ACTIVE_STATES:
             return now
         time.sleep(0.1)
     raise AssertionError("the run goes on")

@@ -87,16 +87,16 @@ def test_commands_reach_the_engine_once(
         async with studio_on(filled, qapp, tmp_path) as studio:
             await open_project(studio, filled, "inbox-scout")
             studio.actions.trigger("run.pause")
-            await until(lambda: studio.session.run.state.life == "paused")
+            await until(lambda: studio.session.run.state.status == "paused")
             await until(lambda: studio.window.header.train.state() == "paused")
             studio.actions.trigger("run.resume")
-            await until(lambda: studio.session.run.state.life == "running")
+            await until(lambda: studio.session.run.state.status == "running")
             await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
-            await until(lambda: studio.session.run.state.life == "stopped")
+            await until(lambda: studio.session.run.state.status == "stopped")
             await until(lambda: studio.actions.holds("resumable"))
             studio.actions.trigger("run.resume")
-            await until(lambda: studio.session.run.state.life == "running")
+            await until(lambda: studio.session.run.state.status == "running")
         actions = [command.action for command in filled.commands]
         assert actions == ["pause", "continue", "stop_now", "resume"]
         assert len({command.key for command in filled.commands}) == 4

@@ -34,7 +34,7 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.records.hardware import VramPlan
 from engine.protocol.records.judging import JudgeOption
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.runs import StartRun
 from engine.storage.project import load_config
 from engine.storage.samples import create_project
@@ -162,7 +162,7 @@ async def follow(
 
 
 async def _ended(client: EngineClient, summary: RunSummary) -> bool:
-    return (await client.run(summary.id)).state not in LIVING
+    return (await client.run(summary.id)).state not in ACTIVE_STATES
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import say
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.demonstrations import SelectDemonstrations
-from engine.protocol.records.runs import LIVING
+from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.requests.runs import StartEvaluation
 from engine.training.sft.selection import read_rule
 
@@ -33,7 +33,7 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
     async with engine_for(arguments.workspace) as client:
         await lend_keys(client, project, request.overrides, [arguments.teacher])
         summary = await client.start_evaluation(request)
-        if summary.state in LIVING:
+        if summary.state in ACTIVE_STATES:
             code = await EvaluationWatch(client, summary, arguments.json).until_end()
             if code != FINISHED:
                 return code

@@ -119,7 +119,7 @@ class SftWatch(Watch):
             case LossMeasured():
                 self._measured = True
                 return (
-                    f"update {event.step:>4} of {self._summary.steps}  held-out loss "
+                    f"update {event.step:>4} of {self._run.planned}  held-out loss "
                     f"{figure(event.loss)} ({event.tokens:,} tokens)"
                 )
             case RunFinished():
@@ -130,12 +130,11 @@ class SftWatch(Watch):
     _measured = False
 
     def _update(self, event: StepFinished) -> str:
-        self._rewards.append(None)
         self._times.append(event.metrics.get("time_s/step", 0.0))
         if self._measured or event.step % UNMEASURED_EVERY:
             return ""
         loss = figure(event.metrics.get("loss"))
-        return f"update {event.step:>4} of {self._summary.steps}  loss {loss}"
+        return f"update {event.step:>4} of {self._run.planned}  loss {loss}"
 
     def _closing(self, event: RunFinished) -> str:
         lines = [f"Finished {event.step} updates in {duration(event.seconds)}."]

@@ -21,8 +21,8 @@ from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import Progress, complain, duration, figure, say, say_json, sparkline, warn
 from engine.client import EngineClient
 from engine.protocol.events.checkpoints import CheckpointSaved
+from engine.protocol.events.progress import RunProgress
 from engine.protocol.events.run import (
-    FINAL,
     DiagnosisChanged,
     Event,
     GroupLabelled,
@@ -44,12 +44,12 @@ from engine.protocol.events.sft import WarmupFinished
 from engine.protocol.problems import AtelierError, ConfigError, LaunchError, Problem
 from engine.protocol.records.backends import ignored
 from engine.protocol.records.judging import keys_in
-from engine.protocol.records.runs import LIVING, Interval, RunSummary, TrainingKind
+from engine.protocol.records.runs import ACTIVE_STATES, Interval, RunSummary, TrainingKind
 from engine.protocol.requests.runs import Command, StartRun
 from engine.storage.project import load_config
 
 FINISHED, FAILED, USAGE, STOPPED = 0, 1, 2, 3
-CODES = {"run.finished": FINISHED, "run.stopped": STOPPED, "run.failed": FAILED}
+CODES = {"finished": FINISHED, "stopped": STOPPED, "failed": FAILED}
 PHASES = {
     "loading": "loading the model",
     "warming_up": "warming up on demonstrations",
@@ -165,7 +165,7 @@ class Watch:
         self._summary = summary
         self._json = as_json
         self._progress = Progress()
-        self._rewards: list[float | None] = []
+        self._run = RunProgress(summary.id, planned=summary.steps)
         self._times: list[float] = []
         self._asked = 0
         self._found: set[str] = set()
@@ -194,9 +194,10 @@ class Watch:
         async with contextlib.aclosing(self._client.events(self._summary.id, self._seq)) as events:
             async for event in events:
                 self._seq = event.seq or self._seq
+                self._run.fold_progress(event)
                 self._show(event)
-                if isinstance(event, FINAL) and await self._has_ended():
-                    self._code = CODES[event.kind]
+                if self._run.ended and await self._has_ended():
+                    self._code = CODES[self._run.status]
                     return
 
     def _show(self, event: Event | UnknownEvent) -> None:
@@ -206,8 +207,8 @@ class Watch:
             self._tell(event)
 
     async def _has_ended(self) -> bool:
-        """A resumed run has earlier ends behind it: only the last one counts."""
-        return (await self._client.run(self._summary.id)).state not in LIVING
+        """Whether this end is the last: a resumed run has earlier ends in its events."""
+        return (await self._client.run(self._summary.id)).state not in ACTIVE_STATES
 
     def _interrupt(self) -> None:
         self._asked += 1
@@ -227,7 +228,7 @@ class Watch:
 
     def _tick(self, tick: ProgressTicked) -> str:
         speed = tick.hardware.get("tokens_per_s")
-        parts = [f"step {tick.step} of {self._summary.steps}", PHASES[tick.phase]]
+        parts = [f"step {tick.step} of {self._run.planned}", PHASES[tick.phase]]
         parts.append(f"{tick.done}/{tick.total}")
         parts += [f"{speed:.0f} tokens/s"] if speed else []
         parts += [f"about {duration(self._left())} left"] if self._times else []
@@ -235,7 +236,7 @@ class Watch:
 
     def _left(self) -> float:
         recent = sorted(self._times[-5:])
-        return recent[len(recent) // 2] * (self._summary.steps - len(self._rewards))
+        return recent[len(recent) // 2] * (self._run.planned - self._run.done)
 
     def _words(self, event: Event | UnknownEvent) -> str:
         match event:
@@ -300,15 +301,14 @@ class Watch:
         )
 
     def _step(self, event: StepFinished) -> str:
-        reward = event.metrics.get("reward/mean")
-        self._rewards.append(reward)
+        reward = self._run.rewards[event.step]
         self._times.append(event.metrics.get("time_s/step", 0.0))
         unscored = event.metrics.get("unscored", 0)
         tail = f" · {unscored:.0f} unscored" if unscored else ""
         tail += f" · skipped: {event.reason}" if event.skipped else ""
         return (
-            f"step {event.step:>3} of {self._summary.steps}  reward {figure(reward)}  "
-            f"{sparkline(self._rewards)}  {duration(self._times[-1])}{tail}"
+            f"step {event.step:>3} of {self._run.planned}  reward {figure(reward)}  "
+            f"{sparkline(list(self._run.rewards.values()))}  {duration(self._times[-1])}{tail}"
         )
 
     def _closing(self, event: RunFinished) -> str:

@@ -34,9 +34,11 @@ Phase = Literal[
     "loading", "warming_up", "validating", "rolling_out", "reviewing", "training", "publishing"
 ]
 
-LEARNING: frozenset[str] = frozenset({"train", "sft", "outside"})
+TRAINING_KINDS: frozenset[str] = frozenset({"train", "sft", "outside"})
 """Kinds of runs that have weights of their own."""
-LIVING: frozenset[str] = frozenset({"starting", "running", "reviewing", "paused", "stopping"})
+ACTIVE_STATES: frozenset[str] = frozenset(
+    {"starting", "running", "reviewing", "paused", "stopping"}
+)
 """Run states with a process behind them."""
 
 

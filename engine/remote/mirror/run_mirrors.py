@@ -16,7 +16,7 @@ from engine.evaluation.stored import SCENARIOS
 from engine.protocol.events.base import BaseEvent
 from engine.protocol.identifiers import is_run_id
 from engine.protocol.problems import AtelierError, LaunchError, Problem, Refused, StoreError
-from engine.protocol.records.runs import LIVING, RunSpec, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.remote.mirror.mirror import Mirror
 from engine.remote.mirror.record import Replicated, forget_record, read_record, write_record
 from engine.remote.mirror.replica import Replica
@@ -130,7 +130,7 @@ class Mirrors:
                 self._notice(error.problem)
 
     async def _attend(self, client: EngineClient, run: RunSummary) -> None:
-        goes_on = run.state in LIVING or self._is_wanted(run.id)
+        goes_on = run.state in ACTIVE_STATES or self._is_wanted(run.id)
         if not goes_on:
             await self._stop(run.id)
         if not goes_on and self._complete.get(run.id) == run.changed_at:

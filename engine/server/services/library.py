@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.environments.agent_packages import packages_name
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, readable
-from engine.protocol.records.runs import LIVING, ProjectView, RunSummary, Split, SplitInfo
+from engine.protocol.records.runs import ACTIVE_STATES, ProjectView, RunSummary, Split, SplitInfo
 from engine.server.services.fingerprints import fingerprint, fingerprints
 from engine.server.services.summaries import damaged_run, problem_of, same_id, summarise
 from engine.storage.project import FILE, check_text, is_outside, load_config, read_toml, split_info
@@ -132,7 +132,7 @@ class Library:
     def summary(self, folder: Path) -> RunSummary:
         stamp = _stamp(folder)
         cached = self._summaries.get(folder)
-        is_current = cached and cached[0] == stamp and cached[1].state not in LIVING
+        is_current = cached and cached[0] == stamp and cached[1].state not in ACTIVE_STATES
         if cached and is_current and self._runs.get(cached[1].id) == folder:
             return cached[1]
         try:
@@ -144,7 +144,7 @@ class Library:
             summary = same_id(folder, owner)
         self._runs[summary.id] = folder
         # What is being committed has changed the file's stamp already, and cannot be read yet.
-        if (summary.host and summary.state in LIVING) or is_locked(folder):
+        if (summary.host and summary.state in ACTIVE_STATES) or is_locked(folder):
             self._summaries.pop(folder, None)
         else:
             self._summaries[folder] = (stamp, summary)

@@ -9,7 +9,7 @@ from engine.hardware.machine import devices_of
 from engine.integrations.scripts.session import ScriptSession
 from engine.protocol.events.run import RubricChanged, RunExtended, RunStarted
 from engine.protocol.problems import Problem, Refused
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.server.event_stream import Broadcast
 from engine.server.services.arena import ArenaService
 from engine.server.services.library import Library
@@ -51,7 +51,7 @@ class RunLifecycle:
         """Summary of a run, with the state and the number of steps that it was ordered to have."""
         summary = self._library.summary(self._library.find(run_id))
         active = self.active.get(run_id)
-        if active is None or summary.state not in LIVING:
+        if active is None or summary.state not in ACTIVE_STATES:
             return summary
         orders = active.run.orders
         stopping = active.stopping or orders.stop_after_step
@@ -117,7 +117,7 @@ class RunLifecycle:
         ended = [
             active.task
             for run_id, active in self.active.items()
-            if self.summary(run_id).state not in LIVING
+            if self.summary(run_id).state not in ACTIVE_STATES
         ]
         if ended:
             await asyncio.wait(ended)

@@ -7,7 +7,7 @@ from engine.integrations.scripts.folders import differences, known_run, project_
 from engine.integrations.scripts.session import Script, ScriptSession
 from engine.protocol.events.run import RunFailed, RunStopped
 from engine.protocol.problems import Refused
-from engine.protocol.records.runs import LIVING, RunSpec, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.protocol.requests.scripts import CloseOutside, OpenOutside, OutsideRun
 from engine.server.services.library import Library
 from engine.server.services.lifecycle import RunLifecycle
@@ -46,7 +46,7 @@ class ScriptRuns:
         """The open session of a run. Raises Refused where there is none."""
         session = self._resources.script_sessions.get(run_id)
         run = self._lifecycle.summary(run_id)
-        if session is None or run.state not in LIVING:  # it has ended, and is being closed
+        if session is None or run.state not in ACTIVE_STATES:  # it has ended, and is being closed
             raise Refused.of(
                 "outside.not_open",
                 f"The run of {run.name} is not active.",

@@ -5,51 +5,14 @@ import os
 import traceback
 from pathlib import Path
 
-from engine.protocol.events.run import (
-    RunExtended,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    RunStopped,
-    StepFinished,
-    ValidationFinished,
-)
-from engine.protocol.events.sft import LossMeasured
+from engine.protocol.events.progress import KINDS, RunProgress
 from engine.protocol.problems import AtelierError, Problem, StoreError, in_one_line, readable
-from engine.protocol.records.runs import LIVING, RunSpec, RunState, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.remote.mirror.record import read_record
 from engine.runtime.ids import begun_at
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.files import check_run_folder
 from engine.storage.run_folder.run import DATABASE, SPEC, is_locked, read_spec
-
-SUMMARY_KINDS = (
-    "run.queued",
-    "run.started",
-    "run.extended",
-    "run.paused",
-    "run.continued",
-    "run.stopped",
-    "run.failed",
-    "run.finished",
-    "review.opened",
-    "review.closed",
-    "step.finished",
-    "validation.finished",
-    "loss.measured",
-)
-
-STATES: dict[str, RunState] = {
-    "run.queued": "queued",
-    "run.started": "running",
-    "run.continued": "running",
-    "run.paused": "paused",
-    "review.opened": "reviewing",
-    "review.closed": "running",
-    "run.stopped": "stopped",
-    "run.failed": "failed",
-    "run.finished": "finished",
-}
 
 
 def summarise(folder: Path) -> RunSummary:
@@ -73,36 +36,14 @@ def summarise(folder: Path) -> RunSummary:
     reader = RunReader(folder / DATABASE)
     try:
         seq = reader.last_seq()  # before the events: one that is stored meanwhile counts as newer
-        events = reader.events_of(*SUMMARY_KINDS)
+        events = reader.events_of(*KINDS)
         trajectories, unscored = reader.counts()
     finally:
         reader.close()
-    steps: dict[int, float | None] = {}
-    planned = spec.updates
-    losses: dict[int, float] = {}
-    validations, problem, device = [], None, ""
-    state: RunState = "starting"
-    changed = spec.started_at
-    for event in events:
-        state = STATES.get(event.kind, state)
-        changed = max(changed, event.at)
-        match event:
-            case StepFinished():
-                steps[event.step] = event.metrics.get("reward/mean")
-            case ValidationFinished():
-                validations.append(event)
-            case LossMeasured():
-                losses[event.step] = event.loss
-            case RunExtended():
-                planned = event.steps
-            case RunStarted():
-                device, problem = event.device, None
-            case RunFailed():
-                problem = event.problem
-            case RunStopped() | RunFinished():
-                problem = None
+    progress = RunProgress(spec.id, planned=spec.updates).fold_all(events)
+    state, problem, validations = progress.status, progress.problem, progress.validations
     elsewhere = read_record(folder)
-    if state in LIVING and not elsewhere and not is_locked(folder):
+    if state in ACTIVE_STATES and not elsewhere and not is_locked(folder):
         state = "stopped"
         problem = Problem(
             code="run.interrupted",
@@ -112,7 +53,6 @@ def summarise(folder: Path) -> RunSummary:
             else "Resume goes on from the last checkpoint; everything stored is kept.",
         )
     plan = spec.evaluation
-    validations.sort(key=lambda event: event.step)
     return RunSummary(
         id=spec.id,
         name=spec.name,
@@ -122,16 +62,16 @@ def summarise(folder: Path) -> RunSummary:
         path=str(folder),
         host=elsewhere.host if elsewhere else "",
         state=state,
-        step=max(steps, default=0),
-        steps=planned,
+        step=progress.done,
+        steps=progress.planned,
         started_at=spec.started_at,
-        changed_at=changed,
-        device=device,
+        changed_at=max(spec.started_at, progress.at),
+        device=progress.device,
         model=spec.config.model.name,
         source=spec.source,
         parent=spec.parent,
-        rewards=[steps[number] for number in sorted(steps)] if spec.kind != "sft" else [],
-        losses=[losses[number] for number in sorted(losses)],
+        rewards=list(progress.rewards.values()) if spec.kind != "sft" else [],
+        losses=[progress.losses[step] for step in sorted(progress.losses)],
         validation=validations[-1].reward if validations else None,
         baseline=validations[0].reward if validations and validations[0].step == 0 else None,
         trajectories=trajectories,

@@ -17,7 +17,7 @@ from engine.protocol.config.tracking import (
     switched_on,
 )
 from engine.protocol.problems import ConfigError, Refused
-from engine.protocol.records.runs import LEARNING, RunSpec
+from engine.protocol.records.runs import TRAINING_KINDS, RunSpec
 from engine.remote.mirror.record import read_record
 from engine.server.services.home_lease import HomeLease
 from engine.server.services.library import Library
@@ -28,7 +28,7 @@ from engine.trust.projects import require_run_trust
 
 LEAVE_S = 10.0
 """For the rest, when the engine is told to end."""
-TRACKED = LEARNING | {"baseline"}
+TRACKED = TRAINING_KINDS | {"baseline"}
 """Kinds of runs that have steps or validations."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.protocol.problems import ConfigError, StoreError
-from engine.protocol.records.runs import LEARNING, Checkpoint, RunSpec
+from engine.protocol.records.runs import TRAINING_KINDS, Checkpoint, RunSpec
 from engine.storage.checkpoints import checkpoint
 from engine.storage.checkpoints.retention import Known
 from engine.storage.run_db.reader import RunReader
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
     """Runs that have weights of their own, newest first."""
-    return [(folder, spec) for folder, spec in specs_of(project) if spec.kind in LEARNING]
+    return [(folder, spec) for folder, spec in specs_of(project) if spec.kind in TRAINING_KINDS]
 
 
 def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:

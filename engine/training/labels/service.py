@@ -23,7 +23,7 @@ from engine.protocol.records.labels import (
     LabelPreview,
     Word,
 )
-from engine.protocol.records.runs import LEARNING, Split, Trajectory
+from engine.protocol.records.runs import TRAINING_KINDS, Split, Trajectory
 from engine.reward.advantage.group import group_summary
 from engine.reward.labels import labelled, may_be_scored, outcomes, unlabelled
 from engine.reward.order import JudgeToPerson
@@ -154,7 +154,11 @@ class LabelService:
         return self._run.reader.labels(label.split, label.step, label.group)
 
     def _enters(self, label: Label) -> Enters:
-        if label.effect == "none" or label.split != "train" or self._run.spec.kind not in LEARNING:
+        if (
+            label.effect == "none"
+            or label.split != "train"
+            or self._run.spec.kind not in TRAINING_KINDS
+        ):
             return "no step"
         if label.step not in closed_batches(self._run):
             return "this step"
@@ -177,7 +181,7 @@ class LabelService:
     def _check_again(self, label: Label) -> None:
         closed = closed_batches(self._run)
         following = max(closed, default=0) + 1
-        if label.split != "train" or self._run.spec.kind not in LEARNING:
+        if label.split != "train" or self._run.spec.kind not in TRAINING_KINDS:
             raise Refused.of("label.not_trained", "This group was never trained on.")
         if following - label.step > MOST_STALE:
             raise Refused.of(

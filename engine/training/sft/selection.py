@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
-from engine.protocol.records.runs import LEARNING, RunSpec, TrajectorySummary
+from engine.protocol.records.runs import TRAINING_KINDS, RunSpec, TrajectorySummary
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE, read_spec
@@ -86,7 +86,7 @@ def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
     lines stay. Of a run that learns only what it learned from is taken, unless a split is named.
     Raises ConfigError, and StoreError where the run cannot be read."""
     rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
-    if asked.split is None and spec.kind in LEARNING:
+    if asked.split is None and spec.kind in TRAINING_KINDS:
         asked = asked.model_copy(update={"split": "train"})
     reader = RunReader(folder / DATABASE)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from engine.protocol.records.comparison import EvaluationResult
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.runs import StartEvaluation
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
@@ -37,10 +37,10 @@ class EvaluationDesk(QObject):
         session.feed.run_changed.connect(self._heard)
 
     @property
-    def living(self) -> RunSummary | None:
-        """The one that goes on."""
+    def active(self) -> RunSummary | None:
+        """The newest evaluation, while it is active."""
         newest = self.newest
-        return newest if newest is not None and newest.state in LIVING else None
+        return newest if newest is not None and newest.state in ACTIVE_STATES else None
 
     @Slot()
     def follow(self) -> None:
@@ -84,8 +84,8 @@ class EvaluationDesk(QObject):
 
     def stop(self) -> None:
         """End it after the attempts under way; what is done stays."""
-        if self.living is not None:
-            self._session.command("stop_after_step", run_id=self.living.id)
+        if self.active is not None:
+            self._session.command("stop_after_step", run_id=self.active.id)
 
     def _begun(self, run: RunSummary) -> None:
         self._session.take_run(run)

@@ -7,7 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem, Refused
-from engine.protocol.records.runs import LEARNING, LIVING, KeptCheckpoint
+from engine.protocol.records.runs import ACTIVE_STATES, TRAINING_KINDS, KeptCheckpoint
 from engine.protocol.requests.runs import PinCheckpoint
 from studio.actions.actions import Actions
 from studio.pages.checkpoints.arena import ArenaCard
@@ -61,9 +61,9 @@ class CheckpointsPage(Page):
     def enter(self) -> None:
         """An evaluation or a talk keeps no weights: then the newest trained run is shown."""
         summary = self._run.summary
-        if summary is not None and summary.kind not in LEARNING:
+        if summary is not None and summary.kind not in TRAINING_KINDS:
             runs = self.session.runs.of(self.session.project.path)
-            trained = next((run for run in runs if run.kind in LEARNING), None)
+            trained = next((run for run in runs if run.kind in TRAINING_KINDS), None)
             if trained is not None:
                 self.session.select_run(trained.id)
         self._seen = ()
@@ -138,13 +138,17 @@ class CheckpointsPage(Page):
         first = f"The first is kept after step {every}." if every else "Train makes the first one."
         words = f"{first} Here you compare them, talk to them and export one."
         self._empty.set_words("No checkpoint yet", words)
-        if summary is not None and summary.state in LIVING and summary.kind in LEARNING:
+        if (
+            summary is not None
+            and summary.state in ACTIVE_STATES
+            and summary.kind in TRAINING_KINDS
+        ):
             self._empty.set_actions("Keep one now", icon="layers", second="Watch the run")
         else:
             self._empty.set_actions("Watch the run", icon="activity")
 
     def _begin(self) -> None:
-        living = self._run.summary is not None and self._run.summary.state in LIVING
+        living = self._run.summary is not None and self._run.summary.state in ACTIVE_STATES
         self._actions.trigger("run.keep" if living else "go.run")
         if living:
             self.session.said.emit("A checkpoint is kept after this step.")
@@ -159,7 +163,7 @@ class CheckpointsPage(Page):
             self._compare.show_tested(self._model.chosen())
 
     def _show_evaluate(self) -> None:
-        if (living := self._desk.living) is not None:
+        if (living := self._desk.active) is not None:
             share = living.trajectories / max(1, living.attempts)
             words = f"{living.trajectories} of {living.attempts} attempts"
             self._evaluate.set_busy(words, share)
@@ -191,7 +195,7 @@ class CheckpointsPage(Page):
         self._show_comparison()
 
     def _press_evaluate(self) -> None:
-        if self._desk.living is not None:
+        if self._desk.active is not None:
             self._desk.stop()
         else:
             self.tasks.run("place", self._evaluate_chosen())

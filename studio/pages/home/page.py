@@ -143,7 +143,7 @@ class HomePage(Page):
 
     @Slot()
     def _show_banner(self) -> None:
-        living = self.session.runs.living()
+        living = self.session.runs.active()
         self._banner.setVisible(bool(living))
         self._living = living[0].id if living else ""
         if living and self.isVisible():

@@ -33,7 +33,7 @@ class CardsCard(Card):
     def show_run(self, state: RunState) -> None:
         changed = self._watch.take(state.run_id, state.progress)
         cards = list(self._watch.cards.values())
-        self.setVisible(state.living and bool(cards))
+        self.setVisible(state.active and bool(cards))
         if not changed:
             return
         assert self.header is not None

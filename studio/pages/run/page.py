@@ -155,7 +155,7 @@ class RunPage(Page):
         self._strip.show_facts(run)
         drawn = (
             run.run_id,
-            state.life,
+            state.status,
             state.step,
             len(state.steps),
             len(state.validations),
@@ -204,7 +204,7 @@ class RunPage(Page):
             self._failure.deleteLater()
             self._failure = None
         state = self._run.state
-        if state.life == "failed" and state.problem is not None:
+        if state.status == "failed" and state.problem is not None:
             card = failure_card(state.problem, state)
             card.remedy_chosen.connect(self._remedy)
             card.log_requested.connect(self._log.show)
@@ -264,7 +264,7 @@ class RunPage(Page):
             "compares them, and changes the model a little towards the better ones. "
             "You watch it here.",
         )
-        if living := self.session.runs.living():
+        if living := self.session.runs.active():
             self._empty.set_actions(f"Watch {living[0].project} train", icon="activity")
         else:
             steps = formatting.plural(train.steps, "step")
@@ -289,7 +289,7 @@ class RunPage(Page):
     def _begin(self) -> None:
         if self.session.project.outside:
             self._actions.trigger("app.help")
-        elif living := self.session.runs.living():
+        elif living := self.session.runs.active():
             self.session.open_run(living[0])
         else:
             self._actions.trigger("run.train")

@@ -97,9 +97,9 @@ def _ends(state: RunState, left: float | None) -> str:
 
 
 def _phase_words(state: RunState) -> str:
-    if state.life == "paused":
+    if state.status == "paused":
         return f"{state.done} done, paused"
-    if not state.living or state.phase is None:
+    if not state.active or state.phase is None:
         return steps_of(state.done, state.planned)
     tick = state.progress
     words = PHASES.get(state.phase, state.phase)
@@ -132,8 +132,8 @@ def _switch(training: Phase, usual_s: float) -> Phase:
 
 def _phase(state: RunState, key: str, words: str, token: str, usual_s: float, now: float) -> Phase:
     order = [name for name, _, _ in BARS]
-    running = state.phase if state.living and state.phase in order else None
-    if running is None or state.life == "paused":
+    running = state.phase if state.active and state.phase in order else None
+    if running is None or state.status == "paused":
         return Phase(words, usual_s, 0.0, None, token)
     place, here = order.index(key), order.index(running)
     if place < here:
@@ -233,7 +233,7 @@ class MachineCard(_Headed):
     def show_run(self, state: RunState) -> None:
         if state.progress is not None and state.progress.hardware:
             self._hardware = state.progress.hardware
-        hardware = self._hardware if state.living else {}
+        hardware = self._hardware if state.active else {}
         self.head.set_words(state.device or "")
         cores = hardware.get("cpu/percent")
         self._cores.set_value(
@@ -336,7 +336,7 @@ class SideColumn(QScrollArea):
 
     def show_run(self, state: RunState) -> None:
         self._step.show_run(state)
-        self._flight.setVisible(state.living and not is_supervised(state))
+        self._flight.setVisible(state.active and not is_supervised(state))
         self._flight.show_run(state)
         self._machine.show_run(state)
         self._cards.show_run(state)

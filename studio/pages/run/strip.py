@@ -45,10 +45,10 @@ class StepCells:
         self._follow(state.steps, measure_of(state))
         last = state.steps[-1].step if state.steps else 0
         first_planned, between = last + 1, []
-        if state.living and state.step > last:
+        if state.active and state.step > last:
             between = [StepCell(state.step, "running")]
             first_planned = state.step + 1
-        elif state.life == "failed" and last < state.planned:
+        elif state.status == "failed" and last < state.planned:
             between = [StepCell(last + 1, "stopped", words=state.reason)]
             first_planned = last + 2
         for step in range(len(self._planned) + 1, state.planned + 1):

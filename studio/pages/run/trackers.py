@@ -7,7 +7,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from engine.protocol.config.tracking import TrackerList, TrackerView, sentence_of
-from engine.protocol.records.runs import LIVING
+from engine.protocol.records.runs import ACTIVE_STATES
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
 from studio.widgets.cards.card import Card
@@ -65,7 +65,7 @@ class TrackersCard(Card):
             found = await self._session.client.trackers(run_id)
             self.show_trackers(found)
             run = self._session.runs.summary(run_id)
-            living = run is not None and run.state in LIVING
+            living = run is not None and run.state in ACTIVE_STATES
             if not (found.sending or (living and found.trackers)):
                 return
             await asyncio.sleep(LOOK_S)

@@ -325,7 +325,7 @@ class SetupPage(Page):
         self._preflight.show_checks(
             checks + backend_checks(self._form.notes()) + disk_checks(self._forecast)
         )
-        living = self.session.runs.living()
+        living = self.session.runs.active()
         ready = project.trainable and self.session.connected and not lacking
         why = (
             f"This machine trains one at a time: it starts after {living[0].name}."

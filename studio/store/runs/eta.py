@@ -38,9 +38,9 @@ def remaining_seconds(state: RunState, now: float) -> float | None:
     but never for more than the step usually takes.
     """
     usual = step_seconds(state.steps)
-    if usual is None or not state.living or not state.planned:
+    if usual is None or not state.active or not state.planned:
         return None
-    under_way = state.step > state.done and state.life not in ("paused", "reviewing")
+    under_way = state.step > state.done and state.status not in ("paused", "reviewing")
     spent = min(usual, max(0.0, now - state.step_at)) if under_way else 0.0
     steps = (state.planned - state.done) * usual - spent
     return max(0.0, steps) + validations_left(state) * validation_seconds(state)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engine.protocol.events import run as e
-from engine.protocol.records.runs import GroupSummary, Interval
+from engine.protocol.records.runs import GroupSummary
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,6 @@ class StepRecord:
     metrics: dict[str, float]
     seconds: float
     """Wall-clock of the step: its own `time_s/step`, else from its start to its end."""
-
-
-@dataclass(frozen=True)
-class ValidationRecord:
-    """One finished validation; `reward` is None where nothing could be scored."""
-
-    step: int
-    at: float
-    reward: Interval | None
-    scenarios: dict[str, float]
-    unscored: int
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -59,20 +47,6 @@ class FlightGroup:
     @property
     def scored(self) -> list[float]:
         return [reward for reward in self.rewards.values() if reward is not None]
-
-
-CHANGES_LIFE = (
-    e.RunQueued,
-    e.RunStarted,
-    e.RunPaused,
-    e.RunContinued,
-    e.ReviewOpened,
-    e.ReviewClosed,
-    e.RunStopped,
-    e.RunFailed,
-    e.RunFinished,
-)
-"""Events that set `RunState.life`."""
 
 
 def restart_words(event: e.WorkerRestarted) -> str:

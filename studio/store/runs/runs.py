@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from studio.store.runs.state import HELD_OUT, RunState, Told
 
 
@@ -69,12 +69,12 @@ class RunStore:
     def of(self, project_path: str) -> list[RunSummary]:
         return [run for run in self.all() if run.project_path == project_path]
 
-    def living(self) -> list[RunSummary]:
-        return [run for run in self.all() if run.state in LIVING]
+    def active(self) -> list[RunSummary]:
+        return [run for run in self.all() if run.state in ACTIVE_STATES]
 
-    def living_here(self) -> list[RunSummary]:
-        """Those of this machine's engine."""
-        return [run for run in self.living() if not run.host]
+    def active_here(self) -> list[RunSummary]:
+        """Active runs of the engine of this machine."""
+        return [run for run in self.active() if not run.host]
 
 
 def overlay(summary: RunSummary, state: RunState) -> RunSummary:
@@ -85,13 +85,13 @@ def overlay(summary: RunSummary, state: RunState) -> RunSummary:
     """
     if state.seq <= summary.seq:
         return summary
-    wins = summary.seq >= state.life_seq
-    stopping = summary.state == "stopping" and state.living
+    wins = summary.seq >= state.status_seq
+    stopping = summary.state == "stopping" and state.active
     rewards = [record.metrics.get("reward/mean") for record in state.steps]
     validation = state.validations[-1].reward if state.validations else None
     return summary.model_copy(
         update={
-            "state": summary.state if wins or stopping else state.life,
+            "state": summary.state if wins or stopping else state.status,
             "step": state.done,
             "steps": state.planned or summary.steps,
             "rewards": [] if summary.kind == "sft" else rewards,

@@ -1,4 +1,4 @@
-"""The state of one run, folded from its events. Replays and duplicates change nothing."""
+"""State of one run, folded from its events. Replays and duplicates change nothing."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -14,27 +14,23 @@ from engine.protocol.events.checkpoints import (
     CheckpointSaved,
 )
 from engine.protocol.events.history import LINES_KEPT, History
+from engine.protocol.events.progress import RunProgress
 from engine.protocol.events.run import Event, UnknownEvent
 from engine.protocol.events.sft import LossMeasured, WarmupFinished
-from engine.protocol.problems import Problem
 from engine.protocol.records.comparison import EvaluationResult
 from engine.protocol.records.runs import (
-    LIVING,
     Checkpoint,
     Finding,
     GroupSummary,
     Phase,
-    RunSpec,
     RunSummary,
     TrajectorySummary,
 )
-from engine.protocol.records.runs import RunState as Life
+from engine.protocol.records.runs import RunState as Status
 from studio.store.runs.parts import (
-    CHANGES_LIFE,
     FlightGroup,
     LogLine,
     StepRecord,
-    ValidationRecord,
     planned_groups,
     restart_words,
 )
@@ -51,23 +47,16 @@ class SequenceGap(ValueError):
 
 
 @dataclass
-class RunState:
-    """What the studio knows of a run. `step` is the one under way, `done` the last finished."""
+class RunState(RunProgress):
+    """State of a run as the pages show it. `step` is under way, `done` the last finished."""
 
-    run_id: str
     seq: int = 0
-    at: float = 0.0
-    life: Life = "starting"
-    spec: RunSpec | None = None
-    device: str = ""
     parameters: int = 0
     trainable: int = 0
     dtype: str = ""
     sampler: str = ""
     """What samples and in which precision, where it is not the trainer's own process."""
-    life_seq: int = 0
-    """Sequence number of the event that set `life`."""
-    engine_life: Life | None = None
+    engine_status: Status | None = None
     """State of the run as the engine lists it, once it has."""
     engine_seq: int = 0
     """Sequence number of the last event that the engine's list accounts for."""
@@ -75,11 +64,8 @@ class RunState:
     phase_at: float = 0.0
     step: int = 0
     step_at: float = 0.0
-    done: int = 0
-    planned: int = 0
     steps: list[StepRecord] = field(default_factory=list)
     series: dict[str, Series] = field(default_factory=dict)
-    validations: list[ValidationRecord] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     branches: dict[int, list[str]] = field(default_factory=dict)
     """By step, names of the runs that began there."""
@@ -93,8 +79,6 @@ class RunState:
     restarts: list[e.WorkerRestarted] = field(default_factory=list)
     resumes: list[int] = field(default_factory=list)
     warmup: WarmupFinished | None = None
-    problem: Problem | None = None
-    reason: str = ""
     trajectories: int = 0
     unscored: int = 0
     step_unscored: int = 0
@@ -123,26 +107,17 @@ class RunState:
     progress: e.ProgressTicked | None = field(default=None, compare=False)
     """The last sign of life; nothing else may depend on it."""
 
-    @property
-    def living(self) -> bool:
-        return self.life in LIVING
-
-    @property
-    def ended(self) -> bool:
-        """Not so of one that waits in the queue."""
-        return not self.living and self.life != "queued"
-
     def obey(self, summary: RunSummary) -> None:
         """Take the state that the engine lists; only it knows that a killed run has stopped."""
-        self.engine_life, self.engine_seq = summary.state, summary.seq
+        self.engine_status, self.engine_seq = summary.state, summary.seq
         self._settle()
 
     def _settle(self) -> None:
         """The engine's state holds until an event that is newer than its list changes it."""
-        if self.engine_life is None or self.life_seq > self.engine_seq:
+        if self.engine_status is None or self.status_seq > self.engine_seq:
             return
-        self.life = self.engine_life
-        if not self.living:
+        self.status = self.engine_status
+        if not self.active:
             self.phase = self.progress = self.review = None
 
     def fold(self, events: Iterable[Told]) -> "RunState":
@@ -160,8 +135,8 @@ class RunState:
         if first != self.seq + 1:
             raise SequenceGap(f"run {self.run_id}: event {first} after {self.seq}")
         self.seq = event.seq
-        self.at = max(self.at, event.at)
         if isinstance(event, History):
+            self.at = max(self.at, event.at)
             self._catch_up(event)
         elif not isinstance(event, UnknownEvent):
             self._take(event)
@@ -170,7 +145,6 @@ class RunState:
 
     def _catch_up(self, history: History) -> None:
         for event in history.events:
-            self.at = max(self.at, event.at)
             if not isinstance(event, UnknownEvent):
                 self._take(event)
         for name, awaits, unscored in history.settled:
@@ -188,14 +162,13 @@ class RunState:
         self.logged += history.logged
 
     def _tick(self, event: e.ProgressTicked) -> bool:
-        fits = self.living and event.step >= self.done
+        fits = self.active and event.step >= self.done
         if fits:
             self.progress = event
         return fits
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, CHANGES_LIFE):
-            self.life_seq = event.seq or self.life_seq
+        self.fold_progress(event)
         match event:
             case e.TrajectoryRecorded():
                 self._record(event.trajectory)
@@ -219,9 +192,9 @@ class RunState:
             case e.GroupLabelled():
                 self._relabel(event)
             case e.ReviewOpened():
-                self.life, self.review = "reviewing", event
+                self.review = event
             case e.ReviewClosed():
-                self.life, self.review = "running", None
+                self.review = None
             case e.BatchClosed():
                 self.closed = max(self.closed, event.step)
             case e.LogWritten():
@@ -237,8 +210,6 @@ class RunState:
             case e.MetricsLogged():
                 for name, value in event.values.items():
                     self.series.setdefault(f"script/{name}", Series()).append(event.step, value)
-            case e.ValidationFinished():
-                self._validate(event)
             case LossMeasured():
                 self._measure(event)
             case e.EvaluationFinished():
@@ -258,9 +229,6 @@ class RunState:
                 self.exports.append(event)
             case e.DiagnosisChanged():
                 self.findings = list(event.findings)
-            case e.RunQueued():
-                self.spec, self.life = event.spec, "queued"
-                self.planned = event.spec.updates
             case e.RunStarted():
                 self._start(event)
             case e.PolicyLoaded():
@@ -271,19 +239,16 @@ class RunState:
             case e.WorkerRestarted():
                 self.restarts.append(event)
                 self._write(event.at, "warning", event.worker, restart_words(event))
-            case e.RunPaused():
-                self.life = "paused"
-            case e.RunContinued():
-                self.life = "running"
-            case e.RunExtended():
-                self.planned = event.steps
-            case e.RunStopped():
-                self._end("stopped", event.reason)
-            case e.RunFailed():
-                self._end("failed", event.problem.message)
-                self.problem = event.problem
-            case e.RunFinished():
-                self._end("finished", "")
+            case e.RunStopped() | e.RunFailed() | e.RunFinished():
+                self.review = self.phase = self.progress = None
+            case (
+                e.RunQueued()
+                | e.RunPaused()
+                | e.RunContinued()
+                | e.RunExtended()
+                | e.ValidationFinished()
+            ):
+                pass  # folded by `RunProgress`
             case e.ProgressTicked():
                 raise AssertionError("ticks are never folded")
             case _:
@@ -294,21 +259,15 @@ class RunState:
         self.logged += 1
 
     def _start(self, event: e.RunStarted) -> None:
-        self.spec, self.device = event.spec, event.device or self.device
-        self.planned = self.planned or event.spec.updates
         self.rubric = self.rubric or event.spec.rubric
-        self.life, self.problem, self.reason = "running", None, ""
         self.phase, self.phase_at = None, event.at
         self.flight = {}
         if event.resumed_from is not None:
             self.resumes.append(event.resumed_from)
-            self._rewind(event.resumed_from + 1)
 
-    def _rewind(self, step: int) -> None:
-        """What was done from `step` on is done anew: the checkpoint is older than it."""
+    def rewind(self, step: int) -> None:
+        super().rewind(step)
         self.steps = [record for record in self.steps if record.step < step]
-        self.validations = [record for record in self.validations if record.step < step]
-        self.done = self.steps[-1].step if self.steps else 0
         self.step = self.done
         for series in self.series.values():
             series.rewind(step)
@@ -321,7 +280,7 @@ class RunState:
     def _start_step(self, event: e.StepStarted) -> None:
         self.step, self.step_at, self.step_unscored = event.step, event.at, 0
         if event.step <= self.done:
-            self._rewind(event.step)
+            self.rewind(event.step)
             self.step = event.step
         self.flight = planned_groups(event.groups)
 
@@ -370,8 +329,6 @@ class RunState:
         group.rewards = dict(enumerate(summary.rewards))
 
     def _finish_step(self, event: e.StepFinished) -> None:
-        if event.step <= self.done:
-            self._rewind(event.step)
         seconds = event.metrics.get("time_s/step") or max(
             0.0, event.at - (self.step_at or event.at)
         )
@@ -380,21 +337,9 @@ class RunState:
                 event.step, event.at, event.skipped, event.reason, dict(event.metrics), seconds
             )
         )
-        self.done = self.step = event.step
+        self.step = event.step
         for name, value in event.metrics.items():
             self.series.setdefault(name, Series()).append(event.step, value)
 
-    def _validate(self, event: e.ValidationFinished) -> None:
-        kept = [record for record in self.validations if record.step < event.step]
-        record = ValidationRecord(
-            event.step, event.at, event.reward, event.scenarios, event.unscored, event.seconds
-        )
-        self.validations = [*kept, record]
-
     def _measure(self, event: LossMeasured) -> None:
         self.series.setdefault(HELD_OUT, Series()).append(event.step, event.loss)
-
-    def _end(self, life: Life, reason: str) -> None:
-        self.life, self.reason, self.review = life, reason, None
-        self.phase = None
-        self.progress = None

@@ -126,7 +126,7 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
         return run_words(summary)
     if state.seq == 0:
         return run_words(summary) if summary else StateWords("No run yet", "muted", "circle-dashed")
-    if state.life == "running" and state.phase:
+    if state.status == "running" and state.phase:
         words = phase_words(state.phase, summary)
         if state.phase == "loading":
             return StateWords("Loading the model", "accent", "activity")
@@ -138,7 +138,7 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
         return StateWords(f"Step {step} · {words}", "accent", "activity")
     if summary is not None:
         return run_words(summary)
-    return StateWords(state.life.capitalize(), "muted", "activity")
+    return StateWords(state.status.capitalize(), "muted", "activity")
 
 
 def phase_words(phase: Phase, summary: RunSummary | None) -> str:
@@ -154,7 +154,7 @@ def empty_words(state: RunState) -> str:
         return "This run does not measure it"
     if state.ended:
         return "This run ended before its first step"
-    return "It waits in the queue" if state.life == "queued" else "First point after step 1"
+    return "It waits in the queue" if state.status == "queued" else "First point after step 1"
 
 
 def _cause(run: RunSummary) -> str:

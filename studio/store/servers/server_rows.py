@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.protocol.records.runs import LIVING, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.remote import HostReport, HostView
 from studio.store.servers.servers import ENGINES, HostWords, share_of, tick_words, words_of
 from studio.text import formatting
@@ -179,7 +179,7 @@ def engine_lines(view: HostView) -> list[tuple[str, str]]:
 
 def runs_on(view: HostView) -> list[RunSummary]:
     """Those of mine that go on there."""
-    return [run for run in view.runs if run.state in LIVING]
+    return [run for run in view.runs if run.state in ACTIVE_STATES]
 
 
 def unfit(report: HostReport) -> str:

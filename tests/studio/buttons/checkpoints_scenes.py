@@ -79,7 +79,7 @@ async def tried(stage: Stage) -> None:
 
 async def evaluated(stage: Stage) -> None:
     page = await pair(stage)
-    await stage.until(lambda: page._desk.living is None, 60)
+    await stage.until(lambda: page._desk.active is None, 60)
     await stage.until(lambda: page._desk.result is not None, 60)
 
 

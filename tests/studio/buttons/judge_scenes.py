@@ -131,7 +131,7 @@ async def judging_run(stage: Stage) -> None:
         return
     values = {"train.steps": 500, "train.validate_every": 0, "judge.enabled": True}
     session.start_run(StartRun(project=str(stage.behind.lab), overrides=values))
-    await stage.until(lambda: session.run.state.living and session.run.state.rubric, 60)
+    await stage.until(lambda: session.run.state.active and session.run.state.rubric, 60)
     stage.page("judge")
     await session.client.save_rubric(str(stage.behind.lab), SaveRubric(source=f"{time.time()}"))
     stage.page("home")

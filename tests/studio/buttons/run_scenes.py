@@ -36,18 +36,18 @@ async def living(stage: Stage, place: str = "run", **values: Any) -> None:
     """A run of 500 steps that goes on, in view."""
     await stage.opened(stage.behind.lab)
     session = stage.session
-    if session.run.summary is None or not session.run.state.living:
+    if session.run.summary is None or not session.run.state.active:
         request = StartRun(project=str(stage.behind.lab), overrides={**LONG, **values})
         session.start_run(request)
-        await stage.until(lambda: session.run.state.living and session.run.state.done >= 1, 60)
+        await stage.until(lambda: session.run.state.active and session.run.state.done >= 1, 60)
     stage.page(place)
 
 
 async def training(stage: Stage) -> None:
     await living(stage)
-    if stage.session.run.state.life == "paused":
+    if stage.session.run.state.status == "paused":
         stage.session.command("continue")
-    await stage.until(lambda: stage.session.run.state.life == "running")
+    await stage.until(lambda: stage.session.run.state.status == "running")
 
 
 async def another(stage: Stage) -> None:
@@ -66,13 +66,13 @@ async def training_elsewhere(stage: Stage) -> None:
 
 async def paused(stage: Stage) -> None:
     await living(stage)
-    if stage.session.run.state.life == "running":
+    if stage.session.run.state.status == "running":
         stage.session.command("pause")
-    await stage.until(lambda: stage.session.run.state.life == "paused")
+    await stage.until(lambda: stage.session.run.state.status == "paused")
 
 
 async def stopped(stage: Stage) -> None:
-    await stage.until(lambda: stage.session.run.state.life == "stopped")
+    await stage.until(lambda: stage.session.run.state.status == "stopped")
     stage.page("run")
 
 
@@ -80,7 +80,7 @@ async def reviewing(stage: Stage, place: str = "run") -> None:
     """A run that waits after every step for a person."""
     values = {**LONG, "train.review_every": 1}
     session = stage.session
-    if session.run.summary is None or not session.run.state.living:
+    if session.run.summary is None or not session.run.state.active:
         session.start_run(StartRun(project=str(stage.behind.lab), overrides=values))
     await stage.until(lambda: session.run.state.review is not None, 60)
     stage.page(place)
@@ -93,7 +93,7 @@ async def reviewing_trajectories(stage: Stage) -> None:
 async def failed(stage: Stage) -> None:
     await stage.opened(stage.behind.failing, stage.behind.failed)
     stage.page("run")
-    await stage.until(lambda: stage.session.run.state.life == "failed")
+    await stage.until(lambda: stage.session.run.state.status == "failed")
 
 
 async def damaged(stage: Stage) -> Any:

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWidget
 
-from engine.protocol.records.runs import LIVING
+from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.requests.runs import Command, EditProject
 from studio.app import Studio
 from studio.widgets.cards.sheet import Sheet
@@ -24,7 +24,7 @@ TELL = bool(os.environ.get("ATELIER_BUTTONS"))
 """Print how long clicks take, and wait for no more than a few seconds: for who writes a row."""
 READY_S, EFFECT_S, QUIET_S = (6.0, 3.0, 0.6) if TELL else (20.0, 20.0, 0.6)
 
-ACTIVE = (*LIVING, "queued")
+ACTIVE = (*ACTIVE_STATES, "queued")
 
 
 @dataclass
@@ -144,7 +144,7 @@ class Stage:
                     await session.client.command(run.id, Command(action="stop_now"))
             await asyncio.sleep(0.05)
         session.refresh()
-        await self.until(lambda: not session.runs.living())
+        await self.until(lambda: not session.runs.active())
 
     async def quiet(self) -> Look:
         """A look at the window once nothing changes in it any more, or soon."""

@@ -21,7 +21,7 @@ from engine.launcher.local import Endpoint, proof
 from engine.protocol import API_VERSION
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import LIVING, GroupSummary, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, GroupSummary, RunSummary
 from engine.protocol.requests.runs import (
     Command,
     EngineInfo,
@@ -138,7 +138,7 @@ class FakeEngine:
             host=self.servers.lives_on.get(made.spec.id, ""),
             project_path=str(self.workspace / project),
             path=str(self.workspace / project / "runs" / made.spec.id),
-            state=state.life,
+            state=state.status,
             step=state.done,
             steps=state.planned,
             started_at=made.spec.started_at,
@@ -319,7 +319,7 @@ class FakeEngine:
             "stop_now": [e.RunStopped(step=summary.step, reason="asked to stop")],
             "stop_after_step": [e.RunStopped(step=summary.step, reason="asked to stop")],
             "resume": [again],
-            "extend": [extended] if summary.state in LIVING else [again, extended],
+            "extend": [extended] if summary.state in ACTIVE_STATES else [again, extended],
             "use_rubric": [e.RubricChanged(step=summary.step + 1, source=command.rubric)],
             "reviewed": [e.ReviewClosed(step=summary.step + 1, by="person")],
             "keep": [],

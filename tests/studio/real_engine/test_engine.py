@@ -98,15 +98,15 @@ def test_a_run_whose_engine_was_killed_is_stopped_and_can_be_resumed(
             await asyncio.sleep(0.5)  # the replay changes nothing
             summary = session.run.summary
             assert summary is not None
-            assert (summary.state, session.run.state.life) == ("stopped", "stopped")
+            assert (summary.state, session.run.state.status) == ("stopped", "stopped")
             assert studio.actions.holds("resumable")
-            assert not session.runs.living()
+            assert not session.runs.active()
             done = session.run.state.done
             studio.actions.trigger("run.resume")
             await until(lambda: session.run.state.done > done, SOON_S)
-            assert session.run.state.living
+            assert session.run.state.active
             session.command("stop_now")
-            await until(lambda: not session.run.state.living, SOON_S)
+            await until(lambda: not session.run.state.active, SOON_S)
 
     run(job())
 

@@ -120,7 +120,7 @@ def test_what_begins_begins_where_the_project_trains(
             assert "on box" in studio.window.header.chip.words()
             await until(lambda: studio.actions.holds("stoppable"))
             studio.actions.trigger("run.stop_now")
-            await until(lambda: not studio.session.runs.living())
+            await until(lambda: not studio.session.runs.active())
             branch = filled.started[0].model_copy(update={"origin": f"{RUN}@1", "host": ""})
             assert studio.session.place_of(branch) == "", "its weights are here"
 

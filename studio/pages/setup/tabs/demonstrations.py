@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.demonstrations import Demonstrations, SelectDemonstrations, Selection
-from engine.protocol.records.runs import LIVING
+from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.requests.runs import StartEvaluation
 from studio.models.demonstrations import BadLineModel, FileTableModel
 from studio.pages.setup.form.fields import make_field, specs, value_at
@@ -220,7 +220,7 @@ class DemonstrationsTab(QWidget):
         run = self._session.runs.summary(self._asked) if self._asked else None
         if run is None:
             return
-        if run.state in LIVING or run.state == "queued":
+        if run.state in ACTIVE_STATES or run.state == "queued":
             told = (
                 f"{run.name}: the teacher has made {run.trajectories} of {run.attempts} attempts."
             )

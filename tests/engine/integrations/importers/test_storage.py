@@ -53,7 +53,7 @@ def test_an_art_folder_is_a_finished_run(art: Path, project: Path) -> None:
     assert (summary.step, summary.steps, summary.trajectories, summary.unscored) == (3, 3, 11, 1)
     assert summary.baseline is not None
     state = RunState(summary.id).fold(reader.events_of(*kinds(reader)))
-    assert (state.life, state.done, state.trajectories) == ("finished", 3, 11)
+    assert (state.status, state.done, state.trajectories) == ("finished", 3, 11)
     reader.close()
 
 

@@ -146,7 +146,7 @@ def test_the_last_minutes_of_a_card_are_kept_and_of_one_run_only() -> None:
 
 def test_the_card_appears_only_where_there_is_one(qapp: QApplication) -> None:
     Theme.install(qapp, mode="dark")
-    widget, state = CardsCard(), RunState("r", life="running")
+    widget, state = CardsCard(), RunState("r", status="running")
     widget.show_run(state)
     assert widget.isHidden()
     state.progress = tick(card(others=6 * GB))
@@ -160,7 +160,7 @@ def test_the_card_appears_only_where_there_is_one(qapp: QApplication) -> None:
     state.progress = tick(card(used_bytes=None, power_w=None, temperature_c=None))
     widget.show_run(state)
     assert block._memory.accessibleName() == "Memory \u2013"
-    state.life = "finished"
+    state.status = "finished"
     widget.show_run(state)
     assert widget.isHidden()
     widget.deleteLater()

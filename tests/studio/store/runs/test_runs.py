@@ -41,7 +41,7 @@ def test_the_stream_moves_the_summary_on() -> None:
     assert shown.step == 1
     assert shown.trajectories == 12
     assert len(shown.rewards) == 1
-    assert [r.id for r in store.living()] == ["a"]
+    assert [r.id for r in store.active()] == ["a"]
 
 
 def test_a_replay_does_not_move_the_summary_back() -> None:
@@ -107,13 +107,13 @@ def test_the_state_that_the_engine_lists_wins_over_replayed_events() -> None:
         state = store.fold("a", replayed)
         shown = store.summary("a")
         assert shown is not None
-        assert (shown.state, state.life, state.living, state.phase) == (
+        assert (shown.state, state.status, state.active, state.phase) == (
             "stopped",
             "stopped",
             False,
             None,
         )
-    assert not store.living()
+    assert not store.active()
     run.made.say(e.RunStarted(spec=run.made.spec, resumed_from=1))
     store.fold("a", run.made.events[-1:])
     shown = store.summary("a")
@@ -133,11 +133,11 @@ def test_no_replay_of_a_golden_log_changes_what_the_engine_lists(
     before.replace([row])
     for event in events:
         before.fold("a", [event])
-        assert before.state("a").life == engine_says
+        assert before.state("a").status == engine_says
     after.fold("a", events)
     after.replace([row])
     for store in (before, after):
         shown = store.summary("a")
         assert shown is not None
         assert shown.state == engine_says
-        assert store.state("a").life == engine_says
+        assert store.state("a").status == engine_says

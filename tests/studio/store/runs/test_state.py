@@ -68,12 +68,12 @@ def test_unknown_events_are_skipped_but_counted() -> None:
     line = f'{{"kind": "moon.risen", "seq": {seq}, "at": 5, "phase": "full"}}'
     assert state.apply(e.decode(line))
     assert state.seq == seq
-    assert state.life == "finished"
+    assert state.status == "finished"
 
 
 def test_finished_run() -> None:
     state = folded(LOGS["finished"])
-    assert (state.life, state.done, state.planned) == ("finished", 6, 6)
+    assert (state.status, state.done, state.planned) == ("finished", 6, 6)
     assert [v.step for v in state.validations] == [0, 3, 6]
     assert [c.step for c in state.checkpoints] == [2, 4, 6]
     assert state.trajectories == 6 * 3 * 4
@@ -84,7 +84,7 @@ def test_finished_run() -> None:
 
 def test_failed_run_keeps_its_problem_until_it_is_resumed() -> None:
     state = folded(LOGS["failed"])
-    assert state.life == "failed"
+    assert state.status == "failed"
     assert state.problem is not None
     assert state.problem.code == "policy.out_of_memory"
     assert state.done == 3
@@ -92,7 +92,7 @@ def test_failed_run_keeps_its_problem_until_it_is_resumed() -> None:
     spec = state.spec
     assert spec is not None
     state.apply(e.RunStarted(spec=spec, resumed_from=2, seq=state.seq + 1, at=state.at))
-    assert state.life == "running"
+    assert state.status == "running"
     assert state.problem is None
     assert state.done == 2
 
@@ -187,7 +187,7 @@ def test_an_evaluation_has_a_result_and_its_calls_are_no_judges() -> None:
     ]  # fmt: skip
     assert (state.judge_calls, state.judge_usd) == (0, 0.0)
     assert state.attempts_usd == pytest.approx(6 * 0.0042)
-    assert (state.planned, state.trajectories, state.life) == (0, 18, "finished")
+    assert (state.planned, state.trajectories, state.status) == (0, 18, "finished")
 
 
 def test_what_is_said_of_checkpoints() -> None:
@@ -213,7 +213,7 @@ def test_a_queued_run_waits_and_is_started() -> None:
     simulation = Simulation(train=SMALL)
     waiting = e.RunQueued(spec=simulation.made.spec, seq=1)
     state = folded([waiting])
-    assert (state.life, state.living, state.ended) == ("queued", False, False)
+    assert (state.status, state.active, state.ended) == ("queued", False, False)
     assert state.planned == SMALL.steps
     state.fold([e.RunStarted(spec=simulation.made.spec, seq=2)])
-    assert (state.life, state.planned) == ("running", SMALL.steps)
+    assert (state.status, state.planned) == ("running", SMALL.steps)

@@ -36,4 +36,4 @@ def test_an_evaluation_is_counted_in_attempts(state: str, words: str) -> None:
     ],
 )
 def test_an_empty_chart_says_when_it_fills(life: str, words: str) -> None:
-    assert empty_words(RunState("r", life=life)) == words  # type: ignore[arg-type]
+    assert empty_words(RunState("r", status=life)) == words  # type: ignore[arg-type]

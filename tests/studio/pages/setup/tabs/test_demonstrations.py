@@ -174,6 +174,6 @@ def test_an_sft_run_shows_its_losses_and_no_rewards(
 def test_its_state_is_folded_from_events() -> None:
     made = made_sft.sft_run(done=45)
     state = RunState(made.spec.id).fold(made.events)
-    assert (state.done, state.planned, state.living) == (45, 120, True)
+    assert (state.done, state.planned, state.active) == (45, 120, True)
     assert list(state.series[HELD_OUT].xs) == [0, 20, 40]
     assert not state.validations

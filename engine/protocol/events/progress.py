@@ -1,0 +1,127 @@
+"""Progress of a run, folded from its events: one fold for the engine, the studio and the CLI."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from engine.protocol.events.base import BaseEvent
+from engine.protocol.events.run import (
+    Event,
+    ReviewClosed,
+    ReviewOpened,
+    RunContinued,
+    RunExtended,
+    RunFailed,
+    RunFinished,
+    RunPaused,
+    RunQueued,
+    RunStarted,
+    RunStopped,
+    StepFinished,
+    UnknownEvent,
+    ValidationFinished,
+)
+from engine.protocol.events.sft import LossMeasured
+from engine.protocol.problems import Problem
+from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunState
+
+STATUS_AFTER: dict[type[BaseEvent], RunState] = {
+    RunQueued: "queued",
+    RunStarted: "running",
+    RunContinued: "running",
+    RunPaused: "paused",
+    ReviewOpened: "reviewing",
+    ReviewClosed: "running",
+    RunStopped: "stopped",
+    RunFailed: "failed",
+    RunFinished: "finished",
+}
+"""Status of a run after each event that changes it."""
+FOLDED: tuple[type[BaseEvent], ...] = (
+    *STATUS_AFTER,
+    RunExtended,
+    StepFinished,
+    ValidationFinished,
+    LossMeasured,
+)
+KINDS = tuple(kind.model_fields["kind"].default for kind in FOLDED)
+"""Kinds of the events that `RunProgress` needs; others change nothing."""
+
+
+@dataclass
+class RunProgress:
+    """Status, finished steps and results of a run. Events are folded in the order of `seq`."""
+
+    run_id: str = ""
+    spec: RunSpec | None = None
+    status: RunState = "starting"
+    status_seq: int = 0
+    """Sequence number of the event that set `status`."""
+    at: float = 0.0
+    """Time of the last event, Unix seconds."""
+    planned: int = 0
+    """Planned steps; 0 where only an external script knows."""
+    done: int = 0
+    """The last finished step."""
+    rewards: dict[int, float | None] = field(default_factory=dict)
+    """Mean reward of each finished step; None where nothing was scored."""
+    losses: dict[int, float] = field(default_factory=dict)
+    """Held-out loss of an SFT run by step."""
+    validations: list[ValidationFinished] = field(default_factory=list)
+    """One for each step, in their order."""
+    device: str = ""
+    problem: Problem | None = None
+    """Why the run failed."""
+    reason: str = ""
+    """Why the run stopped or failed, in words."""
+
+    @property
+    def active(self) -> bool:
+        """Whether a process works on the run, or holds it paused."""
+        return self.status in ACTIVE_STATES
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has stopped, failed or finished; a queued run has not begun."""
+        return not self.active and self.status != "queued"
+
+    def fold_all(self, events: Iterable[Event | UnknownEvent]) -> "RunProgress":
+        for event in events:
+            self.fold_progress(event)
+        return self
+
+    def fold_progress(self, event: Event | UnknownEvent) -> None:
+        """Take one stored event into account."""
+        self.at = max(self.at, event.at)
+        if status := STATUS_AFTER.get(type(event)):
+            self.status, self.status_seq = status, event.seq or self.status_seq
+        match event:
+            case RunQueued():
+                self.spec, self.planned = event.spec, event.spec.updates
+            case RunStarted():
+                self.spec, self.device = event.spec, event.device or self.device
+                self.planned = self.planned or event.spec.updates
+                self.problem, self.reason = None, ""
+                if event.resumed_from is not None:
+                    self.rewind(event.resumed_from + 1)
+            case RunExtended():
+                self.planned = event.steps
+            case StepFinished():
+                if event.step <= self.done:  # trained again from an older checkpoint
+                    self.rewind(event.step)
+                self.rewards[event.step] = event.metrics.get("reward/mean")
+                self.done = event.step
+            case ValidationFinished():
+                earlier = [one for one in self.validations if one.step < event.step]
+                self.validations = [*earlier, event]
+            case LossMeasured():
+                self.losses[event.step] = event.loss
+            case RunStopped():
+                self.reason = event.reason
+            case RunFailed():
+                self.problem, self.reason = event.problem, event.problem.message
+
+    def rewind(self, step: int) -> None:
+        """Forget the results from `step` on: training resumes from an older checkpoint."""
+        self.rewards = {known: mean for known, mean in self.rewards.items() if known < step}
+        self.validations = [one for one in self.validations if one.step < step]
+        self.done = max(self.rewards, default=0)
