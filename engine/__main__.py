@@ -1,9 +1,8 @@
-"""`python -m engine …`: parse first, import what the command needs after."""
+"""`python -m engine …`: the command line."""
 
 import sys
 
-from engine.cli.parser import parse
+from engine.cli.main import main
 
 if __name__ == "__main__":
-    arguments = parse(sys.argv[1:])
-    sys.exit(arguments.command(arguments))
+    sys.exit(main())

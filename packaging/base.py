@@ -43,6 +43,19 @@ def ensure_environment() -> None:
         raise Failed(f"{interpreter} could not make an environment. Try: {hint}")
 
 
+def ensure_command() -> None:
+    """Write `.venv/bin/atelier`, the command line, which works from every folder."""
+    if os.name == "nt":
+        file, text = BIN / "atelier.bat", f'@set PYTHONPATH={ROOT}\n@"{PYTHON}" -m engine %*\n'
+    else:
+        path = f"{ROOT}${{PYTHONPATH:+:$PYTHONPATH}}"
+        file = BIN / "atelier"
+        text = f'#!/bin/sh\nPYTHONPATH="{path}" exec "{PYTHON}" -m engine "$@"\n'
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)
+        file.chmod(0o755)
+
+
 def find_python() -> str:
     """This interpreter if it is 3.11, else the first fitting one on PATH, else this one."""
     if sys.version_info[:2] == PYTHONS[0]:

@@ -17,7 +17,16 @@ import sys
 import time
 from pathlib import Path
 
-from base import BIN, PYTHON, ROOT, Failed, ensure_environment, ensure_packages, say
+from base import (
+    BIN,
+    PYTHON,
+    ROOT,
+    Failed,
+    ensure_command,
+    ensure_environment,
+    ensure_packages,
+    say,
+)
 from door import add_commands, command_environment, command_wheels
 from variables import drop_secrets, without_secrets
 
@@ -78,6 +87,7 @@ def main() -> int:
 
 def command_setup(arguments: argparse.Namespace) -> int:
     set_up(["engine-cpu", "studio"], LIBRARIES + WINDOW_LIBRARIES)
+    say(f'The command line is {BIN / "atelier"}; to call it by name: PATH="{BIN}:$PATH"')
     return 0
 
 
@@ -123,6 +133,7 @@ def set_up(locks: list[str], libraries: list[str]) -> None:
     """Environment, packages, system libraries, starter model: whatever is not there yet."""
     begun = time.monotonic()
     ensure_environment()
+    ensure_command()
     ensure_packages(locks)
     ensure_libraries(libraries)
     ensure_model()

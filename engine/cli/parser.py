@@ -1,4 +1,4 @@
-"""What can be typed. Bad usage is exit 2 with one sentence."""
+"""Parser of the command line. Bad usage is exit 2 with one sentence."""
 
 import argparse
 import importlib
@@ -7,32 +7,51 @@ from collections.abc import Callable
 from engine.cli.options import hosts, judging, machine, models, projects, runs, sft
 from engine.cli.options.general import Parser
 
-COMMANDS = (
-    projects.COMMANDS
-    | sft.COMMANDS
-    | runs.COMMANDS
-    | judging.COMMANDS
-    | models.COMMANDS
-    | hosts.COMMANDS
-    | machine.COMMANDS
-)
-"""In the order in which they are listed."""
-MODULES = {"import": "imports", "eval": "evaluation", "serve-model": "serve_model"}
-"""Of commands whose name cannot be that of a module."""
+GROUPS = (projects, runs, judging, sft, models, hosts, machine)
+"""Groups of commands, in the order of the help."""
+MODULES = {"import": "imports", "eval": "evaluate", "serve-model": "serve_model"}
+"""Modules of commands whose name is not that of their module."""
+ABOUT = "Train LLM agents by reinforcement learning on your own machine."
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = Parser(prog="python -m engine", description="Atelier's engine.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    for name, (words, options) in COMMANDS.items():
-        command = commands.add_parser(name, help=words, description=words.capitalize() + ".")
-        options(command)
-        command.set_defaults(command=_late(name))
+    parser = Parser(
+        prog="atelier",
+        description=ABOUT,
+        epilog=_listing(),
+        usage="atelier COMMAND …",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(
+        required=True,
+        metavar="COMMAND",
+        parser_class=Parser,
+        help=argparse.SUPPRESS,
+        prog="atelier",
+    )
+    for group in GROUPS:
+        for name, (words, options) in group.COMMANDS.items():
+            command = commands.add_parser(name, description=_sentence(words))
+            options(command)
+            command.set_defaults(command=_importing(name))
     return parser.parse_args(argv)
 
 
-def _late(name: str) -> Callable[[argparse.Namespace], int]:
-    """The command's module is imported when it runs."""
+def _listing() -> str:
+    """All commands by group, one line each."""
+    lines = ["`atelier COMMAND --help` shows the options of a command."]
+    for group in GROUPS:
+        lines += ["", f"{group.TITLE}:"]
+        lines += [f"  {name:<16}{words}" for name, (words, _) in group.COMMANDS.items()]
+    return "\n".join(lines)
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:] + "."
+
+
+def _importing(name: str) -> Callable[[argparse.Namespace], int]:
+    """A function that imports the command's module and runs it."""
 
     def run(arguments: argparse.Namespace) -> int:
         if name != "trust" and hasattr(arguments, "confirm_address"):

@@ -42,7 +42,7 @@ async def packages_python(project: Path, agent: AgentConfig) -> str:
         raise ConfigError.of(
             "agent.needs_packages",
             f"The agent needs packages that are not installed ({agent.requirements}).",
-            f"Install them in Setup, or by `python -m engine environments install {project}`.",
+            f"Install them in Setup, or by `atelier environments install {project}`.",
             where=str(project / (agent.requirements or "")),
         )
     return status.python

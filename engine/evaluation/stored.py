@@ -44,7 +44,7 @@ def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationRes
         raise Refused.of(
             "run.no_evaluation",
             f"{spec.name} is no evaluation.",
-            "Start one: python -m engine eval PROJECT.",
+            "Start one: atelier eval PROJECT.",
         )
     rate = spec.config.evaluate.usd_per_hour
     spans = {}

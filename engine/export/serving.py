@@ -18,7 +18,7 @@ def commands_for(
     precision of the parity report's computation: other programs choose a coarser one by themselves.
     """
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
-    ours = ServeCommand(tool="Atelier", command=f"python -m engine serve-model {at}")
+    ours = ServeCommand(tool="Atelier", command=f"atelier serve-model {at}")
     if kind == "adapter":
         return [ours, *_of_adapter(at, base, name, rank, proven_in)]
     if kind == "merged":

@@ -28,7 +28,7 @@ def read_choice() -> EngineChoice:
         raise LaunchError.of(
             "launch.choice_unreadable",
             "Which engine was chosen cannot be read.",
-            "Choose it again in Settings, or with `python -m engine environments use`.",
+            "Choose it again in Settings, or with `atelier environments use`.",
             where=str(file),
             detail=str(error),
         ) from error

@@ -214,7 +214,7 @@ def _not_started(log_path: Path, position: int, code: int | None) -> LaunchError
     return LaunchError.of(
         "engine.not_started",
         f"The engine did not start{ended}: {last}",
-        "Run `python -m engine doctor`, or read the log.",
+        "Run `atelier doctor`, or read the log.",
         where=str(log_path),
         detail=said,
     )

@@ -105,7 +105,7 @@ def _locate(name: str) -> Path:
         raise ModelError.of(
             "model.not_pulled",
             f"{starter.title} is not on this machine yet.",
-            f"Run `python -m engine models pull {starter.name}` (93 MB).",
+            f"Run `atelier models pull {starter.name}` (93 MB).",
         )
     if (folder := Path(name).expanduser()).is_dir():
         return folder
@@ -115,12 +115,12 @@ def _locate(name: str) -> Path:
         raise ModelError.of(
             "model.not_pulled",
             f"{name} is not on this machine.",
-            f"Run `python -m engine models pull {name}`.",
+            f"Run `atelier models pull {name}`.",
         )
     raise ModelError.of(
         "model.missing",
         f"There is no model called {name} and no such folder.",
-        "`python -m engine models list` shows what is here.",
+        "`atelier models list` shows what is here.",
         where="model.name",
     )
 

@@ -48,7 +48,7 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
             raise PolicyError.of(
                 "trainer.not_installed",
                 "This engine has no Unsloth.",
-                "Install the GPU engine under Settings, or `python -m engine environments install "
+                "Install the GPU engine under Settings, or `atelier environments install "
                 "engine-gpu`; or set backend.trainer to torch.",
                 where="backend.trainer",
             )

@@ -127,7 +127,7 @@ class HostDesk:
             raise Refused.of(
                 "host.unknown",
                 f"There is no server called {name}.",
-                "Add it in Settings, or with `python -m engine hosts add`.",
+                "Add it in Settings, or with `atelier hosts add`.",
             )
         return self._hosts[name]
 

@@ -145,7 +145,7 @@ def _decide(provider: str, address: str, more: Confirmed, where: str) -> bool:
         f"{normal} is not {_title(provider)}'s own address, and nobody has confirmed it: it would "
         "get your key and what is sent with it.",
         "Confirm it if it is yours: in the studio, or by "
-        f"`python -m engine trust --confirm-address {provider}={normal}`; else change the setting.",
+        f"`atelier trust --confirm-address {provider}={normal}`; else change the setting.",
         where=where,
         detail=confirmed.model_dump_json(),
     )

@@ -114,7 +114,7 @@ def _require_confirmed(wanted: FileConfirmation, setting: str) -> None:
         "file.outside",
         f"{wanted.path} lies outside of the project, and {setting} names it.",
         "Copy it into the project; or confirm it: "
-        f"`python -m engine trust {wanted.project} --confirm-file {wanted.path}`.",
+        f"`atelier trust {wanted.project} --confirm-file {wanted.path}`.",
         where=setting,
         detail=wanted.model_dump_json(),
     )

@@ -16,7 +16,7 @@ PROJECT, RUN = "project.toml", "run.json"
 MOST_SPEC_BYTES = 2**26
 HINT = (
     "Look at its agent, settings and servers; then choose Trust this project in the studio, "
-    "or `python -m engine trust {}`."
+    "or `atelier trust {}`."
 )
 
 

@@ -17,7 +17,7 @@ STARTER = "smollm2-135m-instruct"
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_hello_learns(tmp_path: Path) -> None:
-    assert problem_of(STARTER) is None, "run `python -m engine models pull` first"
+    assert problem_of(STARTER) is None, "run `atelier models pull` first"
     environment = {
         **os.environ,
         "ATELIER_WORKSPACE": str(tmp_path),

@@ -69,7 +69,7 @@ def living(session: Session) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_newcomers_way(run, qapp: QApplication, workspace: Path) -> None:  # type: ignore[no-untyped-def]
-    assert problem_of("smollm2-135m-instruct") is None, "run `python -m engine models pull` first"
+    assert problem_of("smollm2-135m-instruct") is None, "run `atelier models pull` first"
     shots = Path(os.environ.get("ATELIER_SHOTS", workspace.parent / "shots"))
     shots.mkdir(exist_ok=True)
 

@@ -42,7 +42,30 @@ def test_train_with_json_carries_events_and_nothing_else(project: Path, workspac
     assert json.loads(listed.stdout)["state"] == "finished"
     assert "finished" in run("runs", str(project), workspace=workspace).stdout
     assert "reward" in run("trajectories", str(folder), workspace=workspace).stdout
+    name = json.loads(listed.stdout)["name"]
+    for command in ("checkpoints", "trajectories", "scenarios", "agreement"):
+        assert run(command, name, workspace=workspace).returncode == 0
+    shown = run("show", name, records[0].id, workspace=workspace)
+    assert shown.returncode == 0, shown.stderr
+    for part in (records[0].id, "reward", "advantage", "[user]", "[assistant]"):
+        assert part in shown.stdout
+    whole = run("show", name, records[0].id, "--json", workspace=workspace)
+    assert Trajectory.model_validate_json(whole.stdout.splitlines()[0]) == records[0]
     assert asyncio.run(find(workspace)) is None  # the engine that train began ended with it
+
+
+def test_a_closed_pipe_ends_quietly(project: Path, workspace: Path) -> None:
+    """As `atelier models list | head -0`: nobody reads what is written."""
+    program = "import sys; from engine.cli.main import main; sys.exit(main())"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "models", "list"],
+        stdout=writer, stderr=subprocess.PIPE, cwd=ROOT, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 141
+    assert done.stderr == b""
 
 
 def test_a_run_for_people_ends_with_a_summary(project: Path, workspace: Path) -> None:

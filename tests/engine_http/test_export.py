@@ -13,7 +13,6 @@ from pathlib import Path
 import openai
 import pytest
 
-from engine.cli.commands.export import run_and_step
 from engine.client import EngineClient
 from engine.protocol.events.checkpoints import CheckpointExported
 from engine.protocol.problems import Refused
@@ -136,14 +135,6 @@ def test_hanging_up_leaves_nothing_and_the_run_can_go_on(
     resumed = engine.call(lambda client: client.command(trained.id, order))
     assert any(event.kind == "run.finished" for event in engine.wait(resumed))
     assert not [p for p in tmp_path.iterdir() if "export" in p.name]
-
-
-def test_the_command_line_names_run_and_step(tmp_path: Path) -> None:
-    at = tmp_path / "a@3"
-    at.mkdir()
-    assert run_and_step(str(at)) == (at, None)
-    assert run_and_step(f"{tmp_path}@12") == (tmp_path, 12)
-    assert run_and_step(str(tmp_path)) == (tmp_path, None)
 
 
 def command_line(*arguments: str) -> "subprocess.CompletedProcess[str]":

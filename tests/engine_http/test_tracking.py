@@ -285,7 +285,7 @@ def test_one_that_is_not_installed_is_said_once(
     said = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert said == [
         "OpenTelemetry is told nothing: its environment otel is not installed. Install it under "
-        "Settings, Engines, or with `python -m engine environments install otel`; what is missing "
+        "Settings, Engines, or with `atelier environments install otel`; what is missing "
         "is sent then. The run goes on."
     ]
     assert trackers(own_engine, run).trackers[0].state == "missing"

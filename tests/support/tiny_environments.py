@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @dataclass
 class Checkout:
-    """`run("environments", "list")` is `python -m engine environments list` there."""
+    """`run("environments", "list")` is `atelier environments list` there."""
 
     folder: Path
     index: Index

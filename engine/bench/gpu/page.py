@@ -14,8 +14,7 @@ SECTIONS: dict[Section, tuple[str, str]] = {
     ),
     "runs": (
         "Real runs",
-        "Each row is a run that a real engine process has trained, as `python -m engine train` "
-        "does it.",
+        "Each row is a run that a real engine process has trained, as `atelier train` does it.",
     ),
     "trl": (
         "Against TRL's GRPOTrainer",

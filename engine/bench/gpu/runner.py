@@ -64,7 +64,7 @@ async def ask_survey(engine: Interpreter) -> Survey:
         raise CheckError.of(
             "bench.no_survey",
             f"The {engine.title} does not start: {said[-1][:300]}",
-            "Run `python -m engine doctor`.",
+            "Run `atelier doctor`.",
             where=engine.python,
             detail="\n".join(said[-40:]),
         )

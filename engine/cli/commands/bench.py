@@ -24,12 +24,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gpu:
         return gpu_check.run(arguments)
     if given := [name for name in ONLY_GPU if getattr(arguments, name)]:
-        warn(f"python -m engine bench: --{given[0]} goes with --gpu.")
+        warn(f"atelier bench: --{given[0]} goes with --gpu.")
         return 2
     try:
         shapes = [parse_shape(text) for text in arguments.shape or SHAPES]
     except ValueError as error:
-        warn(f"python -m engine bench: {error}.")
+        warn(f"atelier bench: {error}.")
         return 2
     progress = Progress()
     show = progress.show if not arguments.json else _to_stderr

@@ -8,6 +8,7 @@ import asyncio
 from pathlib import Path
 
 from engine.cli.engine_connection import engine_of
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, figure, say, say_json, table
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.runs import KeptCheckpoint
@@ -18,8 +19,8 @@ from engine.storage.run_folder.run import DATABASE, Run, read_spec
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
     try:
+        folder = find_run_folder(arguments.run)
         read_spec(folder)
         if arguments.pin is not None or arguments.unpin is not None or arguments.delete is not None:
             asyncio.run(_change(folder, arguments))

@@ -1,8 +1,8 @@
 """`demonstrations`: the good attempts of a stored run as chat lines to learn from."""
 
 import argparse
-from pathlib import Path
 
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, say, say_json
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
@@ -10,7 +10,6 @@ from engine.training.sft.selection import demonstrate, words_of
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
     asked = SelectDemonstrations(
         keep=arguments.keep,
         file="" if arguments.count else arguments.out,
@@ -19,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
         contestant=arguments.contestant,
     )
     try:
-        return tell(demonstrate(folder, asked), arguments.json)
+        return tell(demonstrate(find_run_folder(arguments.run), asked), arguments.json)
     except AtelierError as error:
         complain(error.problem, arguments.json)
         return 2 if error.problem.code == "config.bad_keep" else 1

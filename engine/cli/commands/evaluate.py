@@ -133,7 +133,7 @@ def report(result: EvaluationResult) -> str:
         words = f"Tag {tag.tag} ({tag.scenarios} scenarios)"
         parts += [words, table(HEAD, [_row(one) for one in tag.standings])]
     if not result.scored:
-        parts.append("Nothing could be scored. `python -m engine trajectories` says why.")
+        parts.append("Nothing could be scored. `atelier trajectories` says why.")
     return "\n\n".join(parts)
 
 
@@ -169,7 +169,7 @@ class EvaluationWatch(Watch):
 
     def _resume_words(self) -> str:
         project = self._summary.project_path
-        return f"\nGo on with: python -m engine eval {project} --resume {self._summary.name}"
+        return f"\nGo on with: atelier eval {project} --resume {self._summary.name}"
 
 
 def _attempts(count: int) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from engine.cli.engine_connection import engine_of
+from engine.cli.run_lookup import find_run_and_step
 from engine.cli.terminal import Progress, complain, say, say_json, table
 from engine.export.job import export_checkpoint
 from engine.protocol.events.checkpoints import CheckpointExported
@@ -31,7 +32,7 @@ BAR = 40
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        folder, step = run_and_step(arguments.run)
+        folder, step = find_run_and_step(arguments.run)
         request = _request(arguments)
         shown = _Shown(arguments.json)
         report = asyncio.run(_export(folder, step, request, shown, arguments))
@@ -43,15 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     shown.end(report)
     return 1 if report.parity.verdict == "differs" else 0
-
-
-def run_and_step(text: str) -> tuple[Path, int | None]:
-    """`RUN@STEP` → folder and step; a folder whose name has an @ in it stays one."""
-    folder = Path(text).expanduser().resolve()
-    name, at, step = text.rpartition("@")
-    if not folder.is_dir() and at and step.isdigit():
-        return Path(name).expanduser().resolve(), int(step)
-    return folder, None
 
 
 async def _export(

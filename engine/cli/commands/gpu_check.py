@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         wanted = chosen(checks(), arguments.only)
     except ValueError as error:
-        warn(f"python -m engine bench --gpu: {error}.")
+        warn(f"atelier bench --gpu: {error}.")
         return USAGE
     adopt_orphans()  # what a check leaves behind comes back to us, and is ended
     engines, notes = chosen_interpreters()
@@ -121,7 +121,7 @@ def write(report: GpuReport, folder: Path) -> None:
 
 
 def _command() -> str:
-    return f"python -m engine {shlex.join(sys.argv[1:])}"
+    return f"atelier {shlex.join(sys.argv[1:])}"
 
 
 def _version() -> str:

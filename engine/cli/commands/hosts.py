@@ -75,7 +75,7 @@ async def _list(client: EngineClient, arguments: argparse.Namespace) -> int:
         say_json(found)
         return 0
     if not found.hosts:
-        say("No servers yet. Add one with `python -m engine hosts add NAME ADDRESS`.")
+        say("No servers yet. Add one with `atelier hosts add NAME ADDRESS`.")
         return 0
     rows = [(one.spec.name, one.spec.address, _state(one)) for one in found.hosts]
     say(table(("name", "address", "state"), rows))
@@ -98,7 +98,7 @@ async def _add(client: EngineClient, arguments: argparse.Namespace) -> int:
         offline=offline,
     )
     await client.add_host(AddHost(spec=spec))
-    say(f"{spec.name} is written down. Look at it with `python -m engine hosts check {spec.name}`.")
+    say(f"{spec.name} is written down. Look at it with `atelier hosts check {spec.name}`.")
     return 0
 
 
@@ -202,7 +202,7 @@ def show_report(report: HostReport) -> None:
         return
     brought, kept = report.download_bytes / 1e9, report.installed_bytes / 1e9
     say(f"  Would be installed in {report.folder}: {report.engine}, {brought:.1f} GB to bring, ")
-    say(f"  {kept:.1f} GB on its disk. `python -m engine hosts install NAME` does it.")
+    say(f"  {kept:.1f} GB on its disk. `atelier hosts install NAME` does it.")
 
 
 async def act(

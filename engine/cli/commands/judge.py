@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, figure, say, say_json, table
 from engine.integrations.importers.batches import awaiting
 from engine.integrations.importers.jsonl import read_attempts
@@ -44,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def judge(arguments: argparse.Namespace) -> int:
     target = Path(arguments.target).expanduser().resolve()
+    if not target.is_file():
+        target = find_run_folder(arguments.target)
     folder, groups = await asyncio.to_thread(_open, target, arguments)
     spec = read_spec(folder)
     config, rubric = _settings(arguments, spec)

@@ -13,6 +13,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from engine.cli.engine_connection import engine_of
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, say, say_json
 from engine.client import EngineClient
 from engine.integrations.importers.jsonl import read_lines
@@ -37,8 +38,8 @@ class Desk(Protocol):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
     try:
+        folder = find_run_folder(arguments.run)
         read_spec(folder)
         if arguments.action == "export":
             return export(folder, arguments)

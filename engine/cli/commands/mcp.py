@@ -32,7 +32,7 @@ def _list(project: Path, arguments: argparse.Namespace) -> int:
         rows = [(name, one.address, _chosen(one)) for name, one in servers.items()]
         say(table(("name", "command or address", "tools"), rows))
     else:
-        say("No MCP servers. Add one: python -m engine mcp add PROJECT NAME -- COMMAND …")
+        say("No MCP servers. Add one: atelier mcp add PROJECT NAME -- COMMAND …")
     return 0
 
 
@@ -64,7 +64,7 @@ def _add(project: Path, arguments: argparse.Namespace) -> int:
     if words:
         values |= {"command": words[0], "args": words[1:]}
     set_server(project, _asked(arguments.name, values))
-    say(f"{arguments.name} is in mcp.json. See its tools: python -m engine mcp tools {project}")
+    say(f"{arguments.name} is in mcp.json. See its tools: atelier mcp tools {project}")
     return 0
 
 

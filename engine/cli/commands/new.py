@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         say("Stopped. The same command goes on from here.")
         return 1
-    say(f"Made {folder}. Train it: python -m engine train {arguments.folder}")
+    say(f"Made {folder}. Train it: atelier train {arguments.folder}")
     return 0
 
 
@@ -162,4 +162,4 @@ def _tell(folder: Path, last: DraftTold, typed: str) -> None:
     for why, count in last.left_out.items():
         say(f"Left out: {count} {why}.")
     say(f"Made {folder}. Read system.md, rubric.md and scenarios/, then see what the model can do:")
-    say(f"  python -m engine train {typed} --baseline --set train.validation_attempts=4")
+    say(f"  atelier train {typed} --baseline --set train.validation_attempts=4")

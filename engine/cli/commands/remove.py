@@ -1,8 +1,8 @@
 """`remove RUN`: delete a run folder with its checkpoints. No engine needed."""
 
 import argparse
-from pathlib import Path
 
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, say
 from engine.protocol.problems import AtelierError
 from engine.server.services.repair import remove
@@ -10,7 +10,11 @@ from engine.storage.run_folder.run import locked
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
+    try:
+        folder = find_run_folder(arguments.run)
+    except AtelierError as error:
+        complain(error.problem)
+        return 1
     if not arguments.yes:
         say(f"Delete {folder} with its checkpoints? Type its name to confirm: {folder.name}")
         if input().strip() != folder.name:

@@ -1,8 +1,8 @@
 """`repair RUN`: recover a damaged run. No engine needed."""
 
 import argparse
-from pathlib import Path
 
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, say
 from engine.protocol.problems import AtelierError
 from engine.server.services.repair import repair
@@ -10,8 +10,8 @@ from engine.storage.run_folder.run import locked
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
     try:
+        folder = find_run_folder(arguments.run)
         with locked(folder):
             repaired = repair(folder)
     except AtelierError as error:

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
             say_json(found)
         return 0
     if not runs:
-        say(f"No run yet. Start one: python -m engine train {arguments.project}")
+        say(f"No run yet. Start one: atelier train {arguments.project}")
         return 0
     rows = [
         (

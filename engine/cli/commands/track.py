@@ -8,9 +8,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from engine.cli.engine_connection import engine_for
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, say, say_json
 from engine.client import EngineClient
 from engine.protocol.config.tracking import TRACKERS, TrackerList, sentence_of, tracker_keys_in
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def track(arguments: argparse.Namespace) -> int:
-    folder = Path(arguments.run).expanduser().resolve()
+    folder = find_run_folder(arguments.run)
     if unknown := [name for name in arguments.to if name not in TRACKERS]:
         raise ConfigError.of(
             "track.unknown",
@@ -63,7 +63,7 @@ async def until_told(client: EngineClient, run: RunSummary, as_json: bool) -> No
         return  # stdout carries the events of the run and nothing else
     _tell(found, as_json)
     if any(one.state != "in_step" for one in found.trackers):
-        say(f"Send what is missing with: python -m engine track {run.path}")
+        say(f"Send what is missing with: atelier track {run.path}")
 
 
 async def _settled(

@@ -257,6 +257,8 @@ class Watch:
                 return f"  warm-up on {event.examples} demonstrations: loss {losses}"
             case PhaseChanged(phase="loading"):
                 return "  loading the model"
+            case ValidationFinished() if self._summary.kind == "baseline":
+                return f"  baseline on the training scenarios: {_interval(event.reward)}"
             case ValidationFinished():
                 return f"  validation after step {event.step}: {_interval(event.reward)}"
             case StepFinished():
@@ -296,8 +298,8 @@ class Watch:
         path = self._summary.path
         return (
             f"  step {event.step} waits for your labels, in the studio or with "
-            f"`python -m engine label import {path} FILE`.{timeout}\n"
-            f"  Go on with: python -m engine label done {path}"
+            f"`atelier label import {path} FILE`.{timeout}\n"
+            f"  Go on with: atelier label done {path}"
         )
 
     def _step(self, event: StepFinished) -> str:
@@ -321,13 +323,13 @@ class Watch:
             before, after = _interval(event.baseline), _interval(event.validation)
             lines.append(f"  validation      {before} → {after}")
         elif event.validation:
-            lines.append(f"  solved before training: {_interval(event.validation)}")
+            lines.append(f"  reward before training: {_interval(event.validation)}")
         lines.append(f"  everything is in {self._summary.path}")
         return "\n".join(lines)
 
     def _resume_words(self) -> str:
         project = self._summary.project_path
-        return f"\nGo on with: python -m engine train {project} --resume {self._summary.name}"
+        return f"\nGo on with: atelier train {project} --resume {self._summary.name}"
 
 
 def _interval(value: Interval | None) -> str:

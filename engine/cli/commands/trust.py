@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, say, warn, write
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.requests.trust import Confirmation
@@ -88,6 +89,8 @@ def _folder(arguments: argparse.Namespace) -> Path | None:
         value = getattr(arguments, name, None)
         if isinstance(value, str) and value:
             folder = Path(value).expanduser().resolve()
+            if of_run and not folder.exists():
+                folder = find_run_folder(value.rpartition("@")[0] or value)
             if folder.is_dir():
                 return project_of_run(folder) if of_run else folder
     folder = Path(getattr(arguments, "folder", "")).expanduser().resolve()

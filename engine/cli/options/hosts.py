@@ -1,4 +1,4 @@
-"""Options of the commands that have to do with servers."""
+"""Options of the commands about remote servers."""
 
 import argparse
 
@@ -78,8 +78,9 @@ def _attach(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", action="store_true", help="end it instead, if nothing goes on")
 
 
+TITLE = "Remote servers"
 COMMANDS = {
-    "hosts": ("servers that train for us, over SSH: add, check, install, remove", _hosts),
-    "attach": ("find or start an engine here, and say where it listens (asked over SSH)", _attach),
+    "hosts": ("add, check, install or remove remote servers (SSH)", _hosts),
+    "attach": ("find or start an engine and print its address (used over SSH)", _attach),
 }
-"""Name: (what it does, its options)."""
+"""Commands of this group: name → (help, function that adds its options)."""

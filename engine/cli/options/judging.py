@@ -1,4 +1,4 @@
-"""Options of the commands that judge and label."""
+"""Options of the commands about judges and labels."""
 
 import argparse
 
@@ -6,18 +6,20 @@ from engine.cli.options.general import Parser, as_json, money, positive, trust, 
 
 
 def _judge(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", help="run folder, or a JSONL file of chat messages")
-    parser.add_argument("--rubric", help="file; the run's own when left out")
+    parser.add_argument("target", help="run (name, id or folder), or a JSONL file of chat messages")
+    parser.add_argument("--rubric", help="rubric file (default: that of the run)")
     parser.add_argument(
         "--judge",
         action="append",
         default=[],
         metavar="MODEL",
-        help="as litellm names it (openai/gpt-5.4); repeatable; the run's own when left out",
+        help="model as litellm names it (openai/gpt-5.4); repeatable (default: those of the run)",
     )
-    parser.add_argument("--base-url", help="of an OpenAI-compatible server, for openai/… judges")
+    parser.add_argument("--base-url", help="OpenAI-compatible server, for openai/… judges")
     money(parser)
-    parser.add_argument("--passes", type=positive, help="most looks at a group (default 3)")
+    parser.add_argument(
+        "--passes", type=positive, help="largest number of passes over a group (default 3)"
+    )
     parser.add_argument("--step", type=int, help="only this step")
     parser.add_argument("--split", choices=["train", "validation"], help="only this split")
     trust(parser)
@@ -29,30 +31,31 @@ def _label(parser: argparse.ArgumentParser) -> None:
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
     )
     for action, words in (
-        ("export", "write the labels that hold as JSON Lines"),
-        ("import", "give the labels of a JSON Lines file; one that is known is not given twice"),
-        ("undo", "take back the newest"),
-        ("redo", "say again what was undone last"),
+        ("export", "write the labels in force as JSON Lines"),
+        ("import", "store the labels of a JSON Lines file; known ones are skipped"),
+        ("undo", "undo the newest label"),
+        ("redo", "redo the label that was undone last"),
         ("done", "end the review that the run waits for"),
     ):
         one = actions.add_parser(action, help=words)
-        one.add_argument("run", help="run folder")
+        one.add_argument("run", help="name, id or folder of a run")
         if action == "import":
-            one.add_argument("file", help="labels, one JSON object a line")
+            one.add_argument("file", help="JSON Lines file of labels")
         if action == "export":
-            one.add_argument("--all", action="store_true", help="also those that were undone")
+            one.add_argument("--all", action="store_true", help="include labels that were undone")
         workspace(one)
         as_json(one)
 
 
 def _agreement(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="run folder")
+    parser.add_argument("run", help="name, id or folder of a run")
     as_json(parser)
 
 
+TITLE = "Judging and labels"
 COMMANDS = {
-    "judge": ("compare the attempts of a run, or of a JSONL file, by a rubric", _judge),
-    "label": ("your labels of a run: export, import, undo, redo, or end a review", _label),
-    "agreement": ("how far the judges of a run go along with you, and with themselves", _agreement),
+    "judge": ("score trajectories of a run or a JSONL file by a rubric", _judge),
+    "label": ("export, import, undo or redo labels of a run; end a review", _label),
+    "agreement": ("agreement of the judges with your labels, and with themselves", _agreement),
 }
-"""Name: (what it does, its options)."""
+"""Commands of this group: name → (help, function that adds its options)."""

@@ -1,4 +1,4 @@
-"""Options of the commands that are about this machine."""
+"""Options of the commands about this machine."""
 
 import argparse
 
@@ -88,13 +88,14 @@ def _gpu(parser: argparse.ArgumentParser) -> None:
     )
 
 
+TITLE = "This machine"
 COMMANDS = {
-    "serve": ("run an engine for a workspace (studio and CLI start one by themselves)", _serve),
+    "serve": ("run an engine for a workspace (started automatically otherwise)", _serve),
     "environments": (
-        "what is installed beside Atelier, and which engine is started",
+        "list, install, repair or remove Python environments; choose the engine",
         _environments,
     ),
-    "bench": ("measure training and sampling, beside TRL where asked", _bench),
-    "doctor": ("check this machine", as_json),
+    "bench": ("benchmark training and sampling, optionally beside TRL", _bench),
+    "doctor": ("check this machine: Python, disk, memory, GPU", as_json),
 }
-"""Name: (what it does, its options)."""
+"""Commands of this group: name → (help, function that adds its options)."""

@@ -1,4 +1,4 @@
-"""Options of the commands that speak to models, fetch them, and give them to others."""
+"""Options of the commands about models: chat, downloads, export, serving."""
 
 import argparse
 
@@ -37,7 +37,9 @@ def _models(parser: argparse.ArgumentParser) -> None:
 
 def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN[@STEP]", help="run folder, and the step (default: the newest whole one)"
+        "run",
+        metavar="RUN[@STEP]",
+        help="run (name, id or folder) and checkpoint: STEP, best or newest (default: newest)",
     )
     parser.add_argument("--format", choices=["adapter", "merged", "gguf"], required=True)
     parser.add_argument("--out", required=True, help="folder that is made; never overwritten")
@@ -81,13 +83,14 @@ def _serve_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
+TITLE = "Models and export"
 COMMANDS = {
-    "chat": ("put a question or a scenario to models side by side", _chat),
-    "models": ("list, pull or find models", _models),
-    "export": ("write a checkpoint as files that other programs load, and prove them", _export),
+    "chat": ("ask several models the same question, side by side", _chat),
+    "models": ("list, download or locate base models", _models),
+    "export": ("export a checkpoint: adapter, merged or GGUF, with a parity report", _export),
     "serve-model": (
         "serve an exported folder as an OpenAI-compatible endpoint on loopback",
         _serve_model,
     ),
 }
-"""Name: (what it does, its options)."""
+"""Commands of this group: name → (help, function that adds its options)."""

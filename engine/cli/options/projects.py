@@ -1,4 +1,4 @@
-"""Options of the commands that make and train projects."""
+"""Options of the commands that create, configure and train projects."""
 
 import argparse
 
@@ -71,7 +71,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline",
         action="store_true",
-        help="only measure the untrained model on the training scenarios",
+        help="only evaluate the untrained model on the training scenarios",
     )
     train_there(parser)
     workspace(parser)
@@ -157,14 +157,15 @@ def _trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+TITLE = "Projects and training"
 COMMANDS = {
-    "new": ("make a project, from a sample or empty", _new),
-    "mcp": ("the MCP servers of a project: add one, see and choose its tools", _mcp),
-    "trust": ("let a project from elsewhere run and send from now on", _trust),
-    "train": ("train a project, and watch it here", _train),
+    "new": ("create a project: empty, from a sample, or from a description", _new),
+    "mcp": ("list, add and remove the MCP servers of a project; choose their tools", _mcp),
+    "trust": ("trust a project from elsewhere: it may run code and send data", _trust),
+    "train": ("train a project and follow the run", _train),
     "eval": (
-        "compare models on the scenarios of a project: base, checkpoints, providers' models",
+        "compare models on the scenarios of a project: base, checkpoints, API models",
         _eval,
     ),
 }
-"""Name: (what it does, its options)."""
+"""Commands of this group: name → (help, function that adds its options)."""

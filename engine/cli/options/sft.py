@@ -1,4 +1,4 @@
-"""Options of the commands that learn from demonstrations, and make them."""
+"""Options of the commands about demonstrations and supervised fine-tuning."""
 
 import argparse
 
@@ -48,7 +48,9 @@ def _keep(parser: argparse.ArgumentParser) -> None:
 
 
 def _demonstrations(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="run folder: of an evaluation, an import, or a trained run")
+    parser.add_argument(
+        "run", help="run (name, id or folder): an evaluation, an import, or a trained run"
+    )
     _keep(parser)
     parser.add_argument("--step", type=int, help="only attempts of this step")
     parser.add_argument(
@@ -82,9 +84,10 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+TITLE = "Supervised fine-tuning"
 COMMANDS = {
-    "sft": ("train a project on demonstrations (supervised), and watch it here", _sft),
-    "distill": ("let a teacher do a project's scenarios, and keep what it did well", _distill),
-    "demonstrations": ("write the good attempts of a run as demonstrations", _demonstrations),
+    "sft": ("fine-tune on demonstrations (supervised) and follow the run", _sft),
+    "distill": ("collect demonstrations from a teacher model", _distill),
+    "demonstrations": ("write good trajectories of a run as demonstrations", _demonstrations),
 }
-"""Name: (what it does, its options)."""
+"""Commands of this group: name → (help, function that adds its options)."""

@@ -340,7 +340,7 @@ def missing(name: TrackerName) -> Problem:
         code="track.missing",
         message=f"{TRACKERS[name]} is told nothing: its environment {environment} is not "
         "installed.",
-        hint=f"Install it under Settings, Engines, or with `python -m engine environments install "
+        hint=f"Install it under Settings, Engines, or with `atelier environments install "
         f"{environment}`; what is missing is sent then.",
     )
 

@@ -226,7 +226,7 @@ def python_with_vllm(cuda: bool) -> Path:
         raise PolicyError.of(
             "sampler.not_installed",
             "This engine has no vLLM.",
-            "Install the GPU engine under Settings, or `python -m engine environments install "
+            "Install the GPU engine under Settings, or `atelier environments install "
             "engine-gpu`; or set backend.sampler to torch.",
             where="backend.sampler",
         )

@@ -3,6 +3,7 @@
 RUN is a name, an id, or the end of an id, among the trained runs of one project.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,12 +40,18 @@ def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
     return [(folder, spec) for folder, spec in specs_of(project) if spec.kind in TRAINING_KINDS]
 
 
-def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
-    """Raises ConfigError where there is none of that name, or more than one."""
-    runs = trained_runs(project)
+def matching(runs: Sequence[tuple[Path, RunSpec]], name: str) -> list[tuple[Path, RunSpec]]:
+    """Runs of this name or id, else those whose id ends with it."""
     found = [run for run in runs if name in (run[1].id, run[1].name)]
     if not found and len(name) >= SHORTEST:
         found = [run for run in runs if run[1].id.endswith(name.upper())]
+    return found
+
+
+def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
+    """Raises ConfigError where there is none of that name, or more than one."""
+    runs = trained_runs(project)
+    found = matching(runs, name)
     if len(found) == 1:
         return found[0]
     if found:
@@ -70,7 +77,12 @@ def find_checkpoint(project: Path, reference: str) -> Found:
     Step 0 is always there: the weights that the run began with.
     """
     name, _, which = reference.partition("@")
-    folder, spec = find_run(project, name)
+    return find_in_run(*find_run(project, name), which)
+
+
+def find_in_run(folder: Path, spec: RunSpec, which: str) -> Found:
+    """The checkpoint of a run that `which` names: a step, `best`, `newest`, or nothing for the
+    newest. Raises ConfigError like `find_checkpoint`."""
     kept, known = _kept(folder)
     if which == "0" and not any(one.step == 0 for one in kept):
         return Found(folder, spec, None)
@@ -82,7 +94,7 @@ def find_checkpoint(project: Path, reference: str) -> Found:
     else:
         chosen = next((one for one in kept if str(one.step) == which), None)
     if chosen is None:
-        raise _missing(reference, spec, which, kept)
+        raise _missing(f"{spec.name}@{which}", spec, which, kept)
     if not checkpoint.verify(folder / chosen.path):
         raise ConfigError.of(
             "checkpoint.damaged",

@@ -244,6 +244,6 @@ def damaged(file: Path | None, why: str) -> StoreError:
     return StoreError.of(
         "store.damaged",
         f"The run's database is damaged: {why.rstrip('.')}.",
-        "Repair the run: `python -m engine repair RUN` keeps everything up to the damage.",
+        "Repair the run: `atelier repair RUN` keeps everything up to the damage.",
         where=str(file or ""),
     )

@@ -253,7 +253,7 @@ def read_spec(folder: Path) -> RunSpec:
         raise StoreError.of(
             "store.no_spec",
             f"The run's {SPEC} cannot be read: {in_one_line(error)}.",
-            "Repair the run: `python -m engine repair RUN` writes it anew from the database.",
+            "Repair the run: `atelier repair RUN` writes it anew from the database.",
             where=str(folder),
             detail=str(error)[:4000],
         ) from error

@@ -225,6 +225,6 @@ def _unreadable(file: Path, role: Role, error: OSError | ValueError) -> Problem:
         message=f"There is no {file.name} in the project."
         if missing
         else f"The demonstrations cannot be read: {getattr(error, 'strerror', None) or error}.",
-        hint=f"Make one with `python -m engine distill` or by hand, or set {setting}.",
+        hint=f"Make one with `atelier distill` or by hand, or set {setting}.",
         where=str(file),
     )

@@ -1,7 +1,7 @@
 """Writes the scenarios and the demonstrations: `python make_data.py`, the same files every time.
 
 The demonstrations stand for a teacher's: correct form, and every fourth one with another number, city or month than was
-asked for. To have a real teacher write them: `python -m engine distill PROJECT --teacher openai/gpt-5.4 --keep above:0.9
+asked for. To have a real teacher write them: `atelier distill PROJECT --teacher openai/gpt-5.4 --keep above:0.9
 --out demonstrations.jsonl`.
 """
 

@@ -140,7 +140,7 @@ class BranchSheet(OrderSheet):
 
 def command_of(request: StartRun) -> str:
     """The same in a terminal."""
-    words = ["python -m engine train", _quoted(request.project), "--from", request.origin]
+    words = ["atelier train", _quoted(request.project), "--from", request.origin]
     words += [f"--set {key}={value:g}" for key, value in request.overrides.items()]
     return " ".join([*words, *(["--replay"] if request.replay else [])])
 

@@ -120,7 +120,7 @@ def command_of(request: StartEvaluation) -> str:
     """The same in a terminal."""
     assert request.demonstrate is not None
     path = f'"{request.project}"' if " " in request.project else request.project
-    words = ["python -m engine distill", path, "--teacher", request.models[0] or "MODEL"]
+    words = ["atelier distill", path, "--teacher", request.models[0] or "MODEL"]
     words += ["--attempts", str(request.attempts), "--keep", request.demonstrate.keep]
     if (budget := request.overrides.get("evaluate.budget_usd")) is not None:
         words += ["--budget", f"{budget:g}"]

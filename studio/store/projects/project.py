@@ -53,4 +53,4 @@ class ProjectStore:
             return ""
         path = self.view.path
         quoted = f"'{path}'" if any(letter in path for letter in " '\"$&;") else path
-        return f"python -m engine train {quoted}"
+        return f"atelier train {quoted}"

@@ -1,4 +1,4 @@
-"""`python -m engine bench`, as a person types it."""
+"""`atelier bench`, as a person types it."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`python -m engine bench --gpu`, on the processor: what is measured, skipped, and survived."""
+"""`atelier bench --gpu`, on the processor: what is measured, skipped, and survived."""
 
 import asyncio
 import json
@@ -166,7 +166,7 @@ def test_a_page_says_what_failed_first_and_keeps_its_tables_whole() -> None:
         CheckReport(name="two", state="failed", words="No.", tables=[table, table], **common),
     ]
     report = GpuReport(
-        at="2026-01-02T03:04:05+00:00", command="python -m engine bench --gpu", version="1",
+        at="2026-01-02T03:04:05+00:00", command="atelier bench --gpu", version="1",
         commit="", model="m", device="A card", on_processor=False, quick=False, seconds=100,
         python="3", packages={}, notes=[], checks=runs,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Forecasts against what was measured: SmolLM2-135M, rank 16, two cores with AVX512-BF16.
 
-`python -m engine bench --json` prints new figures of these shapes on any machine.
+`atelier bench --json` prints new figures of these shapes on any machine.
 """
 
 import pytest

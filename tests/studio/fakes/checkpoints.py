@@ -248,7 +248,7 @@ def export_report(asked: ExportCheckpoint, step: int, verdict: Parity) -> Export
     )  # fmt: skip
     commands = [
         ServeCommand(tool="vLLM", command=f"vllm serve {asked.out} --dtype bfloat16"),
-        ServeCommand(tool="Atelier", command=f"python -m engine serve-model {asked.out}",
+        ServeCommand(tool="Atelier", command=f"atelier serve-model {asked.out}",
                      note="For a quick try: an OpenAI-compatible endpoint on this machine."),
     ]  # fmt: skip
     path = "" if differs and not asked.force else asked.out

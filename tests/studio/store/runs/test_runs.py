@@ -92,7 +92,7 @@ def test_project_problems_and_command() -> None:
     store.open(view)
     assert store.problems == [bad]
     assert not store.trainable
-    assert store.command() == "python -m engine train '/my projects/p'"
+    assert store.command() == "atelier train '/my projects/p'"
 
 
 def test_the_state_that_the_engine_lists_wins_over_replayed_events() -> None:

@@ -1,0 +1,97 @@
+"""`show RUN ID`: one trajectory as text: reward, reason, messages, verdicts. No engine needed."""
+
+import argparse
+from collections.abc import Iterator
+
+from engine.cli.run_lookup import reading
+from engine.cli.terminal import complain, duration, figure, say, say_json
+from engine.protocol.problems import AtelierError, Refused
+from engine.protocol.records.judging import Verdict
+from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.requests.runs import TrajectoryQuery
+from engine.storage.run_db.reader import RunReader
+
+INDENT = "    "
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        with reading(arguments.run) as reader:
+            trajectory = _find(reader, arguments.trajectory)
+            verdicts = reader.verdicts([trajectory.id])
+    except AtelierError as error:
+        complain(error.problem, arguments.json)
+        return 1
+    if arguments.json:
+        say_json(trajectory)
+        for verdict in verdicts:
+            say_json(verdict)
+        return 0
+    say("\n".join(lines_of(trajectory, verdicts)))
+    return 0
+
+
+def _find(reader: RunReader, name: str) -> Trajectory:
+    """The trajectory of this id, or the one whose id ends with it. Raises Refused."""
+    try:
+        return reader.trajectory(name)
+    except Refused as error:
+        page = reader.trajectories(TrajectoryQuery(search="", limit=1000))
+        found = [row.id for row in page.items if row.id.lower().endswith(name.lower())]
+        if len(found) != 1:
+            raise Refused.of(
+                "run.no_trajectory",
+                f"{len(found) or 'No'} trajectories of this run have an id that ends with {name}.",
+                "`atelier trajectories RUN` lists their ids.",
+            ) from error
+        return reader.trajectory(found[0])
+
+
+def lines_of(one: Trajectory, verdicts: list[Verdict]) -> Iterator[str]:
+    """A trajectory and its verdicts as lines for people."""
+    yield f"{one.id} · {one.split} step {one.step}, group {one.group + 1}, {one.index + 1}"
+    yield f"scenario   {one.scenario_id}: {one.title}"
+    yield f"reward     {_reward(one)}"
+    if one.problem:
+        yield f"unscored   {one.problem}"
+    yield f"advantage  {figure(one.advantage)}"
+    tokens = f"{one.sampled_tokens} sampled tokens"
+    yield f"rollout    {one.turns} turns · {tokens} · {duration(one.duration_s)}{_cut(one)}"
+    if one.labels:
+        yield f"labels     {', '.join(one.labels)}"
+    for name, value in sorted(one.metrics.items()):
+        yield f"metric     {name} {value:g}"
+    for message in one.messages:
+        yield ""
+        yield from _message_lines(message)
+    for verdict in verdicts:
+        yield ""
+        yield f"[judge {verdict.judge}] {figure(verdict.score)}"
+        yield from _indented(str(verdict.problem) if verdict.problem else verdict.reason)
+    if one.output:
+        yield ""
+        yield "[output of the agent]"
+        yield from _indented(one.output)
+
+
+def _reward(one: Trajectory) -> str:
+    if one.reward is None:
+        return "waits for the judge" if one.awaits_judge else "none"
+    parts = " + ".join(f"{name} {value:.2f}" for name, value in one.parts.items())
+    return f"{figure(one.reward)}{f'  ({parts})' if parts else ''}"
+
+
+def _cut(one: Trajectory) -> str:
+    return f" · truncated by {one.cut_by or 'a token limit'}" if one.truncated else ""
+
+
+def _message_lines(message: Message) -> Iterator[str]:
+    yield f"[{message.role}]"
+    yield from _indented(message.content)
+    for call in message.tool_calls:
+        function = call.get("function", {})
+        yield f"{INDENT}→ {function.get('name', '')}({function.get('arguments', '')})"
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (INDENT + line for line in text.splitlines())
