@@ -5,11 +5,16 @@ from PySide6.QtGui import (
     QImage,
     QKeySequence,
     QPainter,
+    QPaintEvent,
+    QResizeEvent,
     QShortcut,
     QTextBlockFormat,
     QTextCursor,
+    QTextDocument,
     QTextFormat,
+    QTextFrameFormat,
     QTextTable,
+    QTextTableCell,
 )
 from PySide6.QtWidgets import (
     QDialog,
@@ -30,8 +35,10 @@ from studio.theme import theme
 from studio.widgets import paint
 from studio.widgets.inputs import SearchInput
 
-SIDE_PX = 264
-SIZE = QSize(1120, 740)
+SIDE_PX = 304
+TEXT_PX = 880
+"""Widest text column: longer lines are hard to read."""
+SIZE = QSize(1180, 760)
 ROW_PX, GROUP_PX = 30, 38
 Index = QModelIndex | QPersistentModelIndex
 
@@ -114,6 +121,7 @@ class GuideBrowser(QTextBrowser):
             _dress_block(cursor)
             if not cursor.movePosition(QTextCursor.MoveOperation.NextBlock):
                 break
+        _frame_code(self.document())
         for frame in self.document().rootFrame().childFrames():
             if isinstance(frame, QTextTable):
                 _dress_table(frame)
@@ -142,6 +150,14 @@ class GuideBrowser(QTextBrowser):
                 marks.append(mark)
                 found = self.document().find(word, found)
         self.setExtraSelections(marks)
+        if marks:
+            first = min((mark.cursor for mark in marks), key=QTextCursor.selectionStart)  # type: ignore[attr-defined]
+            self.moveCursor(QTextCursor.MoveOperation.End)  # so that the match comes to the top
+            self.setTextCursor(_collapsed(first))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self.setViewportMargins(0, 0, max(0, self.width() - TEXT_PX), 0)
+        super().resizeEvent(event)
 
     def loadResource(self, kind: int, name: QUrl | str) -> QImage:
         return QImage(1, 1, QImage.Format.Format_ARGB32)
@@ -177,17 +193,22 @@ class HelpDialog(QDialog):
         self._searched("")
         self._list.setFocus()
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        with paint.painting(self) as painter:
+            painter.fillRect(SIDE_PX, 0, 1, self.height(), theme().color("border"))
+
     def _build(self) -> None:
         side = QWidget()
         side.setFixedWidth(SIDE_PX)
         column = QVBoxLayout(side)
-        column.setContentsMargins(8, 12, 0, 8)
+        column.setContentsMargins(8, 12, 8, 8)
         column.setSpacing(8)
         column.addWidget(self._search)
         column.addWidget(self._list, 1)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
+        row.setSpacing(1)
         row.addWidget(side)
         row.addWidget(self._browser, 1)
 
@@ -254,12 +275,12 @@ def _dress_block(cursor: QTextCursor) -> None:
     form.setBottomMargin(4 if compact else 10)
     form.setLineHeight(130, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
     if code:
+        form.setLineHeight(0, QTextBlockFormat.LineHeightTypes.SingleHeight.value)
         last = (
             not cursor.block().next().blockFormat().hasProperty(QTextFormat.Property.BlockCodeFence)
         )
         form.setBottomMargin(14 if last else 0)
         form.setNonBreakableLines(False)
-        form.setBackground(theme().color("chip"))
     cursor.setBlockFormat(form)
     if level:
         cursor.select(QTextCursor.SelectionType.BlockUnderCursor)
@@ -268,11 +289,34 @@ def _dress_block(cursor: QTextCursor) -> None:
         cursor.setCharFormat(words)
         cursor.clearSelection()
     elif code:
-        cursor.select(QTextCursor.SelectionType.BlockUnderCursor)
         words = cursor.charFormat()
-        words.setFont(theme().font("mono-small"))
+        words.setFont(theme().font("mono"))
+        cursor.setBlockCharFormat(words)  # the height of empty lines
+        cursor.select(QTextCursor.SelectionType.BlockUnderCursor)
         cursor.setCharFormat(words)
         cursor.clearSelection()
+
+
+def _frame_code(document: QTextDocument) -> None:
+    """Put each fenced code block on a ground of its own, from the last one to the first."""
+    ranges: list[tuple[int, int]] = []
+    block = document.begin()
+    while block.isValid():
+        if block.blockFormat().hasProperty(QTextFormat.Property.BlockCodeFence):
+            end = block.position() + block.length() - 1
+            if ranges and ranges[-1][1] + 1 == block.position():
+                ranges[-1] = (ranges[-1][0], end)
+            else:
+                ranges.append((block.position(), end))
+        block = block.next()
+    form = QTextFrameFormat()
+    form.setBackground(theme().color("chip"))
+    form.setPadding(10)
+    for start, end in reversed(ranges):
+        cursor = QTextCursor(document)
+        cursor.setPosition(start)
+        cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+        cursor.insertFrame(form)
 
 
 def _dress_table(table: QTextTable) -> None:
@@ -281,4 +325,24 @@ def _dress_table(table: QTextTable) -> None:
     form.setCellPadding(6)
     form.setCellSpacing(0)
     form.setBottomMargin(16)
+    form.setBorderCollapse(True)
     table.setFormat(form)
+    for row in range(table.rows()):
+        for column in range(table.columns()):
+            _underline(table.cellAt(row, column), "border-strong" if row == 0 else "border")
+
+
+def _underline(cell: QTextTableCell, tone: str) -> None:
+    form = cell.format().toTableCellFormat()
+    form.setBottomBorder(1)
+    form.setBottomBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
+    form.setBottomBorderBrush(theme().color(tone))
+    form.setPadding(6)
+    cell.setFormat(form)
+
+
+def _collapsed(cursor: QTextCursor) -> QTextCursor:
+    """The start of a selection."""
+    at = QTextCursor(cursor)
+    at.setPosition(cursor.selectionStart())
+    return at

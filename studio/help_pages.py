@@ -6,6 +6,7 @@ that `packaging/docs.py` builds. Standard library only, so that any Python can r
 
 import posixpath
 import re
+import shutil
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,6 +58,15 @@ def load_pages(folder: Path | None = None) -> list[Page]:
                 text = text.replace(mark, table())
         pages.append(Page(path, group, text))
     return pages
+
+
+def write_pages(folder: Path) -> None:
+    """Write all pages into `folder`/docs, and the navigation beside it: the input of the site."""
+    for page in load_pages():
+        file = folder / "docs" / page.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page.text, "utf-8")
+    shutil.copy(help_folder() / NAV, folder / NAV)
 
 
 def navigation(folder: Path) -> list[tuple[str, str]]:
@@ -122,5 +132,5 @@ def metrics_tables() -> str:
 
 def _row(metric: Metric) -> str:
     name = metric.key.replace("*", "NAME")
-    worry = f" *Look closer: {metric.worry}.*" if metric.worry else ""
+    worry = f" *Watch for: {metric.worry}.*" if metric.worry else ""
     return f"| {name} | {metric.unit} | {metric.words}{worry} |"

@@ -1,4 +1,4 @@
-"""Agents of the documentation page "Bring your own agent", and a Python that has what they import."""
+"""Agents of the documentation page "Bring your own agent", and a Python with their packages."""
 
 import re
 from pathlib import Path

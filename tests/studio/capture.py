@@ -43,6 +43,12 @@ STEP_S, LOAD_S, SETTLE_S = 300.0, 120.0, 1.2
 SAMPLING_S = 1.5
 """Between two frames of the animation while the curve grows."""
 
+SCORE = "25"
+"""Digits typed as a human score: 0.25."""
+
+Pictures = dict[str, Image.Image]
+"""Images by file name."""
+
 Frames = list[tuple[Image.Image, int]]
 """Images and how long each is shown, in milliseconds."""
 
@@ -93,7 +99,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
         studio.start()
         try:
             await wait_for(lambda: studio.session.connected, LOAD_S)
-            await take(studio, project, folder)
+            pictures, tour = await take(studio, project)
         except BaseException:
             for log in Path(scratch).rglob("*.log"):
                 print(f"--- {log}\n{log.read_text()[-4000:]}", file=sys.stderr)
@@ -103,6 +109,9 @@ async def shoot(app: QApplication, folder: Path) -> None:
                 await studio.link.shut_down()
             studio.window.close()
             await studio.close()
+    for name, image in pictures.items():
+        image.save(folder / name, optimize=True)
+    tour.save(folder / "tour.webp")
 
 
 def copy_sample(workspace: Path) -> Path:
@@ -122,7 +131,8 @@ def isolate(home: Path) -> Path:
     return home
 
 
-async def take(studio: Studio, project: Path, folder: Path) -> None:
+async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
+    """Train, then visit the pages. Nothing is encoded here: that would stall the window's loop."""
     session, window = studio.session, studio.window
     studio.settings.update(theme="dark")
     window.resize(*SIZE)
@@ -142,15 +152,15 @@ async def take(studio: Studio, project: Path, folder: Path) -> None:
         assert session.run.state.life in ("", "queued", "starting", "running"), session.run.state
     tour.add(1200)
     studio.actions.trigger("run.pause")
-    await both_themes(studio, folder, "run")
-    await inspect(studio, tour, folder)
-    tour.save(folder / "tour.webp")
+    pictures = await both_themes(studio, "run")
+    pictures |= await inspect(studio, tour)
     state = session.run.state
-    print(f"{state.done} of {session.project.name!r}: run {session.run.run_id}")
+    print(f"{session.project.name}, run {session.run.run_id}, {state.done} steps")
+    return pictures, tour
 
 
-async def inspect(studio: Studio, tour: Tour, folder: Path) -> None:
-    """Open the group with the widest rewards of the last steps, label its best, and apply."""
+async def inspect(studio: Studio, tour: Tour) -> Pictures:
+    """Open the group with the widest rewards of the last steps, score its second best, apply."""
     studio.window.show_page("trajectories")
     page: Any = studio.pages["trajectories"]
     await wait_for(lambda: page._siblings is not None, LOAD_S)
@@ -158,17 +168,23 @@ async def inspect(studio: Studio, tour: Tour, folder: Path) -> None:
     page.show_group(best.split, best.step, best.group)
     await wait_for(lambda: page._siblings.group == best, LOAD_S)
     await asyncio.sleep(SETTLE_S)
-    await both_themes(studio, folder, "trajectories")
+    pictures = await both_themes(studio, "trajectories")
     tour.add(2200)
-    rewards = [reward if reward is not None else -1.0 for reward in best.rewards]
-    press(studio, page, Qt.Key(Qt.Key.Key_1.value + rewards.index(max(rewards))))
+    press(studio, page, Qt.Key.Key_Right)
+    tour.add(900)
+    press(studio, page, Qt.Key.Key_S)
+    await asyncio.sleep(SETTLE_S)
+    QTest.keyClicks(QApplication.focusWidget(), SCORE)
+    tour.add(1200)
+    QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Return)
     await wait_for(lambda: page._desk.labelling.preview)
     await asyncio.sleep(SETTLE_S)
     tour.add(2200)
     press(studio, page, Qt.Key.Key_Return)
     await wait_for(lambda: page._desk.toast.isVisible())
     await asyncio.sleep(SETTLE_S)
-    tour.add(2200)
+    tour.add(2600)
+    return pictures
 
 
 async def widest(studio: Studio) -> GroupSummary:
@@ -190,11 +206,13 @@ def centre_of(window: QWidget, words: str) -> QPoint:
     return button.mapTo(window, button.rect().center())
 
 
-async def both_themes(studio: Studio, folder: Path, name: str) -> None:
+async def both_themes(studio: Studio, name: str) -> Pictures:
+    pictures = {}
     for scheme in ("light", "dark"):
         studio.settings.update(theme=scheme)
         await asyncio.sleep(SETTLE_S)
-        image_of(studio.window).save(folder / f"{name}-{scheme}.png", optimize=True)
+        pictures[f"{name}-{scheme}.png"] = image_of(studio.window)
+    return pictures
 
 
 def main(arguments: list[str]) -> None:
