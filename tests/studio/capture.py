@@ -39,7 +39,7 @@ SIZE = (1280, 800)
 ANIMATION_WIDTH = 1000
 ANIMATION_BYTES = 3_000_000
 PICTURES_AT_STEP = 12
-STEP_S, LOAD_S, SETTLE_S = 300.0, 120.0, 1.2
+LOAD_S, LABEL_S, SETTLE_S = 120.0, 60.0, 1.2
 SAMPLING_S = 1.5
 """Between two frames of the animation while the curve grows."""
 
@@ -107,6 +107,8 @@ async def shoot(app: QApplication, folder: Path) -> None:
         finally:
             if studio.session.connected:
                 await studio.link.shut_down()
+            else:
+                studio.link.kill()
             studio.window.close()
             await studio.close()
     for name, image in pictures.items():
@@ -177,11 +179,11 @@ async def inspect(studio: Studio, tour: Tour) -> Pictures:
     QTest.keyClicks(QApplication.focusWidget(), SCORE)
     tour.add(1200)
     QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Return)
-    await wait_for(lambda: page._desk.labelling.preview)
+    await wait_for(lambda: page._desk.labelling.preview, LABEL_S)
     await asyncio.sleep(SETTLE_S)
     tour.add(2200)
     press(studio, page, Qt.Key.Key_Return)
-    await wait_for(lambda: page._desk.toast.isVisible())
+    await wait_for(lambda: page._desk.toast.isVisible(), LABEL_S)
     await asyncio.sleep(SETTLE_S)
     tour.add(2600)
     return pictures
