@@ -40,8 +40,10 @@ ANIMATION_WIDTH = 1000
 ANIMATION_BYTES = 3_000_000
 PICTURES_AT_STEP = 12
 LOAD_S, LABEL_S, SETTLE_S = 120.0, 60.0, 1.2
-SAMPLING_S = 1.5
+SAMPLING_S = 2.0
 """Between two frames of the animation while the curve grows."""
+CURVE_FRAMES = 40
+"""Most frames of that part: a slow machine has more to choose from."""
 
 SCORE = "25"
 """Digits typed as a human score: 0.25."""
@@ -76,6 +78,12 @@ class Tour:
         height = round(image.height * ANIMATION_WIDTH / image.width)
         scaled = image.resize((ANIMATION_WIDTH, height), Image.Resampling.LANCZOS)
         self.frames.append((scaled, shown_ms))
+
+    def thin(self, begin: int, most: int) -> None:
+        """Keep at most that many frames from `begin` on, evenly chosen, with the last one."""
+        tail = self.frames[begin:]
+        every = -(-len(tail) // most)
+        self.frames[begin:] = tail[::-1][::every][::-1]
 
     def save(self, file: Path) -> None:
         """Write an animated WebP of at most ANIMATION_BYTES, at the best quality that fits."""
@@ -148,10 +156,12 @@ async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
     tour.add(700, click=centre_of(window, "Train"))
     studio.actions.trigger("run.train")
     await wait_for(lambda: session.run.run_id, LOAD_S)
+    begin = len(tour.frames)
     while session.run.state.done < PICTURES_AT_STEP:
         await asyncio.sleep(SAMPLING_S)
         tour.add(140)
         assert session.run.state.life in ("", "queued", "starting", "running"), session.run.state
+    tour.thin(begin, CURVE_FRAMES)
     tour.add(1200)
     studio.actions.trigger("run.pause")
     pictures = await both_themes(studio, "run")
@@ -172,9 +182,11 @@ async def inspect(studio: Studio, tour: Tour) -> Pictures:
     await asyncio.sleep(SETTLE_S)
     pictures = await both_themes(studio, "trajectories")
     tour.add(2200)
-    press(studio, page, Qt.Key.Key_Right)
+    studio.window.windowHandle().requestActivate()
+    await wait_for(lambda: QApplication.activeWindow() is studio.window)
+    press(page, Qt.Key.Key_Right)
     tour.add(900)
-    press(studio, page, Qt.Key.Key_S)
+    press(page, Qt.Key.Key_S)
     await asyncio.sleep(SETTLE_S)
     QTest.keyClicks(QApplication.focusWidget(), SCORE)
     tour.add(1200)
@@ -182,7 +194,7 @@ async def inspect(studio: Studio, tour: Tour) -> Pictures:
     await wait_for(lambda: page._desk.labelling.preview, LABEL_S)
     await asyncio.sleep(SETTLE_S)
     tour.add(2200)
-    press(studio, page, Qt.Key.Key_Return)
+    press(page, Qt.Key.Key_Return)
     await wait_for(lambda: page._desk.toast.isVisible(), LABEL_S)
     await asyncio.sleep(SETTLE_S)
     tour.add(2600)
@@ -195,16 +207,15 @@ async def widest(studio: Studio) -> GroupSummary:
     return max(found.items[:40], key=lambda group: (len({*group.rewards}), group.std or 0.0))
 
 
-def press(studio: Studio, page: Any, key: Qt.Key) -> None:
-    studio.window.activateWindow()
+def press(page: Any, key: Qt.Key) -> None:
     page._home().setFocus()
     QTest.keyClick(QApplication.focusWidget() or page._home(), key)
 
 
 def centre_of(window: QWidget, words: str) -> QPoint:
-    """Centre of the visible button with these words, in the window."""
+    """Centre of the widest visible button that begins with these words, in the window."""
     found = [one for one in buttons_of(window) if one.isVisible()]
-    button = next(one for one in found if words_of(one).startswith(words))
+    button = max((one for one in found if words_of(one).startswith(words)), key=QWidget.width)
     return button.mapTo(window, button.rect().center())
 
 
