@@ -22,7 +22,7 @@ from studio.actions import Actions
 from studio.collector import GuiCollector
 from studio.describing import DescribeDesk
 from studio.frame import Frame
-from studio.help import HelpDialog
+from studio.help import HELP_OF_PAGE, HelpDialog
 from studio.importing import Importer
 from studio.link.engine import EngineLink
 from studio.link.state import LinkState
@@ -119,7 +119,7 @@ class Studio:
         actions.bind(**{f"go_{place}": self._go(place) for place in places})
         actions.bind(
             app_commands=lambda: commands.CommandPalette(window, actions).show(),
-            app_help=lambda: HelpDialog(window).open(),
+            app_help=self._open_help,
             app_shortcuts=lambda: commands.ShortcutSheet(window).open(),
             app_sidebar=window.toggle_sidebar,
             app_theme=self._switch_theme,
@@ -145,6 +145,12 @@ class Studio:
             engine_restart=session.restart_engine,
             engine_doctor=self._go("settings"),
         )
+
+    def _open_help(self) -> None:
+        """Open the help window at the page about what is in view."""
+        outside = self.session.project.outside
+        path = "how-to/art-scripts.md" if outside else HELP_OF_PAGE[self.window.page]
+        HelpDialog(self.window, path).open()
 
     def _open_demonstrations(self, teacher: bool = False) -> None:
         setup = self.pages["setup"]

@@ -40,6 +40,17 @@ TEXT_PX = 880
 """Widest text column: longer lines are hard to read."""
 SIZE = QSize(1180, 760)
 ROW_PX, GROUP_PX = 30, 38
+HELP_OF_PAGE = {
+    "": "index.md",
+    "home": "index.md",
+    "setup": "reference/project-files.md",
+    "judge": "how-to/llm-judge.md",
+    "run": "explanation/training-charts.md",
+    "trajectories": "how-to/human-labels.md",
+    "checkpoints": "how-to/checkpoints.md",
+    "settings": "start/installation.md",
+}
+"""Documentation page that F1 opens, by the key of the studio's page in view."""
 Index = QModelIndex | QPersistentModelIndex
 
 
@@ -164,15 +175,15 @@ class GuideBrowser(QTextBrowser):
 
 
 class HelpDialog(QDialog):
-    """`HelpDialog(window).open()`; `show_path("how-to/evaluation.md")` opens a page."""
+    """`HelpDialog(window, "how-to/evaluation.md").open()`; `show_path` goes to another page."""
 
-    def __init__(self, window: QWidget) -> None:
+    def __init__(self, window: QWidget, path: str = "index.md") -> None:
         super().__init__(window)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Help")
         self.resize(SIZE)
         self.pages = load_pages()
-        self._page = self.pages[0]
+        self._page = next(page for page in self.pages if page.path == path)
         self._past: list[str] = []
         """Paths of the pages shown before, for Back."""
         self._browser = GuideBrowser(self)

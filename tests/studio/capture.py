@@ -39,7 +39,7 @@ SIZE = (1280, 800)
 ANIMATION_WIDTH = 1000
 ANIMATION_BYTES = 3_000_000
 PICTURES_AT_STEP = 12
-LOAD_S, LABEL_S, SETTLE_S = 120.0, 60.0, 1.2
+LOAD_S, LABEL_S, SETTLE_S, REDRAWN_S = 120.0, 60.0, 1.2, 5.0
 SAMPLING_S = 2.0
 """Between two frames of the animation while the curve grows."""
 CURVE_FRAMES = 40
@@ -163,7 +163,6 @@ async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
         assert session.run.state.life in ("", "queued", "starting", "running"), session.run.state
     tour.thin(begin, CURVE_FRAMES)
     tour.add(1200)
-    studio.actions.trigger("run.pause")
     pictures = await both_themes(studio, "run")
     pictures |= await inspect(studio, tour)
     state = session.run.state
@@ -184,6 +183,7 @@ async def inspect(studio: Studio, tour: Tour) -> Pictures:
     tour.add(2200)
     studio.window.windowHandle().requestActivate()
     await wait_for(lambda: QApplication.activeWindow() is studio.window)
+    await reconnected(studio)
     press(page, Qt.Key.Key_Right)
     tour.add(900)
     press(page, Qt.Key.Key_S)
@@ -197,6 +197,7 @@ async def inspect(studio: Studio, tour: Tour) -> Pictures:
     press(page, Qt.Key.Key_Return)
     await wait_for(lambda: page._desk.toast.isVisible(), LABEL_S)
     await asyncio.sleep(SETTLE_S)
+    await reconnected(studio)
     tour.add(2600)
     return pictures
 
@@ -219,11 +220,19 @@ def centre_of(window: QWidget, words: str) -> QPoint:
     return button.mapTo(window, button.rect().center())
 
 
+async def reconnected(studio: Studio) -> None:
+    """On a busy machine the engine may answer late: wait for it, and dismiss that message."""
+    await wait_for(lambda: studio.session.connected, LOAD_S)
+    studio.notifier.resolved()
+    await asyncio.sleep(0.1)
+
+
 async def both_themes(studio: Studio, name: str) -> Pictures:
     pictures = {}
     for scheme in ("light", "dark"):
         studio.settings.update(theme=scheme)
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(REDRAWN_S)
+        await reconnected(studio)
         pictures[f"{name}-{scheme}.png"] = image_of(studio.window)
     return pictures
 

@@ -11,7 +11,7 @@ from engine.protocol.art_names import NAMES
 from engine.protocol.metrics import METRICS
 from engine.protocol.presets import PRESETS
 from engine.protocol.tracking import TRACKERS, VARIABLES
-from studio.help import GuideBrowser, HelpDialog
+from studio.help import HELP_OF_PAGE, GuideBrowser, HelpDialog
 from studio.help_pages import FENCE, Page, help_folder, load_pages, resolve, search, slug
 from studio.store.hosts import STOPPED, WHY
 from studio.theme import Theme
@@ -121,6 +121,15 @@ def test_a_link_opens_its_page_and_back_returns(dialog: HelpDialog) -> None:
     assert dialog.page.path == "how-to/reward-design.md"
     with pytest.raises(KeyError):
         dialog.show_path("how-to/nothing.md")
+
+
+def test_every_page_of_the_studio_has_its_documentation(qtbot: QtBot, qapp) -> None:  # type: ignore[no-untyped-def]
+    Theme.install(qapp, mode="light")
+    for path in HELP_OF_PAGE.values():
+        opened = HelpDialog(None, path)  # type: ignore[arg-type]
+        qtbot.addWidget(opened)
+        assert opened.page.path == path
+        assert shown(opened).startswith(PAGES[path].title)
 
 
 def test_an_anchor_scrolls_to_its_heading(dialog: HelpDialog, qtbot: QtBot) -> None:
