@@ -4,6 +4,7 @@
     python3 packaging/bootstrap.py run     open the studio (in the terminal without a display)
     python3 packaging/bootstrap.py test    run every check and test
     python3 packaging/bootstrap.py setup   install only
+    python3 packaging/bootstrap.py docs    build the documentation as a static site
 
 Everything installed is pinned with hashes in packaging/locks. What is done already is not done
 again; what was cut off goes on where it stopped.
@@ -27,6 +28,7 @@ from base import (
     ensure_packages,
     say,
 )
+from docs import add_docs, command_docs
 from door import add_commands, command_environment, command_wheels
 from variables import drop_secrets, without_secrets
 
@@ -71,9 +73,10 @@ def main() -> int:
     setup = commands.add_parser("setup", help="install only")
     setup.set_defaults(command=command_setup)
     add_commands(commands)
+    add_docs(commands)
     arguments, rest = parser.parse_known_args()
     arguments.rest = rest
-    if arguments.command in (command_setup, command_environment, command_wheels):
+    if arguments.command in (command_setup, command_environment, command_wheels, command_docs):
         drop_secrets()
     try:
         return arguments.command(arguments)

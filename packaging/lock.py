@@ -33,6 +33,7 @@ UNRESOLVED = {"bench": "openpipe-art==0.5.18"}
 BESIDE = {"bench": "engine-cpu"}
 """Sets that lie on top of another one's environment, and bring only what is not there."""
 ALONE = {
+    "docs": "zensical==0.0.73",
     "judge": "litellm==1.106.2",
     "llamacpp": "xllamacpp==2026.10.11549",
     "mlflow": "mlflow-skinny==3.17.2",

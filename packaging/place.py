@@ -46,6 +46,7 @@ LOCAL_PRICES = "import os\nos.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'\n
 KINDS = {
     "art": Kind(f"{LOCAL_PRICES}import art, aiohttp, numpy, pyarrow.parquet"),
     "bench": Kind("import trl", "engine-cpu"),
+    "docs": Kind("import zensical"),
     "engine-gpu": Kind(
         "import torch, transformers, peft, engine.server.serve\n"
         + HAS.format(("vllm", "unsloth", "unsloth_zoo", "trl")),

@@ -34,7 +34,7 @@ from studio.services.project_files import ProjectFilesService
 from studio.services.session import Session
 from studio.services.settings import Settings, SettingsStore, settings_path
 from studio.shell import palette
-from studio.shell.help import HelpDialog
+from studio.shell.help import HELP_OF_PAGE, HelpDialog
 from studio.shell.import_trajectories import Importer
 from studio.shell.new_project import DescribeDesk
 from studio.shell.page_registry import make_pages
@@ -119,7 +119,7 @@ class Studio:
         actions.bind(**{f"go_{place}": self._go(place) for place in places})
         actions.bind(
             app_commands=lambda: palette.CommandPalette(window, actions).show(),
-            app_help=lambda: HelpDialog(window).open(),
+            app_help=self._open_help,
             app_shortcuts=lambda: palette.ShortcutSheet(window).open(),
             app_sidebar=window.toggle_sidebar,
             app_theme=self._switch_theme,
@@ -145,6 +145,12 @@ class Studio:
             engine_restart=session.restart_engine,
             engine_doctor=self._go("settings"),
         )
+
+    def _open_help(self) -> None:
+        """Open the help window at the page about what is in view."""
+        outside = self.session.project.outside
+        path = "how-to/art-scripts.md" if outside else HELP_OF_PAGE[self.window.page]
+        HelpDialog(self.window, path).open()
 
     def _open_demonstrations(self, teacher: bool = False) -> None:
         setup = self.pages["setup"]

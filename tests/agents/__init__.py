@@ -1,4 +1,4 @@
-"""Agents of the field, as the help page shows them, and a Python that has what they import."""
+"""Agents of the documentation page "Bring your own agent", and a Python with their packages."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from engine.environments import python_of
 from engine.environments.bootstrap import OF_AGENT
 
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
-PAGE = Path(__file__).parents[2] / "resources" / "help" / "13-agents.md"
+PAGE = Path(__file__).parents[2] / "resources" / "help" / "how-to" / "bring-your-own-agent.md"
 FRAMEWORKS = ("OpenAI SDK", "LangGraph", "OpenAI Agents SDK", "pydantic-ai")
 COMMAND = "Any program"
 

@@ -34,11 +34,11 @@ NORMED = {"kind": "group_std", "floor": 0.0, "epsilon": 1e-6}
 
 PRESETS: Mapping[str, Preset] = {
     "atelier": Preset(
-        "Atelier", "Start here: robust with noisy judges and with answers of any length.", {}
+        "Atelier", "Default: robust to noisy judges and to completions of any length.", {}
     ),
     "grpo": Preset(
         "GRPO",
-        "To compare with papers: each group scaled to one spread, kept near the untrained model.",
+        "To compare with papers: advantages divided by the group's deviation, KL penalty.",
         {
             "advantage": {"kind": "group_std", "floor": 0.0, "epsilon": 1e-4},
             "loss": PPO_CLIP,
@@ -48,12 +48,12 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "dr_grpo": Preset(
         "Dr. GRPO",
-        "When answers grow longer without getting better: no bias by length or difficulty.",
+        "When completions grow longer without improving: no length or difficulty bias.",
         {"loss": PPO_CLIP, "average": "constant"},
     ),
     "dapo": Preset(
         "DAPO",
-        "For long reasoning when entropy falls or many groups tie: replaces tied groups.",
+        "For long reasoning when entropy collapses: resamples groups without signal.",
         {
             "advantage": NORMED,
             "loss": {"kind": "clipped", "low": 0.2, "high": 0.28},
@@ -63,7 +63,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "gspo": Preset(
         "GSPO",
-        "For mixture-of-experts models, or several updates a batch: whole sequences are clipped.",
+        "For mixture-of-experts models, or several updates per batch: sequence-level clipping.",
         {
             "advantage": NORMED,
             "loss": {"kind": "gspo", "low": 3e-4, "high": 4e-4},
@@ -73,7 +73,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "cispo": Preset(
         "CISPO",
-        "When rollouts are the costly part: several updates a batch, and no token is clipped away.",
+        "When rollouts are expensive: several updates per batch, no token loses its gradient.",
         {
             "advantage": NORMED,
             "loss": {"kind": "cispo", "low": 1.0, "high": 4.0},
@@ -84,7 +84,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "rloo": Preset(
         "RLOO",
-        "For few attempts a scenario (2 to 4): an unbiased baseline, and a pull to the old model.",
+        "For small groups (2 to 4): unbiased leave-one-out baseline and a KL penalty.",
         {
             "advantage": {"kind": "leave_one_out"},
             "loss": PPO_CLIP,
@@ -95,12 +95,12 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "reinforce_pp": Preset(
         "REINFORCE++",
-        "For many different scenarios in small groups: one scale for the whole batch.",
+        "For many scenarios in small groups: advantages normalized over the batch.",
         {"batch_scale": "whiten", "loss": PPO_CLIP},
     ),
     "gigpo": Preset(
         "GiGPO",
-        "For games, web pages and tools that come back to the same state: credit by turn.",
+        "For games, web pages and tools that revisit states: turn-level credit.",
         {
             "advantage": {"kind": "group_std", "floor": 0.1, "epsilon": 0.0},
             "credit": {"kind": "anchors", "weight": 1.0, "discount": 0.95},
@@ -110,7 +110,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "ppo": Preset(
         "PPO",
-        "For long episodes where one step decides: a learned value gives credit token by token.",
+        "For long episodes where one step decides: token-level credit from a value head.",
         {
             "advantage": {"kind": "reward"},
             "credit": {
@@ -128,7 +128,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "art": Preset(
         "ART",
-        "To carry on from OpenPipe's ART: the update that its version 0.5.18 makes.",
+        "To continue from OpenPipe's ART: the update rule of its version 0.5.18.",
         {
             "advantage": NORMED,
             "batch_scale": "mean_abs",

@@ -25,7 +25,7 @@ NAMES: tuple[Name, ...] = (
     Name(
         "train/exception_rate",
         ("unscored", "trajectories"),
-        "unscored attempts, of all",
+        "unscored as a share of all trajectories",
         lambda values: values[0] / values[1] if values[1] else None,
     ),
     Name("train/*", ("reward/part/*",), ""),
@@ -40,7 +40,7 @@ NAMES: tuple[Name, ...] = (
     Name(
         "loss/clipped_token_fraction",
         ("clip/low", "clip/high"),
-        "both sides together",
+        "sum of both sides",
         sum,
     ),
     Name("throughput/train_tok_per_sec", ("tokens_per_s/train",), ""),

@@ -85,4 +85,4 @@ def told(about: Sequence[Metric]) -> Iterator[list[Span]]:
 
 
 def _worry(metric: Metric) -> str:
-    return f"Look closer: {metric.worry}." if metric.worry else ""
+    return f"Watch for: {metric.worry}." if metric.worry else ""

@@ -1,17 +1,37 @@
-"""Help is there for every metric, and opens in the window."""
+"""Documentation pages: structure, links and vocabulary; the help window: groups, links, search."""
+
+import re
 
 import pytest
-from PySide6.QtWidgets import QListWidget
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtWidgets import QListView
 from pytestqt.qtbot import QtBot
 
 from engine.protocol.config.presets import PRESETS
 from engine.protocol.config.tracking import TRACKERS, VARIABLES
 from engine.protocol.records.art_names import NAMES
 from engine.protocol.records.metrics import METRICS
-from studio.runtime.paths import resource
-from studio.shell.help import GuideBrowser, HelpDialog, help_pages
+from studio.shell.help import HELP_OF_PAGE, GuideBrowser, HelpDialog
 from studio.store.servers.servers import STOPPED, WHY
+from studio.text.help_pages import FENCE, Page, help_folder, load_pages, resolve, search, slug
 from studio.theme.theme import Theme
+from studio.widgets.controls.inputs import SearchInput
+
+GROUPS = ["", "Start", "How-to", "Reference", "Explanation"]
+HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
+BANNED = re.compile(
+    r"\b(attempts?|tries|practi[sc]e[sd]?|taught|teach(es)?|alike|goes on|go(es)? along|let go|"
+    r"told|heard|said|asked|spoken|looks?|words?|letters?|living|beside|ours|elsewhere|at home|"
+    r"strike|take back|trials?)\b",
+    re.IGNORECASE,
+)
+"""Words of the glossary that have a standard name."""
+
+PAGES = {page.path: page for page in load_pages()}
+
+
+def headings(page: Page) -> list[tuple[int, str]]:
+    return [(len(marks), text) for marks, text in HEADING.findall(FENCE.sub("", page.text))]
 
 
 @pytest.fixture
@@ -22,39 +42,138 @@ def dialog(qtbot: QtBot, qapp) -> HelpDialog:  # type: ignore[no-untyped-def]
     return dialog
 
 
+def titles(dialog: HelpDialog) -> list[str]:
+    model = dialog.findChild(QListView).model()
+    rows = [model.index(row, 0) for row in range(model.rowCount())]
+    return [row.data() for row in rows if row.flags() & Qt.ItemFlag.ItemIsSelectable]
+
+
+def shown(dialog: HelpDialog) -> str:
+    return dialog.findChild(GuideBrowser).toPlainText()
+
+
+def test_the_navigation_lists_every_page_once_in_its_group() -> None:
+    files = {str(file.relative_to(help_folder())) for file in help_folder().rglob("*.md")}
+    assert files == set(PAGES)
+    assert len(load_pages()) == len(PAGES)
+    assert list(dict.fromkeys(page.group for page in PAGES.values())) == GROUPS
+    for page in PAGES.values():
+        assert page.group.lower() == page.path.rpartition("/")[0]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_one_title_and_plain_headings(path: str) -> None:
+    found = headings(PAGES[path])
+    assert [level for level, _ in found].count(1) == 1
+    assert found[0] == (1, PAGES[path].title)
+    for _, text in found:
+        assert not BANNED.search(text), text
+    assert "{{" not in PAGES[path].text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_link_of_a_page_resolves(path: str) -> None:
+    for link in PAGES[path].links():
+        target, anchor = resolve(PAGES[path], link)
+        assert target in PAGES, link
+        anchors = {slug(text) for _, text in headings(PAGES[target])}
+        assert not anchor or anchor in anchors, link
+
+
+def test_every_page_is_linked_from_another_one() -> None:
+    linked = {
+        resolve(page, link)[0]
+        for page in PAGES.values()
+        for link in page.links()
+        if resolve(page, link)[0] != page.path
+    }
+    assert set(PAGES) - linked <= {"index.md"}
+
+
+def test_search_finds_titles_first_and_text_in_any_case() -> None:
+    pages = list(PAGES.values())
+    assert search(pages, "troubleshooting")[0].title == "Troubleshooting"
+    assert [page.path for page in search(pages, "MERGED Safetensors gguf")] == ["how-to/export.md"]
+    assert search(pages, "zebra crossing") == []
+    assert search(pages, " ") == pages
+
+
 def test_every_page_shows(dialog: HelpDialog) -> None:
-    titles, browser = dialog.findChild(QListWidget), dialog.findChild(GuideBrowser)
-    assert titles.count() == len(list(resource("help").glob("*.md")))
-    for row in range(titles.count()):
-        titles.setCurrentRow(row)
-        assert browser.toPlainText().startswith(titles.item(row).text())
+    assert titles(dialog) == [page.title for page in PAGES.values()]
+    for path, page in PAGES.items():
+        dialog.show_path(path)
+        assert shown(dialog).startswith(page.title)
+
+
+def test_groups_cannot_be_selected(dialog: HelpDialog) -> None:
+    model = dialog.findChild(QListView).model()
+    rows = [model.index(row, 0) for row in range(model.rowCount())]
+    groups = [row.data() for row in rows if not row.flags() & Qt.ItemFlag.ItemIsSelectable]
+    assert groups == GROUPS[1:]
+
+
+def test_a_link_opens_its_page_and_back_returns(dialog: HelpDialog) -> None:
+    dialog.show_path("how-to/reward-design.md")
+    dialog.findChild(GuideBrowser).anchorClicked.emit(QUrl("human-labels.md"))
+    assert dialog.page.path == "how-to/human-labels.md"
+    assert dialog.findChild(QListView).currentIndex().data() == "Human labels"
+    dialog.go_back()
+    assert dialog.page.path == "how-to/reward-design.md"
+    with pytest.raises(KeyError):
+        dialog.show_path("how-to/nothing.md")
+
+
+def test_every_page_of_the_studio_has_its_documentation(qtbot: QtBot, qapp) -> None:  # type: ignore[no-untyped-def]
+    Theme.install(qapp, mode="light")
+    for path in HELP_OF_PAGE.values():
+        opened = HelpDialog(None, path)  # type: ignore[arg-type]
+        qtbot.addWidget(opened)
+        assert opened.page.path == path
+        assert shown(opened).startswith(PAGES[path].title)
+
+
+def test_an_anchor_scrolls_to_its_heading(dialog: HelpDialog, qtbot: QtBot) -> None:
+    dialog.show()
+    dialog.show_path("how-to/human-labels.md", "command-line")
+    assert dialog.findChild(GuideBrowser).verticalScrollBar().value() > 0
+
+
+def test_typing_in_the_search_lists_and_marks_what_was_found(
+    dialog: HelpDialog, qtbot: QtBot
+) -> None:
+    field, browser = dialog.findChild(SearchInput), dialog.findChild(GuideBrowser)
+    qtbot.keyClicks(field, "loginctl")
+    qtbot.waitUntil(lambda: titles(dialog) == ["Remote GPU over SSH"])
+    assert dialog.page.title == "Remote GPU over SSH"
+    marked = browser.extraSelections()
+    assert [mark.cursor.selectedText() for mark in marked] == ["loginctl"]
+    field.clear()
+    qtbot.waitUntil(lambda: len(titles(dialog)) == len(PAGES))
+    assert browser.extraSelections() == []
 
 
 def test_every_metric_is_explained(dialog: HelpDialog) -> None:
-    browser, titles = dialog.findChild(GuideBrowser), dialog.findChild(QListWidget)
-    titles.setCurrentRow(2)
-    text = browser.toPlainText()
+    dialog.show_path("reference/metrics.md")
     for metric in METRICS:
-        assert metric.key.replace("*", "NAME") in text
-        assert metric.words in text
-        assert metric.worry in text
-    assert "{{" not in text
+        assert metric.key.replace("*", "NAME") in shown(dialog)
+        assert metric.words in shown(dialog)
+        assert metric.worry in shown(dialog)
 
 
 def test_every_method_is_explained() -> None:
-    text = (resource("help") / "05-methods.md").read_text()
+    text = PAGES["reference/algorithms.md"].text
     assert all(f"| {name} | {preset.when} |" in text for name, preset in PRESETS.items())
 
 
-def test_every_trouble_with_a_server_is_explained() -> None:
-    text = (resource("help") / "12-servers.md").read_text()
+def test_every_error_of_a_server_is_explained() -> None:
+    text = PAGES["reference/ssh-errors.md"].text
     assert all(f"| {words} | " in text for words in {*WHY.values(), *STOPPED.values()})
 
 
-def test_every_name_of_art_is_in_the_table() -> None:
-    page = next(page for page in help_pages() if page.startswith("# Trackers"))
+def test_trackers_and_the_names_of_art_are_documented() -> None:
     for name in NAMES:
-        assert f"| {name.art.replace('*', 'NAME')} | " in page
+        assert f"| {name.art.replace('*', 'NAME')} | " in PAGES["reference/metric-names.md"].text
+    page = PAGES["how-to/experiment-tracking.md"].text
     assert all(f"[track.{name}]" in page for name in TRACKERS)
     for variable in (one for names in VARIABLES.values() for one in names):
         assert variable in page

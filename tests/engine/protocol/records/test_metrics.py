@@ -7,7 +7,19 @@ from engine.training.loop import Clock, describe
 from tests.engine.storage.run_db.test_store import trajectory
 from tests.studio.fakes.golden import golden
 
-UNITS = {"", "share", "nats", "tokens", "tokens/s", "s", "attempts", "groups", "calls", "updates"}
+UNITS = {
+    "",
+    "share",
+    "nats",
+    "tokens",
+    "tokens/s",
+    "s",
+    "trajectories",
+    "sequences",
+    "groups",
+    "calls",
+    "updates",
+}
 
 
 def test_each_says_in_one_line_what_it_is() -> None:

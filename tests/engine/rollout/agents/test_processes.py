@@ -11,8 +11,7 @@ import pytest
 
 from engine.protocol.config.project import AgentConfig
 from engine.protocol.problems import ConfigError, RolloutError
-from engine.rollout.agents import processes
-from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
+from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt, processes
 
 T = TypeVar("T")
 

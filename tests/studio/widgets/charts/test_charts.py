@@ -161,11 +161,11 @@ def test_the_info_mark_explains_on_focus(link: ChartLink, qtbot: QtBot, words: s
     card._info.setFocus(Qt.FocusReason.TabFocusReason)
     tip = Tip.of(window)
     qtbot.waitUntil(tip.isVisible, timeout=1000)
-    assert "How far sampler and trainer differ" in tip.words().replace("\n", " ")
+    assert "Mean difference of sampler and trainer" in tip.words().replace("\n", " ")
     assert "above 0.001 in float32" in tip.words().replace("\n", " ")
     assert "reward/part/name" in tip.words()
     assert card._info.accessibleName() == "About Gap"
-    assert "Look closer" in card._info.accessibleDescription()
+    assert "Watch for" in card._info.accessibleDescription()
     assert card._subtitle.isVisible() == bool(words)
     assert card.rect().contains(card._info.geometry().center())
     card.view.setFocus()
