@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.child import start_program
 from engine.machine.devices import cards_of, has_own_sampler_card
 from engine.machine.plan import vram_plan
+from engine.policy import fork_server
 from engine.policy.base import Policy, PolicyInfo, PolicySpec
 from engine.policy.parallel import ParallelPolicy
 from engine.policy.vllm.policy import VllmPolicy
@@ -32,7 +34,8 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
         count = backend.processes
         trainer = await ParallelPolicy.start(log, base_name, count, cards, program)
     else:
-        trainer = await TorchPolicy.start(log, base_name, program=program)
+        start = fork_server.launcher() if program == TORCH and not cards else start_program
+        trainer = await TorchPolicy.start(log, base_name, program=program, start=start)
     if backend.sampler == "torch":
         return trainer
     return VllmPolicy(trainer, log, await asyncio.to_thread(server_place, config, model, cards))

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.child import Child
+from engine.child import Child, Launch, Process, start_program
 from engine.environments import python_of
 from engine.patience import Outages
 from engine.policy.base import (
@@ -35,6 +35,14 @@ KEPT_PAGES = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 """For glibc: memory of one step serves the next; new pages cost a tenth of a step."""
+VARIABLES = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "GOMP_SPINCOUNT": "2000",  # for ever starves agents and engine, never halves the speed
+    **KEPT_PAGES,
+}
+"""Environment variables of every policy process."""
+ROOT = Path(__file__).parents[2]
 TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 ALONE = Path(__file__).parents[1] / "alone.py"
 
@@ -74,17 +82,14 @@ class TorchPolicy:
         base_name: str,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = TORCH,
+        start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "TorchPolicy":
-        """`environment` has more variables for it, `program` is what runs."""
-        variables = {
-            "TOKENIZERS_PARALLELISM": "false",
-            "HF_HUB_OFFLINE": "1",
-            "GOMP_SPINCOUNT": "2000",  # for ever starves agents and engine, never halves the speed
-            **KEPT_PAGES,
-            **(environment or {}),
-        }
-        root = Path(__file__).parents[2]
-        child = await Child.spawn("policy", [*program], cwd=root, log=log, environment=variables)
+        """Start the process: `environment` has more variables for it, `program` is its command and
+        `start` the way to start it."""
+        variables = {**VARIABLES, **(environment or {})}
+        child = await Child.spawn(
+            "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start
+        )
         return cls(child, base_name)
 
     @property

@@ -14,6 +14,7 @@ import apsw
 import psutil
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -29,6 +30,7 @@ from engine.machine.cards import look
 from engine.machine.doctor import examine
 from engine.machine.hardware import device_words
 from engine.models import known_models
+from engine.policy.fork_server import warm_up
 from engine.project import (
     FILE,
     edit_text,
@@ -246,7 +248,9 @@ class Application:
         return json_of(await self._view(folder))
 
     async def project(self, request: Request) -> Response:
-        return json_of(await self._view(project_of(request)))
+        answer = json_of(await self._view(project_of(request)))
+        answer.background = BackgroundTask(warm_up)  # somebody may be about to train
+        return answer
 
     async def edit_project(self, request: Request) -> Response:
         asked, path = await body_of(request, EditProject), project_of(request)

@@ -15,6 +15,7 @@ import psutil
 
 from engine.launch.local import discovery_file
 from engine.life import adopt_orphans, hide_from_peers
+from engine.policy.fork_server import forking
 from engine.protocol import API_VERSION
 from engine.protocol.requests import Handshake
 from engine.server.app import Application
@@ -44,19 +45,20 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         app = application.asgi(port, connections.prove)
         server, serving = await start_serving(app, listening, connections)
         say_ready(handshake)
-        application.supervisor.take_up_queue()
-        await application.hosts.open()
-        try:
-            await _until_stopped(application, serving)
-        finally:
-            discovery.unlink(missing_ok=True)  # whoever comes now starts another one
-            application.supervisor.errands.close()
-            await application.hosts.close()
-            await application.environments.close()
-            await application.supervisor.close()
-            application.broadcast.close()
-            server.should_exit = True
-            await serving
+        async with forking():
+            application.supervisor.take_up_queue()
+            await application.hosts.open()
+            try:
+                await _until_stopped(application, serving)
+            finally:
+                discovery.unlink(missing_ok=True)  # whoever comes now starts another one
+                application.supervisor.errands.close()
+                await application.hosts.close()
+                await application.environments.close()
+                await application.supervisor.close()
+                application.broadcast.close()
+                server.should_exit = True
+                await serving
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
