@@ -37,7 +37,7 @@ from tests.engine_http.conftest import (
     until,
 )
 from tests.engine_http.test_hosts import Pair, start_home
-from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
+from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.far_engine import NAME, lay_engine, link_environments, spec_of
 from tests.hostile_engine import HostileEngine, Lie, lay_attach
 from tests.ssh_server import FarSide, Keys
@@ -215,7 +215,7 @@ def watched_engine(two: Two) -> Iterator[None]:
 
 
 def make_judged(folder: Path, model: Path, script: Script) -> Path:
-    project = make_project(folder, model, AGENT, JUDGE.format(url=script.url))
+    project = make_project(folder, model, UNREWARDED, JUDGE.format(url=script.url))
     (project / "rubric.md").write_text("More letters are better.\n")
     return project
 

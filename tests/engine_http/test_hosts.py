@@ -31,7 +31,7 @@ from tests.engine_http.conftest import (
     stop_engine,
     until,
 )
-from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
+from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.engine_http.test_tracking import agents, stored
 from tests.far_engine import NAME, lay_engine, let_in, link_environments, spec_of
 from tests.otlp_collector import collecting
@@ -152,7 +152,7 @@ def judged_project(
     home: Path, tiny_model: Path, script: Script, request: pytest.FixtureRequest
 ) -> Path:
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    project = make_project(home / name, tiny_model, AGENT, JUDGE.format(url=script.url))
+    project = make_project(home / name, tiny_model, UNREWARDED, JUDGE.format(url=script.url))
     (project / "rubric.md").write_text("More letters are better.\n")
     confirm_address("openai", script.url)
     return project

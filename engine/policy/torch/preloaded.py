@@ -18,6 +18,8 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
 from engine.policy.torch import serve
 
 IDLE_S = 900.0
@@ -31,10 +33,21 @@ ARGUMENTS = (48, 49)
 
 def main() -> None:
     requests, life = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    prepare()
+    serve_forks(requests, life)
+
+
+def prepare() -> None:
+    """Fill what every load of a model fills, and keep it. Raises SystemExit where a thread runs."""
+    get_checkpoint_conversion_mapping("llama")  # compiles 600 patterns for all families
     if len(os.listdir("/proc/self/task")) > 1:
         raise SystemExit("an import has started a thread: processes cannot be forked safely")
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page that is shared
+
+
+def serve_forks(requests: socket.socket, life: int) -> None:
+    """Show what this process is to `ps`, and answer requests."""
     _show_command("fork-server of policies")
     answer_requests(requests, life)
 

@@ -15,6 +15,7 @@ from engine.protocol.config import ModelConfig
 from engine.protocol.problems import AtelierError
 from tests.engine.policy.test_parallel import STEADY, batch, gradient, moments
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
 BRING = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['bring']()"
 TRIALS = Path(__file__).parent / "unsloth_trials.py"

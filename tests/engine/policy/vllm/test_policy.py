@@ -167,7 +167,6 @@ def test_what_is_held_stands_still_and_goes_on(served: Served) -> None:
     served.run(work())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("number", FAULTS)
 def test_a_server_that_dies_or_hangs_costs_no_token(served: Served, number: signal.Signals) -> None:
     """One of its processes is killed or stopped while sixteen completions are under way. That it
