@@ -65,6 +65,7 @@ class ForkServer:
         self._life = -1
         self._environment: dict[str, str] = {}
         self._turn = asyncio.Lock()
+        self._answering: asyncio.Task[Process] | None = None
 
     @property
     def pids(self) -> list[int]:
@@ -74,7 +75,7 @@ class ForkServer:
         """Start it, unless it runs: what it imports takes seconds, and this does not wait."""
         async with self._turn:
             with contextlib.suppress(OSError):  # then the processes are started the usual way
-                await self._ensure()
+                await self._ensured()
                 assert self._requests is not None
                 self._requests.send(b"{}")
 
@@ -82,14 +83,11 @@ class ForkServer:
         """Fork the process, or start it the usual way where that is not possible."""
         async with self._turn:
             try:
-                await self._ensure()
+                await self._ensured()
                 if (launch.cwd, launch.environment) == (ROOT, self._environment):
                     return await self._fork(launch)
             except (OSError, TimeoutError, ValueError):
                 await self._end()
-            except BaseException:  # its answer would be taken for that of the next request
-                await self._end()
-                raise
         return await start_program(launch)
 
     async def close(self) -> None:
@@ -105,6 +103,15 @@ class ForkServer:
         os.set_inheritable(requests, False)
         os.set_inheritable(life, False)
         self._environment = allowed_environment(VARIABLES)
+
+    async def _ensured(self) -> None:
+        """`_ensure`, which is not left half done: a cancellation waits for it."""
+        starting = asyncio.create_task(self._ensure(), name="fork server")
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            raise
 
     async def _ensure(self) -> None:
         """Raises OSError where it cannot be started."""
@@ -136,13 +143,24 @@ class ForkServer:
         assert self._requests is not None
         request = {"cwd": str(launch.cwd), "environment": launch.environment}
         descriptors = [*launch.descriptors, launch.output]
+        if self._answering:  # whoever asked before has been cancelled
+            await asyncio.wait([self._answering])
         socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
+        self._answering = asyncio.create_task(self._answer(self._requests), name="fork server")
+        return await asyncio.shield(self._answering)
+
+    async def _answer(self, requests: socket.socket) -> Process:
+        """Process that was requested; after a cancellation its line is closed, and it ends."""
         async with asyncio.timeout(FORK_S):
-            answer = await asyncio.get_running_loop().sock_recv(self._requests, 1000)
+            answer = await asyncio.get_running_loop().sock_recv(requests, 1000)
         return ForkedProcess(int(json.loads(answer)["pid"]))
 
     async def _end(self) -> None:
         process, self._process = self._process, None
+        if answering := self._answering:
+            self._answering = None
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
         if self._requests:
             self._requests.close()
             self._requests = None

@@ -27,7 +27,8 @@ from engine.trust.projects import trust_project
 from tests.engine_starter import Started, starter
 
 ROOT = Path(__file__).parents[2]
-JUDGE_WORKER = "engine.judge.worker"
+STAYING = ("engine.judge.worker", "engine.policy.torch.preloaded", "fork-server of policies")
+"""Processes that a shared engine keeps for the next test."""
 CACHE = os.environ.get("XDG_CACHE_HOME")
 T = TypeVar("T")
 
@@ -228,8 +229,8 @@ def own_engine(workspace: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def may_stay() -> Callable[[psutil.Process], bool]:
-    """The judge at the desk of a shared engine stays for the next question."""
-    return lambda process: JUDGE_WORKER in " ".join(process.cmdline())
+    """Judge and fork server of a shared engine stay."""
+    return lambda process: any(word in " ".join(process.cmdline()) for word in STAYING)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from engine.trust.addresses import confirm_address
 from tests import lies
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import (
-    JUDGE_WORKER,
+    STAYING,
     Engine,
     make_project,
     stop_engine,
@@ -188,7 +188,11 @@ def two(
 def may_stay(two: Two) -> Callable[[psutil.Process], bool]:
     def stays(process: psutil.Process) -> bool:
         words = " ".join(process.cmdline()) + process.environ().get("XDG_RUNTIME_DIR", "")
-        return JUDGE_WORKER in words or str(two.honest.base) in words or str(two.base) in words
+        return (
+            any(word in words for word in STAYING)
+            or str(two.honest.base) in words
+            or str(two.base) in words
+        )
 
     return stays
 

@@ -24,7 +24,7 @@ from engine.protocol.requests import Command, StartRun, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import (
-    JUDGE_WORKER,
+    STAYING,
     Engine,
     make_project,
     start_engine,
@@ -131,7 +131,7 @@ def pair(
 def may_stay(pair: Pair) -> Callable[[psutil.Process], bool]:
     """The engine of the server stays for the next test, and who asks judges on its behalf."""
     return lambda process: (
-        JUDGE_WORKER in " ".join(_words(process))
+        any(word in " ".join(_words(process)) for word in STAYING)
         or any(str(pair.base) in word for word in _words(process))
     )
 

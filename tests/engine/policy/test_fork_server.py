@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.child import ChildDied, start_program
+from engine.child import ChildDied
 from engine.policy import fork_server
 from engine.policy.base import AdamStep, SampleRequest
 from engine.policy.torch import preloaded
@@ -163,19 +163,24 @@ def test_without_a_server_that_starts_a_policy_starts_anyway(
     asyncio.run(work())
 
 
-def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
+def test_a_cancelled_start_leaves_nothing_and_the_next_gets_its_own(tmp_path: Path) -> None:
     async def work() -> None:
         async with fork_server.forking():
             log = tmp_path / "log"
+            await fork_server.warm_up()
+            (server,) = fork_server.server_pids()
             starting = asyncio.create_task(
                 TorchPolicy.start(log, "tiny", start=fork_server.launcher())
             )
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # the imports take seconds
+            assert not starting.done()
             starting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await starting
-            assert fork_server.server_pids() == []
-            assert fork_server.launcher() is not start_program
+            policy = await TorchPolicy.start(log, "tiny", start=fork_server.launcher())
+            await policy.hold()
+            assert fork_server.server_pids() == [server]
+            await policy.close()
         assert not psutil.Process().children()
 
     asyncio.run(work())
