@@ -30,7 +30,7 @@ from engine.machine.cards import look
 from engine.machine.doctor import examine
 from engine.machine.hardware import device_words
 from engine.models import known_models
-from engine.policy.fork_server import warm_up
+from engine.policy.fork_server import server_pids, warm_up
 from engine.project import (
     FILE,
     edit_text,
@@ -129,7 +129,7 @@ class Application:
             self.supervisor.judge_keys,
         )
         self.host_routes = HostRoutes(self.hosts, self.library, self.supervisor, self.touch)
-        self.supervisor.others = lambda: self.hosts.pids
+        self.supervisor.others = lambda: [*self.hosts.pids, *server_pids()]
         self.supervisor.tracking.served = lambda: self.far.served
         self.stop = asyncio.Event()
 

@@ -14,7 +14,6 @@ from engine.judge.rubric import parse_rubric
 from engine.judge.ruler import check_fit
 from engine.machine.hardware import devices_of
 from engine.outside.desk import Desk
-from engine.policy.fork_server import server_pids as fork_server_pids
 from engine.protocol.checkpoint_events import CheckpointBranched
 from engine.protocol.events import RubricChanged, RunExtended, RunQueued, RunStarted, RunStopped
 from engine.protocol.problems import AtelierError, Problem, Refused
@@ -81,8 +80,7 @@ class Supervisor:
     def spared(self) -> list[int]:
         """PIDs of child processes that belong to no run."""
         known = [*self.desk.pids, *self.arena.pids, *self.exports.pids, *renderer_pids()]
-        known += [*self.tracking.pids, *self.environment_pids, *fork_server_pids()]
-        return [*known, *self.others()]
+        return [*known, *self.tracking.pids, *self.environment_pids, *self.others()]
 
     def access(self, spec: RunSpec) -> Access:
         """Access of a run to providers."""
