@@ -25,6 +25,7 @@ from engine.policy.vllm.policy import VllmPolicy
 from engine.protocol.problems import PolicyError
 from tests.engine.policy.vllm.conftest import Served
 
+pytestmark = pytest.mark.long
 PROMPT = [1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198]
 FAULTS = [signal.SIGSTOP, signal.SIGKILL]
 TOLERANCE = 1e-4
