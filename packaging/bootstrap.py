@@ -2,7 +2,7 @@
 """From a fresh clone to a running Atelier with nothing but Python and pip.
 
     python3 packaging/bootstrap.py run     open the studio (in the terminal without a display)
-    python3 packaging/bootstrap.py test    run every check and test
+    python3 packaging/bootstrap.py test    run every check and test (with --long: the long ones too)
     python3 packaging/bootstrap.py setup   install only
     python3 packaging/bootstrap.py docs    build the documentation as a static site
 
@@ -68,6 +68,11 @@ def main() -> int:
     run.add_argument("--steps", type=int, help="steps to train in the terminal")
     run.set_defaults(command=command_run)
     test = commands.add_parser("test", help="lint, types, contracts and all tests")
+    test.add_argument(
+        "--long",
+        action="store_true",
+        help="also tests that take minutes or need a second large environment, such as vLLM",
+    )
     test.add_argument("pytest", nargs="*", help="arguments for pytest; none runs everything")
     test.set_defaults(command=command_test)
     setup = commands.add_parser("setup", help="install only")
@@ -119,13 +124,14 @@ def command_test(arguments: argparse.Namespace) -> int:
         ]
     )
     failed = []
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    if arguments.long:
+        environment["ATELIER_LONG"] = "1"
     everything = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "worksteal"]
     for check in [*checks, ["pytest", *(chosen or everything)]]:
         say(f"$ {' '.join(check)}")
         program = str(BIN / check[0])
-        if subprocess.call(
-            [program, *check[1:]], cwd=ROOT, env={**os.environ, "QT_QPA_PLATFORM": "offscreen"}
-        ):
+        if subprocess.call([program, *check[1:]], cwd=ROOT, env=environment):
             failed.append(check[0])
     if failed:
         raise Failed(f"Failed: {', '.join(failed)}.")

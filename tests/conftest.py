@@ -10,6 +10,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.engine_starter import starter_pid
 from tests.support.tiny_model import make_tiny_model
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes, and whose parts others test, is for who asks."""
+    """Skip tests marked `long`, unless ATELIER_LONG is set (`bootstrap.py test --long`)."""
     if os.environ.get("ATELIER_LONG"):
         return
-    skipped = pytest.mark.skip(reason="takes minutes: run it with ATELIER_LONG=1")
+    skipped = pytest.mark.skip(reason="long: run it with ATELIER_LONG=1")
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(skipped)
@@ -99,6 +100,8 @@ def no_stray_processes(may_stay: Callable[[psutil.Process], bool]) -> Iterator[N
 
 
 def is_stray(child: psutil.Process, may_stay: Callable[[psutil.Process], bool]) -> bool:
+    if child.pid == starter_pid():
+        return False
     try:
         return child.status() != psutil.STATUS_ZOMBIE and not may_stay(child)
     except psutil.NoSuchProcess:

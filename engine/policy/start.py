@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engine.hardware.devices import cards_of, has_own_sampler_card
 from engine.hardware.memory_plan import vram_plan
+from engine.policy import fork_server
 from engine.policy.base import Policy, PolicyInfo, PolicySpec
 from engine.policy.data_parallel import ParallelPolicy
 from engine.policy.vllm.policy import VllmPolicy
@@ -15,6 +16,7 @@ from engine.protocol.config.project import BackendConfig, ModelConfig, ProjectCo
 from engine.protocol.events.run import PolicyLoaded
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.hardware import Card
+from engine.runtime.child import start_program
 
 MOST_ROWS = 256
 """Sequences that the server works on at once."""
@@ -32,7 +34,8 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
         count = backend.processes
         trainer = await ParallelPolicy.start(log, base_name, count, cards, program)
     else:
-        trainer = await TorchPolicy.start(log, base_name, program=program)
+        start = fork_server.launcher() if program == TORCH and not cards else start_program
+        trainer = await TorchPolicy.start(log, base_name, program=program, start=start)
     if backend.sampler == "torch":
         return trainer
     return VllmPolicy(trainer, log, await asyncio.to_thread(server_place, config, model, cards))

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from engine.policy.base import (
 )
 from engine.policy.rows import pack_rows, unpack_rows
 from engine.protocol.problems import PolicyError
-from engine.runtime.child import Child
+from engine.runtime.child import Child, Launch, Process, start_program
 from engine.runtime.paths import ISOLATED, ROOT
 from engine.runtime.timeouts import Outages
 
@@ -36,6 +36,13 @@ KEPT_PAGES = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 """For glibc: memory of one step serves the next; new pages cost a tenth of a step."""
+VARIABLES = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "GOMP_SPINCOUNT": "2000",  # for ever starves agents and engine, never halves the speed
+    **KEPT_PAGES,
+}
+"""Environment variables of every policy process."""
 TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 
 
@@ -74,17 +81,14 @@ class TorchPolicy:
         base_name: str,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = TORCH,
+        start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "TorchPolicy":
-        """`environment` has more variables for it, `program` is what runs."""
-        variables = {
-            "TOKENIZERS_PARALLELISM": "false",
-            "HF_HUB_OFFLINE": "1",
-            "GOMP_SPINCOUNT": "2000",  # for ever starves agents and engine, never halves the speed
-            **KEPT_PAGES,
-            **(environment or {}),
-        }
-        root = ROOT
-        child = await Child.spawn("policy", [*program], cwd=root, log=log, environment=variables)
+        """Start the process: `environment` has more variables for it, `program` is its command and
+        `start` the way to start it."""
+        variables = {**VARIABLES, **(environment or {})}
+        child = await Child.spawn(
+            "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start
+        )
         return cls(child, base_name)
 
     @property

@@ -15,9 +15,9 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import psutil
 
@@ -67,13 +67,50 @@ def _problem(value: dict[str, Any]) -> dict[str, Any]:
     return {name: text[:MOST_WORDS] for name, text in found.items()}
 
 
+class Process(Protocol):
+    """Child process that can be waited for."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    async def wait(self) -> int: ...
+
+
+class Launch(NamedTuple):
+    """Program to start as a child, in a session of its own."""
+
+    argv: list[str]
+    """Program and arguments; the last two are the numbers of `descriptors`."""
+    descriptors: tuple[int, int]
+    """Line and life pipe."""
+    output: int
+    """Descriptor of the log, for stdout and stderr."""
+    cwd: Path
+    environment: dict[str, str]
+
+
+async def start_program(launch: Launch) -> Process:
+    """Start a new process. Raises OSError."""
+    return await asyncio.create_subprocess_exec(
+        *launch.argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=launch.output,
+        stderr=launch.output,
+        cwd=launch.cwd,
+        env=launch.environment,
+        pass_fds=launch.descriptors,
+        start_new_session=True,
+    )
+
+
 class Child:
     """One running child. Make it with `spawn`."""
 
     def __init__(
         self,
         name: str,
-        process: asyncio.subprocess.Process,
+        process: Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         life: int,
@@ -98,6 +135,7 @@ class Child:
         log: Path,
         environment: Mapping[str, str] | None = None,
         line_limit: int = LINE_LIMIT,
+        start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "Child":
         """Start `argv` with two descriptor numbers appended: the line and the life pipe. A message
         of more than `line_limit` bytes ends it."""
@@ -105,21 +143,21 @@ class Child:
         life_read, life_write = os.pipe()
         try:
             with log.open("ab") as output:
-                process = await asyncio.create_subprocess_exec(
-                    *argv,
-                    str(theirs.fileno()),
-                    str(life_read),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    cwd=cwd,
-                    env=allowed_environment(environment),
-                    pass_fds=(theirs.fileno(), life_read),
-                    start_new_session=True,
+                line, life = theirs.fileno(), life_read
+                process = await start(
+                    Launch(
+                        [*argv, str(line), str(life)],
+                        (line, life),
+                        output.fileno(),
+                        cwd,
+                        allowed_environment(environment),
+                    )
                 )
-        except OSError as error:
+        except BaseException as error:
             ours.close()
             os.close(life_write)
+            if not isinstance(error, OSError):
+                raise
             raise ChildDied.of(
                 f"{name}.not_started",
                 f"The {name} could not be started: {error.strerror}.",

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from engine.launcher.local import discovery_file
+from engine.policy.fork_server import forking
 from engine.protocol import API_VERSION
 from engine.protocol.requests.runs import Handshake
 from engine.runtime.files import PRIVATE_MODE, replace_file
@@ -46,14 +47,15 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         app = make_app(services, port, connections.prove)
         server, serving = await start_serving(app, listening, connections)
         say_ready(handshake)
-        await services.open()
-        try:
-            await _until_stopped(services, serving)
-        finally:
-            discovery.unlink(missing_ok=True)  # whoever comes now starts another one
-            await services.close()
-            server.should_exit = True
-            await serving
+        async with forking():
+            await services.open()
+            try:
+                await _until_stopped(services, serving)
+            finally:
+                discovery.unlink(missing_ok=True)  # whoever comes now starts another one
+                await services.close()
+                server.should_exit = True
+                await serving
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -24,23 +24,33 @@ from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.runs import Command, Handshake, StartRun
 from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
+from tests.support.engine_starter import Started, starter
 
 ROOT = Path(__file__).parents[2]
-JUDGE_WORKER = "engine.judge.providers.worker"
+STAYING = (
+    "engine.judge.providers.worker",
+    "engine.policy.torch.preloaded",
+    "fork-server of policies",
+)
+"""Processes that a shared engine keeps for the next test."""
 CACHE = os.environ.get("XDG_CACHE_HOME")
 T = TypeVar("T")
 
 AGENT = """
-import openai
+import httpx
 
 async def rollout(scenario, model):
-    async with openai.AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
-        answer = await client.chat.completions.create(
-            model=model.name, messages=[{"role": "user", "content": scenario["q"]}],
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
+        answer = await client.post(
+            model.base_url + "/chat/completions",
+            headers={"Authorization": f"Bearer {model.api_key}"},
+            json={"model": model.name, "messages": [{"role": "user", "content": scenario["q"]}]},
         )
-    said = answer.choices[0].message.content or ""
+    said = answer.raise_for_status().json()["choices"][0]["message"]["content"] or ""
     return {"reward": sum(c.isalpha() for c in said) / 8, "metrics": {"length": len(said)}}
 """
+"""Agent of most projects here; the OpenAI SDK, which takes a second to import, is that of the
+samples, of `test_frameworks`, `test_evaluation` and `test_faults`."""
 
 TOML = """
 [model]
@@ -67,7 +77,7 @@ checkpoint_every = 2
 class Engine:
     """A started engine and how to reach it."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Started"
     port: int
     token: str
     workspace: Path
@@ -142,13 +152,14 @@ class Engine:
 def start_engine(
     workspace: Path, before: Sequence[str] = (), stderr: IO[bytes] | None = None
 ) -> Engine:
-    """`before` is a command that runs the engine's."""
-    process = subprocess.Popen(
-        [*before, sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)],
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        cwd=ROOT,
-    )
+    """Start an engine; `before` is a command that runs the engine's, which then has nothing in
+    memory beforehand."""
+    argv = [*before, sys.executable, "-m", "engine", "serve", "--workspace", str(workspace)]
+    process: subprocess.Popen[bytes] | Started
+    if not before and (ready := starter()):
+        process = ready.start(argv, 2 if stderr is None else stderr.fileno())
+    else:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT)
     assert process.stdout is not None
     with process.stdout as out:
         handshake = Handshake.model_validate_json(out.readline())
@@ -222,8 +233,8 @@ def own_engine(workspace: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def may_stay() -> Callable[[psutil.Process], bool]:
-    """The judge at the desk of a shared engine stays for the next question."""
-    return lambda process: JUDGE_WORKER in " ".join(process.cmdline())
+    """Judge and fork server of a shared engine stay."""
+    return lambda process: any(word in " ".join(process.cmdline()) for word in STAYING)
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ SMALL = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_hello_trains_through_vllm_and_nothing_is_lost_or_left(
     real_cache: None, workspace: Path

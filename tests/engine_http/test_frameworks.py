@@ -11,6 +11,8 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import COMMAND, FRAMEWORKS, REQUIREMENTS, agents_python, example
 from tests.engine_http.conftest import Engine, make_project
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(real_cache: None) -> None:

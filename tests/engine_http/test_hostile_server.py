@@ -29,9 +29,9 @@ from engine.protocol.requests.remote import ActOnHost, AddHost, HostView
 from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import JUDGE_WORKER, Engine, make_project, stop_engine, until
+from tests.engine_http.conftest import STAYING, Engine, make_project, stop_engine, until
 from tests.engine_http.test_hosts import Pair, start_home
-from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
+from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.support import false_answers
 from tests.support.hostile_engine import HostileEngine, Lie, lay_attach
 from tests.support.remote_engine import NAME, lay_engine, link_environments, spec_of
@@ -183,7 +183,11 @@ def two(
 def may_stay(two: Two) -> Callable[[psutil.Process], bool]:
     def stays(process: psutil.Process) -> bool:
         words = " ".join(process.cmdline()) + process.environ().get("XDG_RUNTIME_DIR", "")
-        return JUDGE_WORKER in words or str(two.honest.base) in words or str(two.base) in words
+        return (
+            any(word in words for word in STAYING)
+            or str(two.honest.base) in words
+            or str(two.base) in words
+        )
 
     return stays
 
@@ -210,7 +214,7 @@ def watched_engine(two: Two) -> Iterator[None]:
 
 
 def make_judged(folder: Path, model: Path, script: Script) -> Path:
-    project = make_project(folder, model, AGENT, JUDGE.format(url=script.url))
+    project = make_project(folder, model, UNREWARDED, JUDGE.format(url=script.url))
     (project / "rubric.md").write_text("More letters are better.\n")
     return project
 

@@ -24,14 +24,14 @@ from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import (
-    JUDGE_WORKER,
+    STAYING,
     Engine,
     make_project,
     start_engine,
     stop_engine,
     until,
 )
-from tests.engine_http.test_judge import AGENT, JUDGE, SECRET, letters
+from tests.engine_http.test_judge import JUDGE, SECRET, UNREWARDED, letters
 from tests.engine_http.test_tracking import agents, stored
 from tests.support.otlp_collector import collecting
 from tests.support.remote_engine import NAME, lay_engine, let_in, link_environments, spec_of
@@ -131,7 +131,7 @@ def pair(
 def may_stay(pair: Pair) -> Callable[[psutil.Process], bool]:
     """The engine of the server stays for the next test, and who asks judges on its behalf."""
     return lambda process: (
-        JUDGE_WORKER in " ".join(_words(process))
+        any(word in " ".join(_words(process)) for word in STAYING)
         or any(str(pair.base) in word for word in _words(process))
     )
 
@@ -152,7 +152,7 @@ def judged_project(
     home: Path, tiny_model: Path, script: Script, request: pytest.FixtureRequest
 ) -> Path:
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    project = make_project(home / name, tiny_model, AGENT, JUDGE.format(url=script.url))
+    project = make_project(home / name, tiny_model, UNREWARDED, JUDGE.format(url=script.url))
     (project / "rubric.md").write_text("More letters are better.\n")
     confirm_address("openai", script.url)
     return project

@@ -17,19 +17,12 @@ from engine.protocol.records.judging import PART
 from engine.protocol.requests.runs import Command, TrajectoryQuery
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine
+from tests.engine_http.conftest import AGENT, ROOT, Engine, make_project, start_engine, stop_engine
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 SECRET = "sk-planted-0123456789"
-AGENT = """
-import openai
-
-async def rollout(scenario, model):
-    async with openai.AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
-        await client.chat.completions.create(
-            model=model.name, messages=[{"role": "user", "content": scenario["q"]}],
-        )
-"""
+UNREWARDED = AGENT.replace('"reward": sum(c.isalpha() for c in said) / 8, ', "")
+"""Agent that leaves the reward to the judge."""
 JUDGE = """
 [judge]
 enabled = true
@@ -56,7 +49,7 @@ def script() -> Iterator[Script]:
 @pytest.fixture
 def judged_project(workspace: Path, tiny_model: Path, script: Script) -> Path:
     toml = JUDGE.format(url=script.url)
-    project = make_project(workspace / "judged", tiny_model, AGENT, toml)
+    project = make_project(workspace / "judged", tiny_model, UNREWARDED, toml)
     (project / "rubric.md").write_text("More letters are better.\n")
     confirm_address("openai", script.url)
     return project

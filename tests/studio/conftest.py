@@ -49,7 +49,9 @@ def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def keep_what_is_loaded() -> None:
-    """Modules stay; a collection that walks through all of torch would take most of a test."""
+    """Leave out of collections what stays, such as modules: to walk through all of torch would take
+    most of a test. Objects of the tests before are let go first, else they would stay for good."""
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
 

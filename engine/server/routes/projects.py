@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.integrations.importers.storage import import_run
+from engine.policy.fork_server import warm_up
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import ProjectView
 from engine.protocol.requests.runs import (
@@ -73,7 +75,9 @@ class ProjectRoutes:
         return json_of(await self._view(folder))
 
     async def project(self, request: Request) -> Response:
-        return json_of(await self._view(project_of(request)))
+        response = json_of(await self._view(project_of(request)))
+        response.background = BackgroundTask(warm_up)  # somebody may be about to train
+        return response
 
     async def edit_project(self, request: Request) -> Response:
         asked, path = await body_of(request, EditProject), project_of(request)

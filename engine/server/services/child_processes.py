@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
+from engine.policy.fork_server import server_pids
 from engine.rollout.rendering.renderer import living_pids as renderer_pids
 
 
@@ -14,7 +15,7 @@ class HasPids(Protocol):
 
 
 class ChildProcesses:
-    """PIDs of the child processes of all registered services, and of the renderers."""
+    """PIDs of the child processes of all registered services, renderers and the fork server."""
 
     def __init__(self) -> None:
         self._services: list[HasPids] = []
@@ -23,4 +24,8 @@ class ChildProcesses:
         self._services += services
 
     def pids(self) -> Collection[int]:
-        return [*renderer_pids(), *(pid for service in self._services for pid in service.pids)]
+        return [
+            *renderer_pids(),
+            *server_pids(),
+            *(pid for service in self._services for pid in service.pids),
+        ]

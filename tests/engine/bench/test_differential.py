@@ -138,6 +138,7 @@ def normaliser(masks: list[list[int]], average: str) -> float:
     return len(masks) * (LONGEST if average == "constant" else 1)
 
 
+@pytest.mark.long
 def test_losses_and_gradients_are_those_of_trl(reference):
     cases, expected = [], []
     for name, (settings, algorithm) in TRL.items():
@@ -150,6 +151,7 @@ def test_losses_and_gradients_are_those_of_trl(reference):
         assert apart(own, theirs) <= TOLERANCE, name
 
 
+@pytest.mark.long
 def test_the_loss_of_art_is_that_of_art(reference):
     cases, expected = [], []
     for seed in range(8):
@@ -200,6 +202,7 @@ def spread(rewards: list[float | None], ddof: int) -> float:
     return math.sqrt(sum((r - mean) ** 2 for r in known) / max(len(known) - ddof, 1))
 
 
+@pytest.mark.long
 def test_advantages_are_those_of_trl(reference):
     """TRL divides by the sample's deviation + 1e-4, we by the population's."""
     trainers = [("grpo", "none"), ("grpo", "group"), ("rloo", "none")]

@@ -16,6 +16,7 @@ from engine.protocol.problems import AtelierError
 from engine.runtime.paths import ISOLATED
 from tests.engine.policy.test_data_parallel import STEADY, batch, gradient, moments
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
 BRING = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['bring']()"
 TRIALS = Path(__file__).parent / "unsloth_trials.py"

@@ -25,6 +25,7 @@ from engine.protocol.problems import PolicyError
 from engine.runtime.child import ChildDied
 from tests.engine.policy.vllm.conftest import Served
 
+pytestmark = pytest.mark.long
 PROMPT = [1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198]
 FAULTS = [signal.SIGSTOP, signal.SIGKILL]
 TOLERANCE = 1e-4
@@ -167,7 +168,6 @@ def test_what_is_held_stands_still_and_goes_on(served: Served) -> None:
     served.run(work())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("number", FAULTS)
 def test_a_server_that_dies_or_hangs_costs_no_token(served: Served, number: signal.Signals) -> None:
     """One of its processes is killed or stopped while sixteen completions are under way. That it

@@ -49,6 +49,7 @@ def attempt(served: Served, project: Path, config: AgentConfig) -> AgentResult:
     return asyncio.run(run())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("title", FRAMEWORKS)
 def test_a_call_and_an_answer_are_one_sequence(
     served: Served, tmp_path: Path, python: str, title: str

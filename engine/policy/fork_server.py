@@ -1,0 +1,206 @@
+"""Client of the fork server of policy processes (`torch/preloaded.py`).
+
+A policy process that is forked from a process with torch, transformers and PEFT in memory is there
+in milliseconds; newly started it needs seconds. Linux only, and only without CUDA, which does not
+survive a fork. Whatever fails here, the process is started the usual way.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from engine.hardware.gpus import look
+from engine.policy.worker import ROOT, VARIABLES
+from engine.runtime.child import Launch, Process, start_program
+from engine.runtime.life_pipe import adopt_orphans
+from engine.runtime.variables import allowed_environment
+
+PROGRAM = (sys.executable, "-m", "engine.policy.torch.preloaded")
+FORK_S = 60.0
+"""Longest wait for a fork in seconds, the imports of a server that has just begun included."""
+INHERITED = "ATELIER_FORK_SERVER"
+"""Variable with the request socket, the life pipe and the PID of a fork server that is a child of
+this process already: descriptors, which only the process that has started this one can give."""
+_current: "ForkServer | None" = None
+
+
+class ForkedProcess:
+    """Child process that the fork server has forked."""
+
+    def __init__(self, pid: int) -> None:
+        """Raises OSError where there is no such child."""
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._watched = os.pidfd_open(pid)
+        self._loop.add_reader(self._watched, self._reap)
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def _reap(self) -> None:
+        self._loop.remove_reader(self._watched)
+        os.close(self._watched)
+        try:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        except ChildProcessError:
+            self.returncode = 255  # as asyncio says where something else has waited for it
+        self._ended.set()
+
+
+class ForkServer:
+    """Fork server of this engine, started when it is first needed and again when it has exited."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._requests: socket.socket | None = None
+        self._life = -1
+        self._environment: dict[str, str] = {}
+        self._turn = asyncio.Lock()
+        self._answering: asyncio.Task[Process] | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        return [self._process.pid] if self._process and self._process.returncode is None else []
+
+    async def warm(self) -> None:
+        """Start it, unless it runs: what it imports takes seconds, and this does not wait."""
+        async with self._turn:
+            with contextlib.suppress(OSError):  # then the processes are started the usual way
+                await self._ensured()
+                assert self._requests is not None
+                self._requests.send(b"{}")
+
+    async def launch(self, launch: Launch) -> Process:
+        """Fork the process, or start it the usual way where that is not possible."""
+        async with self._turn:
+            try:
+                await self._ensured()
+                if (launch.cwd, launch.environment) == (ROOT, self._environment):
+                    return await self._fork(launch)
+            except (OSError, TimeoutError, ValueError):
+                await self._end()
+        return await start_program(launch)
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._end()
+
+    def inherit(self, text: str) -> None:
+        """Use the server that is described by `INHERITED`. Raises OSError, ValueError."""
+        requests, life, pid = map(int, text.split(","))
+        self._process = ForkedProcess(pid)
+        self._requests, self._life = socket.socket(fileno=requests), life
+        self._requests.setblocking(False)
+        os.set_inheritable(requests, False)
+        os.set_inheritable(life, False)
+        self._environment = allowed_environment(VARIABLES)
+
+    async def _ensured(self) -> None:
+        """`_ensure`, which is not left half done: a cancellation waits for it."""
+        starting = asyncio.create_task(self._ensure(), name="fork server")
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            raise
+
+    async def _ensure(self) -> None:
+        """Raises OSError where it cannot be started."""
+        if self.pids:
+            return
+        await self._end()
+        adopt_orphans()  # the processes that it forks become ours
+        self._environment = allowed_environment(VARIABLES)
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests.setblocking(False)
+        life, self._life = os.pipe()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *PROGRAM,
+                str(theirs.fileno()),
+                str(life),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                cwd=ROOT,
+                env={**self._environment, "OPENBLAS_NUM_THREADS": "1"},  # no thread at import
+                pass_fds=(theirs.fileno(), life),
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(life)
+
+    async def _fork(self, launch: Launch) -> Process:
+        assert self._requests is not None
+        request = {"cwd": str(launch.cwd), "environment": launch.environment}
+        descriptors = [*launch.descriptors, launch.output]
+        if self._answering:  # whoever asked before has been cancelled
+            await asyncio.wait([self._answering])
+        socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
+        self._answering = asyncio.create_task(self._answer(self._requests), name="fork server")
+        return await asyncio.shield(self._answering)
+
+    async def _answer(self, requests: socket.socket) -> Process:
+        """Process that was requested; after a cancellation its line is closed, and it ends."""
+        async with asyncio.timeout(FORK_S):
+            answer = await asyncio.get_running_loop().sock_recv(requests, 1000)
+        return ForkedProcess(int(json.loads(answer)["pid"]))
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if answering := self._answering:
+            self._answering = None
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+        if self._requests:
+            self._requests.close()
+            self._requests = None
+        if self._life >= 0:
+            os.close(self._life)
+            self._life = -1
+        if process:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+def launcher() -> Callable[[Launch], Awaitable[Process]]:
+    """The way to start a policy process without a card."""
+    return _current.launch if _current else start_program
+
+
+def server_pids() -> list[int]:
+    """PIDs of the fork server of this process; none where there is none."""
+    return _current.pids if _current else []
+
+
+async def warm_up() -> None:
+    """Have the fork server ready soon, where policy processes are forked."""
+    if _current and not (await asyncio.to_thread(look)).cards:
+        await _current.warm()
+
+
+@contextlib.asynccontextmanager
+async def forking() -> AsyncIterator[None]:
+    """Within the block, policy processes of this process are forked, where the system can."""
+    global _current
+    if sys.platform == "linux" and hasattr(os, "pidfd_open"):
+        _current = ForkServer()
+        if text := os.environ.pop(INHERITED, ""):
+            _current.inherit(text)
+    try:
+        yield
+    finally:
+        server, _current = _current, None
+        if server:
+            await server.close()

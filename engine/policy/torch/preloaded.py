@@ -1,0 +1,132 @@
+"""Fork server of policy processes: `python -m engine.policy.torch.preloaded REQUESTS LIFE`.
+
+Imports torch, transformers and PEFT once, then forks a policy process (`serve`) for each request on
+its socket: 10 ms in place of seconds of imports. It computes nothing and has one thread, so that a
+fork is a process as if newly started. Each policy process is forked twice over: its parent exits at
+once, and the engine, as sub-reaper, becomes its parent, which waits for it and sees its exit code.
+It exits with the engine, and after `IDLE_S` without a request.
+"""
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import select
+import socket
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
+from engine.policy.torch import serve
+
+IDLE_S = 900.0
+"""Memory is given back after this long without a request."""
+LARGEST_REQUEST = 2**17
+DESCRIPTORS = 3
+"""Line, life pipe and log of a policy process."""
+ARGUMENTS = (48, 49)
+"""Numbers of the fields `arg_start` and `arg_end` of /proc/self/stat, as proc(5) counts them."""
+
+
+def main() -> None:
+    requests, life = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    prepare()
+    serve_forks(requests, life)
+
+
+def prepare() -> None:
+    """Fill what every load of a model fills, and keep it. Raises SystemExit where a thread runs."""
+    get_checkpoint_conversion_mapping("llama")  # compiles 600 patterns for all families
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise SystemExit("an import has started a thread: processes cannot be forked safely")
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy every page that is shared
+
+
+def serve_forks(requests: socket.socket, life: int) -> None:
+    """Show what this process is to `ps`, and answer requests."""
+    _show_command("fork-server of policies")
+    answer_requests(requests, life)
+
+
+def answer_requests(requests: socket.socket, life: int) -> None:
+    """Fork a policy process for each request, until the engine or the time is over."""
+    while True:
+        ready, _, _ = select.select([requests.fileno(), life], [], [], IDLE_S)
+        if life in ready or not ready:
+            return
+        data, descriptors, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, DESCRIPTORS)
+        if not data:
+            return
+        request = json.loads(data)
+        if descriptors:
+            pid = _fork_twice(request, descriptors, (requests.fileno(), life))
+            requests.send(json.dumps({"pid": pid}).encode())
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork_twice(request: dict[str, Any], descriptors: list[int], own: tuple[int, ...]) -> int:
+    """PID of a new policy process, which is a child of the engine when this returns."""
+    read, write = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _become_policy(request, descriptors, (*own, read, write))
+            os.write(write, str(pid).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(middle, 0)
+    with os.fdopen(read, "rb") as answer:
+        return int(answer.read())
+
+
+def _become_policy(
+    request: dict[str, Any], descriptors: list[int], foreign: tuple[int, ...]
+) -> NoReturn:
+    """Run `serve` as a newly started program would: session, descriptors, folder, variables."""
+    code = 1
+    try:
+        os.setsid()
+        for descriptor in foreign:
+            os.close(descriptor)
+        line, life, log = descriptors
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        sys.argv = ["serve", str(line), str(life)]
+        _show_command(f"{sys.executable}\0-m\0{serve.__name__}\0{line}\0{life}")
+        serve.main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 - the interpreter would print it, and exit with 1
+        traceback.print_exc()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _show_command(command: str) -> None:
+    """Let `ps` show a command line, cut where it is longer than the one that this program was
+    started with."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = (int(fields[number - 3]) for number in ARGUMENTS)
+    if start:
+        room = end - start
+        ctypes.memmove(start, command.encode()[: room - 1].ljust(room, b"\0"), room)
+
+
+if __name__ == "__main__":
+    main()

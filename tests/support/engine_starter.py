@@ -1,0 +1,206 @@
+"""Starter of engine processes that have a fork server with torch in memory from the beginning.
+
+An engine of its own imports torch and transformers anew for its first policy. Here one process a
+test session has imported them; for each engine it forks a process, which forks the engine's fork
+server and then becomes the engine by exec. Everything after that is as with any engine.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from engine.policy.fork_server import INHERITED
+from engine.policy.worker import VARIABLES
+from engine.runtime.variables import allowed_environment
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTORS = 2
+LARGEST = 2**17
+PADDING = "-" * 60
+"""Room in the command line for that of a policy process."""
+
+
+class Started:
+    """Engine process, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, starter: "Starter", pid: int, stdout: Any) -> None:
+        self._starter, self.pid, self.stdout = starter, pid, stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._starter.ended(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self.returncode = self._starter.ended(self.pid, timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class Starter:
+    """Client of the process that starts engines; it ends with this process."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = threading.Lock()
+        self._codes: dict[int, int] = {}
+        self._variables = _lasting(allowed_environment())
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno()), PADDING],
+                cwd=ROOT,
+                env=allowed_environment(VARIABLES) | {"OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    def fits(self) -> bool:
+        """Whether libraries would be loaded now as they were loaded then."""
+        return self._variables == _lasting(allowed_environment())
+
+    def start(self, argv: Sequence[str], stderr: int) -> Started:
+        """Start an engine with the variables of this process; its stdout is a pipe."""
+        read, write = os.pipe()
+        request = json.dumps({"argv": list(argv), "environment": dict(os.environ)})
+        with self._lock:
+            socket.send_fds(self._line, [request.encode()], [write, stderr])
+            os.close(write)
+            while "begun" not in (answer := self._answer()):
+                pass
+        return Started(self, answer["begun"], os.fdopen(read, "rb"))
+
+    def ended(self, pid: int, timeout_s: float | None = 0) -> int | None:
+        """Exit code of an engine, as soon as it has one; None after the time."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._lock:
+            while pid not in self._codes:
+                left = None if end is None else max(0.0, end - time.monotonic())
+                if not select.select([self._line], [], [], left)[0]:
+                    return None
+                self._answer()
+            return self._codes[pid]
+
+    def _answer(self) -> dict[str, int]:
+        data = self._line.recv(LARGEST)
+        assert data, "the starter of engines has ended"
+        answer: dict[str, int] = json.loads(data)
+        if "ended" in answer:
+            self._codes[answer["ended"]] = answer["code"]
+        return answer
+
+
+def _lasting(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables without those of places, which every test sets anew."""
+    return {k: v for k, v in variables.items() if not k.startswith("XDG_") and k != "HOME"}
+
+
+_starter: Starter | None = None
+
+
+def starter() -> Starter | None:
+    """The session's starter, where engines fork their policies."""
+    global _starter
+    if _starter is None and sys.platform == "linux":
+        _starter = Starter()
+    return _starter if _starter and _starter.fits() else None
+
+
+def starter_pid() -> int | None:
+    return _starter.process.pid if _starter else None
+
+
+def main() -> None:
+    """Start an engine for each request, and report the exit code of each."""
+    from engine.policy.torch import preloaded
+
+    line = socket.socket(fileno=int(sys.argv[1]))
+    preloaded.prepare()
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    while True:
+        ready, _, _ = select.select([line.fileno(), ended], [], [])
+        if ended in ready:
+            os.read(ended, 4096)
+            report_ended(line)
+        if line.fileno() in ready:
+            data, descriptors, _, _ = socket.recv_fds(line, LARGEST, DESCRIPTORS)
+            if not data:
+                return
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.close(ended)
+                os.close(wake)
+                line.close()
+                become_engine(json.loads(data), descriptors, preloaded.serve_forks)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            line.send(json.dumps({"begun": pid}).encode())
+
+
+def report_ended(line: socket.socket) -> None:
+    try:
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            code = os.waitstatus_to_exitcode(found[1])
+            line.send(json.dumps({"ended": found[0], "code": code}).encode())
+    except ChildProcessError:
+        return
+
+
+def become_engine(
+    request: dict[str, Any],
+    descriptors: list[int],
+    serve_forks: Callable[[socket.socket, int], None],
+) -> NoReturn:
+    """Fork the engine's fork server, then run the engine in this process, as its parent."""
+    try:
+        stdout, stderr = descriptors
+        os.dup2(stderr, 2)
+        requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        life, ours = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            for descriptor in (stdout, stderr, ours):
+                os.close(descriptor)
+            requests.close()
+            serve_forks(theirs, life)
+            os._exit(0)
+        os.dup2(stdout, 1)
+        for descriptor in (requests.fileno(), ours):
+            os.set_inheritable(descriptor, True)
+        known = {INHERITED: f"{requests.fileno()},{ours},{pid}"}
+        os.execve(request["argv"][0], request["argv"], {**request["environment"], **known})
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
