@@ -19,13 +19,13 @@ from engine.server.services.home_lease import HomeLease
 from engine.server.services.home_requests import HomeRequests
 from engine.server.services.judges import JudgeService
 from engine.server.services.library import Library
-from engine.server.services.lifecycle import RunLifecycle
-from engine.server.services.queue import RunQueue
-from engine.server.services.run_control import RunControl
-from engine.server.services.run_work import ActiveRuns
-from engine.server.services.scripts import ScriptRuns
+from engine.server.services.runs.control import RunControl
+from engine.server.services.runs.lifecycle import RunLifecycle
+from engine.server.services.runs.queue import RunQueue
+from engine.server.services.runs.scripts import ScriptRuns
+from engine.server.services.runs.work import ActiveRuns
+from engine.server.services.runs.workers import RunResources
 from engine.server.services.tracking import TrackingService
-from engine.server.services.workers import RunResources
 
 IDLE_EXIT_S = 600.0
 """Without work and without clients for this long, an engine ends."""

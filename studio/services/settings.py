@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +9,8 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from PySide6.QtCore import QObject, Signal
+
+from engine.runtime.files import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +73,9 @@ def _salvage(path: Path, raw: dict[str, Any]) -> Settings:
 
 
 def write(path: Path, settings: Settings) -> None:
-    """Replace the file in one move: a reader sees the old or the new one, never half."""
+    """Store the settings durably. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(f".{os.getpid()}.new")
-    scratch.write_text(to_toml(settings.model_dump()), encoding="utf-8")
-    scratch.replace(path)
+    replace_file(path, to_toml(settings.model_dump()))
 
 
 def to_toml(values: dict[str, Any]) -> str:

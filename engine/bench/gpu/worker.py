@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.bench.gpu.report import Job, Outcome
 from engine.protocol.problems import AtelierError
+from engine.runtime.files import replace_file
 
 
 def main() -> None:
@@ -19,10 +20,7 @@ def main() -> None:
     def say(text: str) -> None:
         out.write(text + "\n")
 
-    answer = Path(job.answer)
-    scratch = answer.with_suffix(".new")
-    scratch.write_text(outcome(job, say).model_dump_json())
-    scratch.replace(answer)
+    replace_file(Path(job.answer), outcome(job, say).model_dump_json())
 
 
 def outcome(job: Job, say: object) -> Outcome:

@@ -22,6 +22,7 @@ from engine.hardware.machine import device_words
 from engine.launcher.interpreters import Interpreter, chosen_interpreters
 from engine.models import registry
 from engine.protocol.problems import AtelierError
+from engine.runtime.files import replace_file
 from engine.runtime.life_pipe import adopt_orphans
 from engine.runtime.paths import ROOT
 
@@ -113,11 +114,9 @@ async def _check(
 
 
 def write(report: GpuReport, folder: Path) -> None:
-    """Each by rename, so that a reader never sees half of it."""
-    for name, text in ((PAGE, page(report)), (RECORD, report.model_dump_json(indent=1) + "\n")):
-        scratch = folder / f"{name}.new"
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(folder / name)
+    """Write the report as Markdown and as JSON."""
+    replace_file(folder / PAGE, page(report))
+    replace_file(folder / RECORD, report.model_dump_json(indent=1) + "\n")
 
 
 def _command() -> str:

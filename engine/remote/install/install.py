@@ -24,7 +24,7 @@ from engine.remote.install.source_archive import payload
 from engine.remote.install.survey import refuse_unfit
 from engine.remote.install.uploads import bring
 from engine.remote.tunnel.shell import Shell
-from engine.runtime.files import sha256_of
+from engine.runtime.files import move_into_place, sha256_of
 
 Tell = Callable[[HostTick], None]
 
@@ -334,7 +334,7 @@ def _program(wheel: Wheel) -> Path:
             name = next(one for one in packed.namelist() if one.endswith("/scripts/uv"))
             with packed.open(name) as source, scratch.open("wb") as target:
                 shutil.copyfileobj(source, target)
-        scratch.replace(program)
+        move_into_place(scratch, program)
     return program
 
 

@@ -19,8 +19,6 @@ async def connect(
         from engine.remote.ssh.openssh.connection import connect_by_system
 
         return await connect_by_system(spec.address, asker, config, known_hosts)
-    from engine.remote.ssh.asyncssh.connection import (  # it costs a quarter of a second
-        connect_in_process,
-    )
+    from engine.remote.ssh.asyncssh.connection import connect_in_process
 
     return await connect_in_process(spec.address, asker, config, known_hosts)

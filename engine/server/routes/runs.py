@@ -31,8 +31,8 @@ from engine.protocol.requests.runs import (
 from engine.server.bodies import Routes, body_of, json_lines, json_list, json_of, number_of, path_of
 from engine.server.composition import Services
 from engine.server.event_stream import follow
-from engine.server.services.open_runs import Opened
 from engine.server.services.repair import remove, repair
+from engine.server.services.runs.open_runs import Opened
 from engine.server.services.summaries import problem_of
 from engine.storage.run_db.history import HistoryReader
 from engine.storage.run_db.reader import RunReader

@@ -19,7 +19,7 @@ from engine.remote.sync.upload import Progress
 from engine.remote.transfers import bring_home, fetch_checkpoint, send
 from engine.server.bodies import Routes, body_of, json_lines
 from engine.server.composition import Services
-from engine.server.services.run_work import problem_of
+from engine.server.services.runs.work import problem_of
 from engine.trust.projects import require_run_trust
 
 Say = Callable[[BaseModel], None]

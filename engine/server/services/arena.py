@@ -30,7 +30,7 @@ from engine.rollout.agents.processes import AgentPool, Agents
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import Place, RemoteStage, Stage, roll_out
 from engine.runtime.seeds import derive
-from engine.server.services.workers import RunResources
+from engine.server.services.runs.workers import RunResources
 from engine.storage.project import load_config, load_scenarios
 from engine.storage.run_folder.run import Run
 from engine.trust.projects import require_run_trust

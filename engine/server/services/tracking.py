@@ -21,7 +21,7 @@ from engine.protocol.records.runs import TRAINING_KINDS, RunSpec
 from engine.remote.mirror.record import read_record
 from engine.server.services.home_lease import HomeLease
 from engine.server.services.library import Library
-from engine.server.services.run_work import ActiveRuns
+from engine.server.services.runs.work import ActiveRuns
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import read_spec
 from engine.trust.projects import require_run_trust

@@ -27,13 +27,7 @@ from engine.protocol.records.runs import (
     TrajectorySummary,
 )
 from engine.protocol.records.runs import RunState as Status
-from studio.store.runs.parts import (
-    FlightGroup,
-    LogLine,
-    StepRecord,
-    planned_groups,
-    restart_words,
-)
+from studio.store.runs.parts import FlightGroup, LogLine, StepRecord, planned_groups, restart_words
 from studio.store.runs.series import Series
 
 Told = Event | UnknownEvent | History

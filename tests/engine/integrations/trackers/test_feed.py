@@ -20,7 +20,7 @@ from engine.runtime.ids import ulid
 from engine.server.services.home_lease import HomeLease
 from engine.server.services.home_requests import HomeRequests
 from engine.server.services.library import Library
-from engine.server.services.run_work import ActiveRuns
+from engine.server.services.runs.work import ActiveRuns
 from engine.server.services.tracking import TrackingService
 from engine.storage.run_folder.run import Run, write_spec
 

@@ -14,10 +14,10 @@ from engine.protocol.config.validation import changed_config
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.records.hardware import Card, CardProcess
 from engine.server.lock import device_lock
-from engine.server.services import gpu_memory
+from engine.server.services.runs import gpu_memory
 from tests.engine.hardware.models import write_headers
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 GB = 10**9
 HOLD = """
 import sys

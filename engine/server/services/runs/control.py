@@ -14,14 +14,14 @@ from engine.protocol.problems import Refused
 from engine.protocol.records.runs import RunSpec, RunSummary
 from engine.protocol.requests.runs import Command, StartEvaluation, StartRun
 from engine.server.bodies import path_of
-from engine.server.services import evaluations
 from engine.server.services.credentials import Credentials
 from engine.server.services.library import Library
-from engine.server.services.lifecycle import RunLifecycle
-from engine.server.services.queue import RunQueue
-from engine.server.services.resume import refuse_extension, refuse_resumption
-from engine.server.services.run_start import make_folder, make_run
-from engine.server.services.run_work import ActiveRun, last_step
+from engine.server.services.runs import evaluations
+from engine.server.services.runs.lifecycle import RunLifecycle
+from engine.server.services.runs.queue import RunQueue
+from engine.server.services.runs.resume import refuse_extension, refuse_resumption
+from engine.server.services.runs.start import make_folder, make_run
+from engine.server.services.runs.work import ActiveRun, last_step
 from engine.storage.run_folder.run import Run, read_spec
 from engine.trust.projects import require_trust
 

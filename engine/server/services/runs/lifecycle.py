@@ -13,10 +13,10 @@ from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.server.event_stream import Broadcast
 from engine.server.services.arena import ArenaService
 from engine.server.services.library import Library
-from engine.server.services.open_runs import Opened, OpenRuns
-from engine.server.services.run_work import STOPPED, ActiveRun, ActiveRuns, work
+from engine.server.services.runs.open_runs import Opened, OpenRuns
+from engine.server.services.runs.work import STOPPED, ActiveRun, ActiveRuns, work
+from engine.server.services.runs.workers import RunResources
 from engine.server.services.tracking import TrackingService
-from engine.server.services.workers import RunResources
 from engine.storage.run_folder.run import Run, locked, read_spec
 from engine.trust.projects import require_run_trust
 

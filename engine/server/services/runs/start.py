@@ -14,7 +14,7 @@ from engine.protocol.records.runs import RunSpec, Scenario
 from engine.protocol.requests.runs import StartRun
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.ids import run_name, ulid
-from engine.server.services.run_spec import rubric_of, versions
+from engine.server.services.runs.spec import rubric_of, versions
 from engine.storage.checkpoints.branches import Origin, find_origin, plant
 from engine.storage.project import load_config, load_scenarios, refuse_outside
 from engine.storage.run_folder.run import write_spec

@@ -12,9 +12,9 @@ from engine.protocol.events.run import FINAL, RunFailed, RunStopped, WorkerResta
 from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
 from engine.runtime.child import ChildDied, reap_orphans
 from engine.server.lock import device_lock
-from engine.server.services import evaluations
-from engine.server.services.gpu_memory import explained, refuse_held
-from engine.server.services.workers import RunResources, policy_of, workers
+from engine.server.services.runs import evaluations
+from engine.server.services.runs.gpu_memory import explained, refuse_held
+from engine.server.services.runs.workers import RunResources, policy_of, workers
 from engine.storage.run_folder.run import Run
 from engine.training import loop
 from engine.training.labels.service import LabelService

@@ -8,7 +8,7 @@ from engine.protocol.events.run import RunQueued, RunStopped
 from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.records.runs import RunSpec
 from engine.server.services.library import Library
-from engine.server.services.lifecycle import RunLifecycle
+from engine.server.services.runs.lifecycle import RunLifecycle
 
 
 class RunQueue:
