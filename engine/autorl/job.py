@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from engine.autorl.draft_folder import asking
-from engine.autorl.writer import Writing
+from engine.autorl.writer import DraftWriter
 from engine.judge.providers.access import Access
 from engine.judge.providers.client import Provider
 from engine.judge.providers.ledger import Ledger
@@ -13,12 +13,12 @@ from engine.storage.run_folder.run import Run
 
 
 @asynccontextmanager
-async def writing(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[Writing]:
+async def writing(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
     """Ready to `tell`; its process is gone when the block ends. Raises ConfigError where the price
     of the writer is not known."""
     config = asking(wanted.writer)
     provider = await Provider.start(config, access, run.log_file)
     try:
-        yield Writing(wanted, provider, Ledger(run, provider, config))
+        yield DraftWriter(wanted, provider, Ledger(run, provider, config))
     finally:
         await provider.close()

@@ -31,7 +31,7 @@ Read = Callable[[str], str]
 """What is wrong with a reply; empty where it can be used."""
 
 
-class Writing:
+class DraftWriter:
     """One draft; `tell` yields after every answer."""
 
     def __init__(self, wanted: DescribeTask, provider: Provider, ledger: Ledger) -> None:
@@ -44,7 +44,7 @@ class Writing:
     async def tell(self) -> AsyncGenerator[DraftTold, None]:
         """Before each question what it may cost, after each what there is; the last one `ended`."""
         question = plan_question(self._wanted.description, self._wanted.tools)
-        yield self._told("Writing the system prompt and the rubric", question)
+        yield self._told("DraftWriter the system prompt and the rubric", question)
         await self._plan(question)
         fruitless = 0
         while not self._problem and self._lacking:

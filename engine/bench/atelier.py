@@ -31,7 +31,7 @@ STEP = AdamStep(lr=LR, max_grad_norm=UNCLIPPED)
 
 
 @dataclass
-class Lap:
+class StepResult:
     """One step of one contender."""
 
     seconds: float
@@ -114,14 +114,16 @@ class Atelier:
             )
         ]
 
-    async def replay(self, attempts: list[Attempt]) -> Lap:
+    async def replay(self, attempts: list[Attempt]) -> StepResult:
         """One update on stored attempts, with the ratio that TRL uses: exactly 1."""
         begun = time.perf_counter()
         metrics = await self._learn(attempts, Algorithm(correction=NoCorrection()))
         seconds = time.perf_counter() - begun
-        return Lap(seconds, 0.0, seconds, await self._peak_bytes(), metrics)
+        return StepResult(seconds, 0.0, seconds, await self._peak_bytes(), metrics)
 
-    async def live(self, prompts: list[list[int]], shape: Shape, rewards: list[float]) -> Lap:
+    async def live(
+        self, prompts: list[list[int]], shape: Shape, rewards: list[float]
+    ) -> StepResult:
         """Sample, update, publish."""
         begun = time.perf_counter()
         attempts = await self.record(prompts, shape, rewards)
@@ -131,7 +133,7 @@ class Atelier:
         await self.policy.publish(self.policy.version + 1)
         ended = time.perf_counter()
         peak = await self._peak_bytes()
-        return Lap(ended - begun, sampled - begun, ended - sampled, peak, metrics)
+        return StepResult(ended - begun, sampled - begun, ended - sampled, peak, metrics)
 
     async def _learn(self, attempts: list[Attempt], algorithm: Algorithm) -> dict[str, float]:
         batch = TrainBatch(

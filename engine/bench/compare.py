@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from safetensors.numpy import load_file
 
-from engine.bench.atelier import LR, UNCLIPPED, Atelier, Lap
+from engine.bench.atelier import LR, UNCLIPPED, Atelier, StepResult
 from engine.bench.rival import Rival
 from engine.bench.work import Attempt, Shape
 from engine.bench.work import rewards as rewards_of
@@ -16,7 +16,7 @@ from engine.hardware.machine import threads
 
 Mode = Literal["replay", "live"]
 Say = Callable[[str], None]
-Step = Callable[[], Awaitable[Lap]]
+Step = Callable[[], Awaitable[StepResult]]
 
 LIMITS = ("goodput/train", "hardware/train", "goodput/sample", "hardware/sample")
 BETA1 = 0.9
@@ -78,7 +78,7 @@ class Bench:
         adapter = self.scratch / f"adapter-{shape.words.replace('/', '-')}-{mode}"
         await self._common_start(ours, attempts, adapter)
 
-        async def our_step() -> Lap:
+        async def our_step() -> StepResult:
             if mode == "replay":
                 return await ours.replay(attempts)
             return await ours.live(prompts, shape, worth)
@@ -88,7 +88,7 @@ class Bench:
         after_first.mkdir()
         await ours.policy.save(after_first)
         words, error = f"{mode} {shape.words}", None
-        laps: dict[str, list[Lap]] = {"atelier": []}
+        laps: dict[str, list[StepResult]] = {"atelier": []}
         ratios: dict[str, float] = {}
         for variant in self.variants if trl else ():
             assert trl is not None
@@ -144,7 +144,7 @@ class Bench:
 
     async def _in_turn(
         self, words: str, our_step: Step, rival: Rival, variant: str
-    ) -> tuple[list[Lap], list[Lap]]:
+    ) -> tuple[list[StepResult], list[StepResult]]:
         """Only two are alive at a time: memory is shared too. The first round warms up."""
         own, theirs = [], []
         for repeat in range(self.repeats + 1):
@@ -154,7 +154,7 @@ class Bench:
         return own[1:], theirs[1:]
 
 
-def measured(laps: list[Lap]) -> Measured:
+def measured(laps: list[StepResult]) -> Measured:
     limits = {
         name: statistics.median(lap.metrics[name] for lap in laps)
         for name in laps[0].metrics
@@ -169,7 +169,7 @@ def measured(laps: list[Lap]) -> Measured:
     )
 
 
-def ratio(theirs: list[Lap], own: list[Lap]) -> float:
+def ratio(theirs: list[StepResult], own: list[StepResult]) -> float:
     """Median of their seconds over ours, round by round: noise of the machine hits both."""
     return statistics.median(a.seconds / b.seconds for a, b in zip(theirs, own, strict=True))
 

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from engine.bench.atelier import Lap
+from engine.bench.atelier import StepResult
 from engine.environments import python_of
 from engine.protocol.problems import AtelierError
 from engine.runtime.variables import allowed_environment
@@ -55,10 +55,10 @@ class Rival:
         await rival._answer()
         return rival
 
-    async def step(self) -> Lap:
+    async def step(self) -> StepResult:
         self._write("go")
         answer = await self._answer()
-        return Lap(
+        return StepResult(
             answer["seconds"], answer["sample_s"], answer["update_s"], answer["peak_bytes"], answer
         )
 

@@ -22,7 +22,7 @@ _MOVED: TypeAdapter[MoveTicked | Moved] = TypeAdapter(
 )
 
 
-class Nothing(BaseModel):
+class EmptyBody(BaseModel):
     """A body that says nothing."""
 
 
@@ -46,11 +46,11 @@ class HostCalls(Transport):
 
     def fetch_checkpoint(self, run_id: str, step: int) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A checkpoint of a run that is elsewhere comes here; asked again it goes on."""
-        return self._moved(f"/runs/{run_id}/checkpoints/{step}/fetch", Nothing())
+        return self._moved(f"/runs/{run_id}/checkpoints/{step}/fetch", EmptyBody())
 
     def bring_home(self, run_id: str) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A run that is elsewhere is this machine's from then on."""
-        return self._moved(f"/runs/{run_id}/bring_home", Nothing())
+        return self._moved(f"/runs/{run_id}/bring_home", EmptyBody())
 
     def send_run(self, run_id: str, request: SendRun) -> AsyncGenerator[MoveTicked | Moved, None]:
         """A run of this machine is the server's from then on."""

@@ -16,7 +16,7 @@ from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.evaluation import BASE, Contestant
 from engine.runtime.files import sha256_of
 from engine.storage.checkpoints.checkpoint import ADAPTER, WEIGHTS
-from engine.storage.checkpoints.references import Found, find_checkpoint, newest_best
+from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoint, newest_best
 
 
 def find_contestants(
@@ -93,7 +93,7 @@ def _base_of(spec: RunSpec) -> str:
         return spec.model_path
 
 
-def _checkpoint(project: Path, config: ProjectConfig, found: Found) -> Contestant:
+def _checkpoint(project: Path, config: ProjectConfig, found: NamedCheckpoint) -> Contestant:
     """With the rank and scale of its run, and the project's context."""
     model = found.spec.config.model
     shape = {"name": model.name, "rank": model.rank, "alpha": model.alpha}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.evaluation.contestants import check_adapter
-from engine.evaluation.pause import Gate
+from engine.evaluation.pause import PauseControl
 from engine.evaluation.provider_models import Providers
 from engine.evaluation.stored import kept_scenarios, read_result
 from engine.judge.panel import Panel
@@ -29,7 +29,7 @@ from engine.rollout.agents.processes import AgentPool
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.groups import Progress, close_group
 from engine.rollout.rendering.chat import open_chat
-from engine.rollout.rollout import Place, RemoteStage, Stage, roll_out
+from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
 from engine.runtime.seeds import derive
 from engine.storage.run_folder.run import Run
 
@@ -38,7 +38,7 @@ STEP = 0
 
 
 @dataclass(frozen=True)
-class Hall:
+class EvaluationResources:
     """What contestants share."""
 
     gateway: Gateway
@@ -50,14 +50,16 @@ class Hall:
     """The judges, whose process lives within."""
 
 
-async def evaluate(run: Run, hall: Hall, closing: Callable[[Run], Awaitable[None]]) -> None:
+async def evaluate(
+    run: Run, hall: EvaluationResources, closing: Callable[[Run], Awaitable[None]]
+) -> None:
     """Compare to the end, or until told to stop; `closing` sees all attempts scored. Raises what a
     worker or the store raises."""
     begun = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
     scenarios = kept_scenarios(run.folder)
-    gate = Gate(run)
+    gate = PauseControl(run)
     async with providers_of(run, plan, hall) as providers:
         for place, contestant in enumerate(plan.contestants):
             missing = missing_of(run, plan, place, scenarios)
@@ -78,7 +80,7 @@ async def evaluate(run: Run, hall: Hall, closing: Callable[[Run], Awaitable[None
 class Task:
     """One attempt that is still to be made."""
 
-    place: Place
+    place: RolloutPlace
     scenario: Scenario
     entry: int
     """Which of the plan's entries makes it."""
@@ -98,7 +100,7 @@ def missing_of(
     ]
     return [
         Task(
-            Place("validation", STEP, group, entry * plan.attempts + attempt),
+            RolloutPlace("validation", STEP, group, entry * plan.attempts + attempt),
             scenario,
             entry,
             derive(plan.seed, "evaluation", scenario.id, attempt),
@@ -116,7 +118,7 @@ async def attempt(
     contestant: Contestant,
     stages: dict[int, Stage | RemoteStage],
     tasks: list[Task],
-    gate: Gate,
+    gate: PauseControl,
 ) -> None:
     """Make and store what one contestant has still to do."""
     await run.enter(STEP, "validating")
@@ -141,7 +143,7 @@ async def attempt(
 
 @contextlib.asynccontextmanager
 async def providers_of(
-    run: Run, plan: EvaluationPlan, hall: Hall
+    run: Run, plan: EvaluationPlan, hall: EvaluationResources
 ) -> AsyncIterator[Providers | None]:
     """The process that speaks to providers, where one of them has a contestant. It comes first:
     what cannot be paid is known before anybody tries. Raises ConfigError."""
@@ -159,7 +161,7 @@ async def providers_of(
 @contextlib.asynccontextmanager
 async def stages_of(
     run: Run,
-    hall: Hall,
+    hall: EvaluationResources,
     plan: EvaluationPlan,
     contestant: Contestant,
     providers: Providers | None,
@@ -206,7 +208,7 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
         await asyncio.shield(policy.close())
 
 
-async def close_groups(run: Run, hall: Hall, plan: EvaluationPlan) -> None:
+async def close_groups(run: Run, hall: EvaluationResources, plan: EvaluationPlan) -> None:
     """Judge what waits for it, and store what every group is."""
     open_groups = [
         number

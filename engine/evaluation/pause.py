@@ -6,7 +6,7 @@ from engine.protocol.events.run import RunContinued, RunPaused
 from engine.storage.run_folder.run import Run
 
 
-class Gate:
+class PauseControl:
     """Every attempt passes it before it begins."""
 
     def __init__(self, run: Run) -> None:

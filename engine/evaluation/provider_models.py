@@ -12,13 +12,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from engine.judge.providers.access import Access, Speaker
+from engine.judge.providers.access import Access, ProviderClient
 from engine.judge.providers.client import TOKEN_MARGIN, Price, price_of
 from engine.judge.providers.ledger import Account
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Call, Usage, provider_of
-from engine.rollout.gateway.provider import Said, Unanswered
+from engine.rollout.gateway.provider import NoProviderAnswer, ProviderAnswer
 from engine.storage.run_db.reader import ATTEMPT_KEY
 from engine.storage.run_folder.run import Run
 
@@ -59,7 +59,7 @@ WORDS: dict[str, tuple[str, str]] = {
 class Providers:
     """Owns one process for all models of providers of one evaluation."""
 
-    def __init__(self, run: Run, speaker: Speaker, prices: dict[str, Price]) -> None:
+    def __init__(self, run: Run, speaker: ProviderClient, prices: dict[str, Price]) -> None:
         config = run.config.evaluate
         self._run = run
         self._speaker = speaker
@@ -88,14 +88,16 @@ class Providers:
     async def close(self) -> None:
         await self._speaker.close()
 
-    async def say(self, model: str, attempt: str, call: str, asked: dict[str, Any]) -> Said:
+    async def say(
+        self, model: str, attempt: str, call: str, asked: dict[str, Any]
+    ) -> ProviderAnswer:
         """Tries until there is an answer, or none can be hoped for. Raises Unanswered."""
         key = self._key(model, attempt, call, asked)
         most, spent, number = self._most_cost(model, asked), 0.0, 0
         while True:
             call_id = await self._account.open(key, model, most, attempt)
             if call_id is None:
-                raise Unanswered(self._too_dear(most), spent)
+                raise NoProviderAnswer(self._too_dear(most), spent)
             begun = time.monotonic()
             answer = await self._ask(key, model, asked, number)
             seconds = time.monotonic() - begun
@@ -104,10 +106,10 @@ class Providers:
             spent += done.usage.cost_usd
             if done.problem is None:
                 usage = done.usage.model_copy(update={"cost_usd": spent})
-                return Said(answer["message"], answer["finish"], usage)
+                return ProviderAnswer(answer["message"], answer["finish"], usage)
             wait_s = answer.get("wait_s")
             if wait_s is None or number == self._config.retries:
-                raise Unanswered(done.problem, spent)
+                raise NoProviderAnswer(done.problem, spent)
             await asyncio.sleep(wait_s)
             number += 1
 
@@ -184,7 +186,7 @@ class ProviderModel:
         self.max_tokens = config.evaluate.max_tokens or config.train.max_tokens
         self._providers = providers
 
-    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> Said:
+    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
         return await self._providers.say(self.name, attempt, call, asked)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from engine.hardware.flops import ModelShape, decode_bytes, decode_flops, forward_flops, train_flops
 
 
-class Work(NamedTuple):
+class WorkShape(NamedTuple):
     """Mean lengths in tokens, attempts of a group, groups of a step."""
 
     prompt: float
@@ -72,7 +72,9 @@ HOLES = 0.7
 """Memory that sampling leaves torn, over the activations of the prompts it computed."""
 
 
-def update_seconds(shape: ModelShape, machine: Machine, work: Work, batch_tokens: int) -> float:
+def update_seconds(
+    shape: ModelShape, machine: Machine, work: WorkShape, batch_tokens: int
+) -> float:
     """Forward, backward, optimizer and publishing."""
     factors = FACTORS[shape.width_bytes]
     tokens = work.unique_tokens
@@ -87,7 +89,7 @@ def update_seconds(shape: ModelShape, machine: Machine, work: Work, batch_tokens
     )
 
 
-def sample_seconds(shape: ModelShape, machine: Machine, work: Work) -> float:
+def sample_seconds(shape: ModelShape, machine: Machine, work: WorkShape) -> float:
     """One prefill per group, then the completions in as few batches as fit."""
     factors = FACTORS[shape.width_bytes]
     rows = min(MOST_ROWS, work.attempts)
@@ -104,7 +106,7 @@ def sample_seconds(shape: ModelShape, machine: Machine, work: Work) -> float:
 
 
 def activation_bytes(
-    shape: ModelShape, work: Work, batch_tokens: int, recompute: bool = False
+    shape: ModelShape, work: WorkShape, batch_tokens: int, recompute: bool = False
 ) -> int:
     """Kept for the backward pass of the largest micro-batch: all of it, or each layer's input and
     all of one layer."""
@@ -121,7 +123,7 @@ def copy_bytes(shape: ModelShape, free_bytes: int) -> int:
     return size if size <= COPY_SHARE * free_bytes else 0
 
 
-def sampler_bytes(shape: ModelShape, work: Work, context: float, free_bytes: int) -> int:
+def sampler_bytes(shape: ModelShape, work: WorkShape, context: float, free_bytes: int) -> int:
     """Copies, keys and values of sequences that grow to `context`, and what prefilling leaves."""
     rows = min(MOST_ROWS, work.attempts)
     prefilled = min(MOST_PREFILLED, work.groups * work.prompt)
@@ -135,7 +137,7 @@ def _kept_numbers(shape: ModelShape) -> float:
     return hidden * shape.hidden + wide * shape.intermediate
 
 
-def _pairs(shape: ModelShape, work: Work) -> float:
+def _pairs(shape: ModelShape, work: WorkShape) -> float:
     prompt, end = int(work.prompt), int(work.prompt + work.completion - 1)
     own = shape.pairs(prompt, end)
     return work.groups * (shape.pairs(0, prompt) + work.group * own)

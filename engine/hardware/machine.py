@@ -15,7 +15,7 @@ from engine.hardware.flops import ModelShape, forward_flops
 from engine.hardware.forecast import (
     PROGRAM_BYTES,
     Machine,
-    Work,
+    WorkShape,
     activation_bytes,
     sample_seconds,
     sampler_bytes,
@@ -111,19 +111,19 @@ def forecast(
     )
 
 
-def expected_work(config: ProjectConfig) -> tuple[Work, Work]:
+def expected_work(config: ProjectConfig) -> tuple[WorkShape, WorkShape]:
     """Short answers to short prompts, and full ones to long prompts: the agent decides which."""
     train, context = config.train, config.model.max_context
-    least = Work(SHORT_PROMPT, max(1, train.max_tokens / 4), train.group_size, train.groups)
+    least = WorkShape(SHORT_PROMPT, max(1, train.max_tokens / 4), train.group_size, train.groups)
     prompt = max(SHORT_PROMPT, min(context - train.max_tokens, 4 * train.max_tokens + 128))
-    return least, Work(prompt, train.max_tokens, train.group_size, train.groups)
+    return least, WorkShape(prompt, train.max_tokens, train.group_size, train.groups)
 
 
 def step_range(
     config: ProjectConfig,
     shape: ModelShape,
     precision: str,
-    expected: tuple[Work, Work],
+    expected: tuple[WorkShape, WorkShape],
     step_times_s: list[float],
 ) -> tuple[float, float]:
     """Seconds per step: of the last ten measured ones, else from the work and the cores."""

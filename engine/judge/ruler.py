@@ -15,12 +15,12 @@ from statistics import median
 from typing import NamedTuple
 
 from engine.judge.calibration.agreement import majority, tau_of
-from engine.judge.calibration.examples import Lesson, nearest
+from engine.judge.calibration.examples import JudgeExample, nearest
 from engine.judge.prompting.prompt import Messages, art_messages, correction, relative_messages
 from engine.judge.prompting.reply import (
     Fault,
-    Opinion,
     Reading,
+    RolloutScore,
     is_quoted,
     read_art_reply,
     read_reply,
@@ -35,7 +35,7 @@ from engine.protocol.records.runs import Trajectory
 from engine.runtime.seeds import derive
 
 
-class Exhibit(NamedTuple):
+class JudgeInput(NamedTuple):
     """What a judge is shown of a group."""
 
     attempts: list[Trajectory]
@@ -51,10 +51,10 @@ class Exhibit(NamedTuple):
 
 
 @dataclass
-class Looked:
+class PassResults:
     """What one judge has found out about the different attempts of a group, by their number."""
 
-    passes: list[dict[int, Opinion]] = field(default_factory=list)
+    passes: list[dict[int, RolloutScore]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     problems: dict[int, Problem] = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ class Ruler:
         rubric: Rubric,
         ledger: Ledger,
         seed: int,
-        lessons: Callable[[], list[Lesson]] = list,
+        lessons: Callable[[], list[JudgeExample]] = list,
         renewed: Callable[[], str] = str,
     ) -> None:
         """`renewed` is the source of a rubric that has taken its place meanwhile, or nothing.
@@ -121,7 +121,7 @@ class Ruler:
         exhibit, _, _ = self._exhibit(attempts)
         return [self._question(exhibit, self._order(model, 0, exhibit))[0]]
 
-    def _exhibit(self, attempts: list[Trajectory]) -> tuple[Exhibit, list[str], list[int]]:
+    def _exhibit(self, attempts: list[Trajectory]) -> tuple[JudgeInput, list[str], list[int]]:
         """What is shown; each attempt's own text; for each, the first one like it."""
         common = shared_start([one.messages for one in attempts])
         transcripts = [self._lines(one, common, None) for one in attempts]
@@ -129,7 +129,7 @@ class Ruler:
         first = list(dict.fromkeys(shown))
         start = self._lines(attempts[0], 0, common)
         known = self._lessons() if self._config.prompt == "atelier" else []
-        exhibit = Exhibit(
+        exhibit = JudgeInput(
             [attempts[place] for place in first],
             start,
             [transcripts[place] for place in first],
@@ -153,9 +153,9 @@ class Ruler:
         part = attempt.model_copy(update={"messages": attempt.messages[start:end]})
         return lines_of(part, self._config.max_chars)
 
-    async def _look(self, model: str, exhibit: Exhibit) -> Looked:
+    async def _look(self, model: str, exhibit: JudgeInput) -> PassResults:
         """Passes over the group by one judge."""
-        config, seen = self._config, Looked()
+        config, seen = self._config, PassResults()
         most = 1 if config.prompt == "art" or len(exhibit.texts) == 1 else config.passes
         for number in range(most):
             order = self._order(model, number, exhibit)
@@ -166,7 +166,7 @@ class Ruler:
                 break
         return seen
 
-    def _order(self, model: str, number: int, exhibit: Exhibit) -> list[int]:
+    def _order(self, model: str, number: int, exhibit: JudgeInput) -> list[int]:
         """In which order pass `number` shows the attempts."""
         order = list(range(len(exhibit.texts)))
         if self._config.prompt == "atelier":
@@ -175,8 +175,8 @@ class Ruler:
         return order
 
     async def _pass(
-        self, model: str, seen: Looked, exhibit: Exhibit, order: list[int]
-    ) -> dict[int, Opinion]:
+        self, model: str, seen: PassResults, exhibit: JudgeInput, order: list[int]
+    ) -> dict[int, RolloutScore]:
         messages, ids = self._question(exhibit, order)
         call = await self._ledger.ask(model, messages, exhibit.rubric.version)
         seen.calls.append(call.key)
@@ -197,7 +197,7 @@ class Ruler:
                 seen.problems[number] = problem or _unusable(reading)
         return {order[ids.index(name)]: opinion for name, opinion in reading.opinions.items()}
 
-    def _question(self, exhibit: Exhibit, order: list[int]) -> tuple[Messages, list[str]]:
+    def _question(self, exhibit: JudgeInput, order: list[int]) -> tuple[Messages, list[str]]:
         given = exhibit.attempts[0].tools
         if self._config.prompt == "art":
             lists = [openai_messages(attempt) for attempt in exhibit.attempts]
@@ -216,14 +216,14 @@ class Ruler:
         self,
         model: str,
         rubric: Rubric,
-        seen: Looked,
+        seen: PassResults,
         number: int,
         attempt: Trajectory,
         transcript: str,
     ) -> Verdict:
         scores = seen.scores(number)
         opinions = [found[number] for found in seen.passes if number in found]
-        last = opinions[-1] if opinions else Opinion(0.0, "", {}, [])
+        last = opinions[-1] if opinions else RolloutScore(0.0, "", {}, [])
         criteria = {
             name: math.fsum(o.criteria[name] for o in opinions) / len(opinions)
             for name in last.criteria
@@ -278,7 +278,7 @@ def combined(config: JudgeConfig, verdicts: list[Verdict]) -> dict[str, float]:
     return found
 
 
-def _tau(one: dict[int, Opinion], other: dict[int, Opinion]) -> float | None:
+def _tau(one: dict[int, RolloutScore], other: dict[int, RolloutScore]) -> float | None:
     return tau_of(*({str(n): o.score for n, o in found.items()} for found in (one, other)))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from engine.judge.providers.access import Speaker
+from engine.judge.providers.access import ProviderClient
 from engine.judge.providers.client import TOKEN_MARGIN, Price, price_of
 from engine.protocol.config.project import EvaluateConfig, JudgeConfig
 from engine.protocol.identifiers import is_run_id
@@ -62,7 +62,7 @@ class HomeRequestService:
     """Service that answers questions of remote runs to judges and providers; one per engine.
     `speaker` returns the judge's process with the current API keys."""
 
-    def __init__(self, runs: StartedRuns, speaker: Callable[[], Awaitable[Speaker]]) -> None:
+    def __init__(self, runs: StartedRuns, speaker: Callable[[], Awaitable[ProviderClient]]) -> None:
         self._runs, self._speaker = runs, speaker
         self._trials: list[Trial] = []
         self._resumed: dict[str, int] = {}

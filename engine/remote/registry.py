@@ -23,12 +23,12 @@ from engine.remote.server_list import home_id, read_book, write_book
 from engine.remote.ssh.aliases import config_hosts
 from engine.remote.ssh.connect import connect as by_ssh
 from engine.remote.started_runs import StartedRuns
-from engine.remote.tunnel.home import Home
+from engine.remote.tunnel.home import LocalMachine
 from engine.remote.tunnel.tunnel import Connect
 from engine.runtime.child import ChildDied
 
 
-class HostDesk:
+class HostService:
     """One per engine. `projects` are the folders whose runs may lie elsewhere, `runs` all that are
     known here."""
 
@@ -167,7 +167,7 @@ class HostDesk:
         if not self._loaded:
             book = read_book()
             self._loaded = True
-            self._home = Home(
+            self._home = LocalMachine(
                 id=home_id(book, self._workspace),
                 name=platform.node(),
                 projects=self._projects,

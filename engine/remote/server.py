@@ -23,7 +23,7 @@ from engine.remote.mirror.run_mirrors import Mirrors
 from engine.remote.started_runs import StartedRun, provider_models, providers_of, settings_of
 from engine.remote.sync.manifest import project_manifest
 from engine.remote.sync.upload import Progress, push
-from engine.remote.tunnel.home import Home
+from engine.remote.tunnel.home import LocalMachine
 from engine.remote.tunnel.tunnel import Connect, Tunnel
 from engine.storage.project import load_config
 from engine.trust.addresses import check_addresses, confirmed_addresses
@@ -37,7 +37,7 @@ MOST_NOTICES = 20
 
 
 @dataclass
-class Asked:
+class PendingQuestion:
     """A question that waits for a person."""
 
     question: Question
@@ -48,11 +48,11 @@ class Host:
     """Connection to one remote server and its runs: create it, `connect` it, `close` it. Everything
     received of its runs stays on this machine."""
 
-    def __init__(self, spec: HostSpec, home: Home, connect: Connect) -> None:
+    def __init__(self, spec: HostSpec, home: LocalMachine, connect: Connect) -> None:
         self.spec, self.home = spec, home
         lease = Lease(home=home.id, name=home.name)
         self.tunnel = Tunnel(spec, lease, self, connect, home.changed, self._serve)
-        self._questions: dict[str, Asked] = {}
+        self._questions: dict[str, PendingQuestion] = {}
         self.mirrors = Mirrors(spec.name, home, self.notice)
         self._syncing = asyncio.Lock()
         self._notices: dict[str, Problem] = {}
@@ -95,7 +95,7 @@ class Host:
 
     async def ask(self, question: Question) -> str | None:
         """Put a question of the connection to the person; `answer` delivers the reply."""
-        asked = Asked(question, asyncio.get_running_loop().create_future())
+        asked = PendingQuestion(question, asyncio.get_running_loop().create_future())
         self._questions[question.id] = asked
         self.home.changed()
         try:

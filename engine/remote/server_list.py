@@ -12,7 +12,7 @@ from engine.protocol.requests.remote import HostSpec
 from engine.runtime.files import replace_file
 
 
-class Book(BaseModel):
+class ServerList(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     schema_version: int = 1
@@ -25,13 +25,13 @@ def book_file() -> Path:
     return Path(platformdirs.user_data_dir("atelier")) / "hosts.json"
 
 
-def read_book() -> Book:
+def read_book() -> ServerList:
     """An empty one where nobody has written anything. Raises Refused where it cannot be read."""
     file = book_file()
     try:
-        return Book.model_validate_json(file.read_bytes())
+        return ServerList.model_validate_json(file.read_bytes())
     except FileNotFoundError:
-        return write_book(Book())
+        return write_book(ServerList())
     except (OSError, ValidationError) as error:
         raise Refused.of(
             "host.book_unreadable",
@@ -42,13 +42,13 @@ def read_book() -> Book:
         ) from error
 
 
-def write_book(book: Book) -> Book:
+def write_book(book: ServerList) -> ServerList:
     file = book_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     replace_file(file, book.model_dump_json(indent=1) + "\n")
     return book
 
 
-def home_id(book: Book, workspace: Path) -> str:
+def home_id(book: ServerList, workspace: Path) -> str:
     """Of one workspace on this machine: what a server's engine works for."""
     return hashlib.sha256(f"{book.machine} {workspace.resolve()}".encode()).hexdigest()[:32]

@@ -71,7 +71,7 @@ def unlabelled(one: Trajectory) -> Trajectory:
     return one.model_copy(update=update)
 
 
-class Opined(NamedTuple):
+class LabelledScores(NamedTuple):
     """What words make of a group's scores."""
 
     scores: dict[str, float | None]
@@ -79,7 +79,7 @@ class Opined(NamedTuple):
     """Whose scores a person has given or moved; others have only passed through the map."""
 
 
-def opined(scores: Scores, words: Sequence[Word], to_person: JudgeToPerson) -> Opined:
+def opined(scores: Scores, words: Sequence[Word], to_person: JudgeToPerson) -> LabelledScores:
     """What holds after all words: scores first, a later one of the same attempt in place of an
     earlier one; then the orders in turn."""
     given = {
@@ -102,7 +102,7 @@ def opined(scores: Scores, words: Sequence[Word], to_person: JudgeToPerson) -> O
         elif word.kind == "worst" and who in found:
             found |= sunk(found, who, span)
     moved = {name for name in found if found[name] != start[name]}
-    return Opined(found, moved | {name for name in given if name})
+    return LabelledScores(found, moved | {name for name in given if name})
 
 
 def outcomes(

@@ -6,7 +6,7 @@ from engine.judge.panel import Panel
 from engine.judge.scoring import judged
 from engine.protocol.records.runs import Phase, Scenario, Split, Trajectory
 from engine.reward.advantage.group import group_summary
-from engine.rollout.rollout import Place, Stage, roll_out
+from engine.rollout.rollout import RolloutPlace, Stage, roll_out
 from engine.storage.run_folder.run import Run
 
 
@@ -89,7 +89,7 @@ async def _group(
     async def one(index: int) -> Trajectory:
         if known := stored.get((number, index)):
             return known
-        place = Place(split, step, number, index)
+        place = RolloutPlace(split, step, number, index)
         trajectory = await roll_out(stage, place, scenario, place.seed(run.config.train.seed))
         await run.writer.add_trajectory(trajectory)
         progress.add(trajectory)

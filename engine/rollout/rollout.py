@@ -31,7 +31,7 @@ TURNS = "turns"
 
 
 @dataclass(frozen=True)
-class Place:
+class RolloutPlace:
     """Where a rollout stands: it names the trajectory and derives its seed."""
 
     split: Split
@@ -67,7 +67,7 @@ class Stage:
         """Seconds, so far, in which the policy could not answer."""
         return self.policy.away_s
 
-    def session(self, place: Place, seed: int) -> Session:
+    def session(self, place: RolloutPlace, seed: int) -> Session:
         train, model = self.config.train, self.config.model
         return Session(
             chat=self.chat,
@@ -97,13 +97,13 @@ class RemoteStage:
     def away(self) -> float:
         return 0.0  # what a provider costs is within its own time limit
 
-    def session(self, place: Place, seed: int) -> RemoteSession:
+    def session(self, place: RolloutPlace, seed: int) -> RemoteSession:
         turns = self.config.agent.max_turns
         return RemoteSession(place.trajectory_id, self.remote, turns, self.system)
 
 
 async def roll_out(
-    stage: Stage | RemoteStage, place: Place, scenario: Scenario, seed: int
+    stage: Stage | RemoteStage, place: RolloutPlace, scenario: Scenario, seed: int
 ) -> Trajectory:
     """Run the agent once. The trajectory is unscored where its reward cannot be known.
 
@@ -150,7 +150,7 @@ class Timing(NamedTuple):
     version: int
 
 
-def _identity(place: Place, scenario: Scenario) -> dict[str, Any]:
+def _identity(place: RolloutPlace, scenario: Scenario) -> dict[str, Any]:
     """The fields that say which attempt it is, and at what."""
     return {
         "id": place.trajectory_id,
@@ -164,7 +164,7 @@ def _identity(place: Place, scenario: Scenario) -> dict[str, Any]:
 
 
 def _unrecorded(
-    place: Place, scenario: Scenario, seed: int, timing: Timing, error: Exception
+    place: RolloutPlace, scenario: Scenario, seed: int, timing: Timing, error: Exception
 ) -> Trajectory:
     """The attempt without its record, which cannot be made: whatever an agent sends is the problem
     of its attempt alone."""
@@ -186,7 +186,7 @@ def _unrecorded(
 
 def _recorded(
     stage: Stage | RemoteStage,
-    place: Place,
+    place: RolloutPlace,
     scenario: Scenario,
     seed: int,
     session: Session | RemoteSession,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.protocol.events.base import BaseEvent
-from engine.remote.registry import HostDesk
+from engine.remote.registry import HostService
 from engine.rollout.gateway.gateway import Gateway
 from engine.server.event_stream import Broadcast
 from engine.server.services.activity import Activity
@@ -54,7 +54,7 @@ class Services:
     exports: ExportService
     environments: EnvironmentService
     scripts: ScriptRuns
-    hosts: HostDesk
+    hosts: HostService
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the engine is to end."""
     started_at: float = field(default_factory=time.time)
@@ -112,7 +112,7 @@ def compose(workspace: Path, token: str, port: int) -> Services:
         if tick is None:
             tracking.on_mirrored(run_id)
 
-    hosts = HostDesk(workspace, library.projects, library.all_runs, mirrored, credentials.keys)
+    hosts = HostService(workspace, library.projects, library.all_runs, mirrored, credentials.keys)
     children.register(judges, arena, exports, tracking, environments, hosts)
     return Services(
         workspace=workspace,

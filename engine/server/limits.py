@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.protocol.problems import Problem
 from engine.rollout.gateway.gateway import Gateway
-from engine.rollout.gateway.sessions import Lane
+from engine.rollout.gateway.sessions import RequestLimits
 
 MB = 2**20
 DEFAULT_BYTES = MB
@@ -136,7 +136,7 @@ class KeyLimit:
     """Middleware that queues requests under one key, and refuses those beyond its limit with 429,
     which OpenAI clients retry after a moment."""
 
-    def __init__(self, app: ASGIApp, lane_of: Callable[[str], Lane]) -> None:
+    def __init__(self, app: ASGIApp, lane_of: Callable[[str], RequestLimits]) -> None:
         self._app, self._lane_of = app, lane_of
         self._open: dict[str, tuple[asyncio.Semaphore, list[int]]] = {}
 

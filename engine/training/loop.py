@@ -33,7 +33,7 @@ from engine.storage.run_folder.run import Run
 from engine.training import diagnosis
 from engine.training.lifecycle import StopRequested, finished_steps, gate, keep, load, restore
 from engine.training.sft.updates import warm_up
-from engine.training.step.curriculum_history import Practised
+from engine.training.step.curriculum_history import CurriculumHistory
 from engine.training.step.dynamic_sampling import planned, refill
 from engine.training.step.metrics import describe
 from engine.training.step.review import review
@@ -52,7 +52,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
-    practised = Practised(run, scenarios)
+    practised = CurriculumHistory(run, scenarios)
     policy.on_progress = lambda done, total: run.tick(step, "training", done, total)
     step = silent = 0
     await load(run, policy)
@@ -140,7 +140,7 @@ async def roll_out_step(
     run: Run,
     stage: Stage,
     step: int,
-    practised: Practised,
+    practised: CurriculumHistory,
     clock: Clock,
     anew: bool,
 ) -> Groups:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from engine.environments import python_of
-from engine.integrations.art.train_arguments import Knobs
+from engine.integrations.art.train_arguments import TrainArguments
 from engine.integrations.importers.detection import open_source
 from engine.integrations.scripts.folders import ALPHA, RANK
 from engine.launcher.local import Endpoint, find
@@ -190,7 +190,7 @@ def test_the_tables_are_those_of_the_package(tmp_path: Path) -> None:
     assert set(theirs["keys"][""]) - sections == set(KEYS[""])
     for section in ("init_args", "peft_args"):
         assert theirs["keys"][section] == sorted(KEYS[section])
-    assert theirs["train"] == {field.name: field.default for field in fields(Knobs)}
+    assert theirs["train"] == {field.name: field.default for field in fields(TrainArguments)}
 
 
 def test_the_backend_needs_nothing_of_an_engine() -> None:

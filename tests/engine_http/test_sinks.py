@@ -12,7 +12,7 @@ import pytest
 
 from engine.environments import python_of
 from engine.integrations.trackers.sinks.mlflow_names import named
-from engine.integrations.trackers.traces import Teller
+from engine.integrations.trackers.traces import TraceContext
 from engine.protocol.records.judging import Verdict
 from engine.runtime.child import Child
 from tests.engine.integrations.trackers.test_metrics import spec
@@ -66,7 +66,11 @@ def attempt(index: int, words: str = "Find it.") -> dict[str, Any]:
         update={"id": f"t-{index}", "messages": [asked, *TWO_TURNS.messages[1:]]}
     )
     verdict = Verdict(trajectory_id=one.id, judge="x", rubric="r", score=0.5)
-    return {"seq": index, "at": 9.0, "spans": Teller(spec(), True).spans(one, [verdict], 110.0)}
+    return {
+        "seq": index,
+        "at": 9.0,
+        "spans": TraceContext(spec(), True).spans(one, [verdict], 110.0),
+    }
 
 
 def test_what_is_too_large_goes_out_in_parts(

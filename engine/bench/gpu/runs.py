@@ -67,7 +67,7 @@ CLOSING_S = 30
 
 
 @dataclass
-class Made:
+class RunOutcome:
     """What a run has said and held."""
 
     events: list[Event | UnknownEvent] = field(default_factory=list)
@@ -138,11 +138,11 @@ async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
 
 async def follow(
     client: EngineClient, project: Path, overrides: dict[str, Any], say: Callable[[str], None]
-) -> Made:
+) -> RunOutcome:
     """To its end."""
     config = load_config(project, overrides)
     cards = cards_of(config.backend)
-    made = Made(forecast=vram_plan(config, Path(config.model.name), cards))
+    made = RunOutcome(forecast=vram_plan(config, Path(config.model.name), cards))
     key = random.randbytes(8).hex()
     with card_memory([card.uuid for card in cards]) as most:
         summary = await client.start_run(
@@ -211,7 +211,7 @@ def _judged_by(judge: JudgeOption) -> dict[str, Any]:
     }
 
 
-def outcome(job: Job, overrides: dict[str, Any], made: Made) -> Outcome:
+def outcome(job: Job, overrides: dict[str, Any], made: RunOutcome) -> Outcome:
     trained = [step for step in made.steps if not step.skipped]
     figures = _figures(trained, made)
     loaded = made.all(PolicyLoaded)
@@ -261,7 +261,7 @@ MEDIANS = {
 LARGEST = {"logprob_gap_max_nats": "logprob_gap/max", "publish_gap_nats": "publish_gap"}
 
 
-def _figures(trained: Sequence[StepFinished], made: Made) -> dict[str, float]:
+def _figures(trained: Sequence[StepFinished], made: RunOutcome) -> dict[str, float]:
     """Medians over the steps but the first, which compiles and allocates; it stands by itself."""
     later = trained[1:] or trained
     found = {
@@ -286,7 +286,7 @@ def _figures(trained: Sequence[StepFinished], made: Made) -> dict[str, float]:
     return found | _memory(made)
 
 
-def _memory(made: Made) -> dict[str, float]:
+def _memory(made: RunOutcome) -> dict[str, float]:
     """None of it without a card. Our own forecast counts one card; of several, all together."""
     if made.held_bytes is None:
         return {}

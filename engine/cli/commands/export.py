@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         folder, step = find_run_and_step(arguments.run)
         request = _request(arguments)
-        shown = _Shown(arguments.json)
+        shown = _ExportDisplay(arguments.json)
         report = asyncio.run(_export(folder, step, request, shown, arguments))
     except AtelierError as error:
         complain(error.problem, arguments.json)
@@ -50,7 +50,7 @@ async def _export(
     folder: Path,
     step: int | None,
     request: ExportCheckpoint,
-    shown: "_Shown",
+    shown: "_ExportDisplay",
     arguments: argparse.Namespace,
 ) -> ExportReport:
     spec = read_spec(folder)
@@ -102,7 +102,7 @@ def _token(arguments: argparse.Namespace) -> str:
     return given.strip()
 
 
-class _Shown:
+class _ExportDisplay:
     """What a person (or a program) sees of it."""
 
     def __init__(self, as_json: bool) -> None:

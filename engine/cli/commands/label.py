@@ -25,7 +25,7 @@ from engine.storage.run_folder.run import DATABASE, Run, read_spec
 from engine.training.labels.service import LabelService
 
 
-class Desk(Protocol):
+class LabelTarget(Protocol):
     """Where labels are taken: the engine's, or ours."""
 
     async def add(self, label: Label) -> Labelled: ...
@@ -94,19 +94,19 @@ def read_labels(file: Path) -> list[Label]:
 
 
 @asynccontextmanager
-async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[Desk]:
+async def _desk(folder: Path, arguments: argparse.Namespace) -> AsyncIterator[LabelTarget]:
     async with engine_of(folder, arguments.workspace) as client:
         if client:
-            yield _There(client, read_spec(folder).id)
+            yield _EngineLabels(client, read_spec(folder).id)
             return
         opened = Run(folder, read_spec(folder), lambda tick: None)
         try:
-            yield _Here(opened)
+            yield _LocalLabels(opened)
         finally:
             opened.close()
 
 
-class _Here(LabelService):
+class _LocalLabels(LabelService):
     async def add(self, label: Label) -> Labelled:
         return await super().add(label.for_run(self.run_id))
 
@@ -114,7 +114,7 @@ class _Here(LabelService):
         raise Refused.of("run.not_living", "This run is not going on, so no review waits.")
 
 
-class _There:
+class _EngineLabels:
     def __init__(self, client: EngineClient, run_id: str) -> None:
         self._client = client
         self._run_id = run_id

@@ -45,7 +45,7 @@ TYPES = {
 }
 
 
-class Names:
+class TensorNames:
     """Of one model: its own names ↔ those of GGUF."""
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ def write_gguf(
     progress: Progress,
 ) -> None:
     """Write `model.gguf`; one tensor is in memory at a time."""
-    names = Names(base.folder)
+    names = TensorNames(base.folder)
     writer = GGUFWriter(folder / FILE, gguf.MODEL_ARCH_NAMES[names.kind.arch])
     try:
         _add_shape(writer, names.config, dtype, title)
@@ -115,7 +115,7 @@ class GgufWeights:
     """The tensors of a GGUF file under the base model's names, rows in the base model's order."""
 
     def __init__(self, file: Path, base: Path) -> None:
-        self._names = Names(base)
+        self._names = TensorNames(base)
         self._tensors = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
 
     def base_names(self, known: Iterable[str]) -> set[str]:

@@ -43,7 +43,7 @@ class Passage(BaseModel):
     """Tokens before the first that was sampled; 0 where there is nothing to continue from."""
 
 
-class Spoken(BaseModel):
+class LogProbs(BaseModel):
     """Of P passages: one list each."""
 
     logprobs: list[list[float]]
@@ -140,7 +140,7 @@ def speak(
     stops: list[int],
     most_new: int,
     progress: Progress,
-) -> Spoken:
+) -> LogProbs:
     """`most_new` tokens of continuation at most, fewer where a stop token comes."""
     total = 2 * len(passages)
     logprobs: list[list[float]] = [[] for _ in passages]
@@ -161,7 +161,7 @@ def speak(
                 greedy[row], top[row] = tokens, likeliest
         done += len(rows)
         progress(done, total)
-    return Spoken(logprobs=logprobs, greedy=greedy, top=top)
+    return LogProbs(logprobs=logprobs, greedy=greedy, top=top)
 
 
 def _batches(lengths: list[int], more: int) -> Iterator[list[int]]:

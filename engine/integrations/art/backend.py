@@ -25,7 +25,7 @@ from engine.integrations.art.metrics import trained_figures
 from engine.integrations.art.script_arguments import train_arguments
 from engine.integrations.art.serialization import left_out, not_finite, sent_group
 from engine.integrations.art.settings import settings_of
-from engine.integrations.art.train_arguments import Knobs, algorithm_of
+from engine.integrations.art.train_arguments import TrainArguments, algorithm_of
 from engine.launcher.local import default_workspace
 from engine.protocol.problems import AtelierError, ConfigError, Refused
 from engine.protocol.records.runs import Split
@@ -212,9 +212,9 @@ class AtelierBackend:
             sys.stderr.write(f"Atelier: the run was left as it is: {error}\n")
 
 
-def _knobs(given: Mapping[str, Any]) -> Knobs:
+def _knobs(given: Mapping[str, Any]) -> TrainArguments:
     """Raises ConfigError for one that ART does not have either."""
-    known = Knobs.__dataclass_fields__
+    known = TrainArguments.__dataclass_fields__
     if unknown := [name for name in given if name not in known]:
         raise ConfigError.of(
             "art.knob",
@@ -222,7 +222,7 @@ def _knobs(given: Mapping[str, Any]) -> Knobs:
             f"Known are {', '.join(known)}.",
             where=f"train({unknown[0]}=…)",
         )
-    return Knobs(**given)
+    return TrainArguments(**given)
 
 
 def _warn(sentences: Iterable[str]) -> None:

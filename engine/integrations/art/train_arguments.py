@@ -17,7 +17,7 @@ PPO_CLIP = (0.2, None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knobs:
+class TrainArguments:
     """The arguments of ART's LocalBackend.train, with its defaults."""
 
     learning_rate: float = 5e-6
@@ -72,7 +72,7 @@ NO_MATTER = {
 """Knobs that change how the work is done, and not what comes out."""
 
 
-def algorithm_of(knobs: Knobs) -> tuple[Algorithm, list[str]]:
+def algorithm_of(knobs: TrainArguments) -> tuple[Algorithm, list[str]]:
     """The update that is asked for, and a sentence for each knob without effect. Raises ConfigError
     for one that cannot be followed."""
     for name, hint in INSTEAD.items():
@@ -105,7 +105,7 @@ def algorithm_of(knobs: Knobs) -> tuple[Algorithm, list[str]]:
     return Algorithm.model_validate(values), told
 
 
-def _loss(knobs: Knobs) -> dict[str, Any]:
+def _loss(knobs: TrainArguments) -> dict[str, Any]:
     """ART's clip is [1 − epsilon, 1 + epsilon_high]; below 0 no ratio ever comes."""
     if knobs.loss_fn not in ("cispo", "ppo"):
         raise ConfigError.of(
@@ -123,11 +123,11 @@ def _loss(knobs: Knobs) -> dict[str, Any]:
     return {"kind": kind, "low": min(low, 1.0), "high": low if high is None else high}
 
 
-def _is_gspo(knobs: Knobs, name: str) -> bool:
+def _is_gspo(knobs: TrainArguments, name: str) -> bool:
     """ART's PPO with one ratio a sequence."""
     wanted = (knobs.importance_sampling_level, knobs.loss_fn) == ("sequence", "ppo")
     return name == "importance_sampling_level" and wanted
 
 
 def _default(name: str) -> Any:
-    return next(field.default for field in fields(Knobs) if field.name == name)
+    return next(field.default for field in fields(TrainArguments) if field.name == name)

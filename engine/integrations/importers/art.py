@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from engine.integrations.importers.art_groups import read_groups
 from engine.integrations.importers.art_trajectories import attempts_of
-from engine.integrations.importers.batches import Lot, Source, nothing
+from engine.integrations.importers.batches import Source, TrajectoryBatch, nothing
 from engine.integrations.importers.parquet import ParquetReader
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import Split, Trajectory
@@ -94,7 +94,7 @@ def _files(home: Path) -> tuple[list[ArtFile], tuple[str, ...]]:
     return sorted(found.values(), key=lambda f: (f.step, f.split, f.prefix)), tuple(notes)
 
 
-def _lots(files: list[ArtFile]) -> Iterator[Lot]:
+def _lots(files: list[ArtFile]) -> Iterator[TrajectoryBatch]:
     with ParquetReader() as reader:
         places = dict.fromkeys((file.step, file.split) for file in files)
         for step, split in places:
@@ -104,7 +104,7 @@ def _lots(files: list[ArtFile]) -> Iterator[Lot]:
                 yield lot
 
 
-def _lot(files: list[ArtFile], step: int, split: Split, reader: ParquetReader) -> Lot:
+def _lot(files: list[ArtFile], step: int, split: Split, reader: ParquetReader) -> TrajectoryBatch:
     groups: list[list[Trajectory]] = []
     dropped = 0
     for file in files:
@@ -113,4 +113,4 @@ def _lot(files: list[ArtFile], step: int, split: Split, reader: ParquetReader) -
             dropped += lost
             if made:
                 groups.append(made)
-    return Lot(split, step, groups, dropped)
+    return TrajectoryBatch(split, step, groups, dropped)

@@ -22,7 +22,7 @@ UNREWARDED = Problem(
 """Among those with which an attempt may still be judged and labelled."""
 
 
-class Lot(NamedTuple):
+class TrajectoryBatch(NamedTuple):
     """The groups of one split and step."""
 
     split: Split
@@ -38,7 +38,7 @@ class Source(NamedTuple):
     name: str
     last: int
     """The last training step."""
-    lots: Callable[[], Iterator[Lot]]
+    lots: Callable[[], Iterator[TrajectoryBatch]]
     notes: tuple[str, ...] = ()
     """What was left aside, in plain words."""
 

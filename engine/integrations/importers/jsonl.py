@@ -13,8 +13,8 @@ from typing import Any
 
 from engine.integrations.importers.batches import (
     WRONG,
-    Lot,
     Source,
+    TrajectoryBatch,
     figures_of,
     id_of,
     load_json,
@@ -35,9 +35,9 @@ FORM = 'Write one {"messages": [...]} a line.'
 def open_jsonl(file: Path) -> Source:
     """A file as one training step. Raises ConfigError when it is read."""
 
-    def lots() -> Iterator[Lot]:
+    def lots() -> Iterator[TrajectoryBatch]:
         groups = [[_of_a_run(one) for one in group] for group in read_attempts(file)]
-        yield Lot("train", 1, groups)
+        yield TrajectoryBatch("train", 1, groups)
 
     return Source(file.stem, 1, lots)
 

@@ -21,7 +21,7 @@ MOST_ROW_CHARS = 2**26
 Row = dict[str, Any]
 
 
-class ReaderDied(AtelierError):
+class ParquetReaderDied(AtelierError):
     """The process that reads Parquet ended while it was asked."""
 
 
@@ -94,7 +94,7 @@ class ParquetReader:
             )
         if not line:
             self._errors.seek(0)
-            raise ReaderDied.of(
+            raise ParquetReaderDied.of(
                 "import.reader_died",
                 "The process that reads Parquet ended.",
                 "Try again; a file that is too large for the memory ends it each time.",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.evaluation.validation import scenario_means
-from engine.integrations.importers.batches import Lot, Source, nothing
+from engine.integrations.importers.batches import Source, TrajectoryBatch, nothing
 from engine.integrations.importers.detection import open_source
 from engine.judge.prompting.rubric import load_rubric
 from engine.protocol.config.project import ProjectConfig
@@ -106,7 +106,7 @@ class Import:
         )
         return count
 
-    async def _step(self, lot: Lot) -> None:
+    async def _step(self, lot: TrajectoryBatch) -> None:
         await self._writer.say(StepStarted(step=lot.step, groups=planned_groups(lot.groups)))
         await self._attempts(lot)
         await self._writer.say(BatchClosed(step=lot.step))
@@ -114,7 +114,7 @@ class Import:
         self._rewards += [metrics["reward/mean"]] if "reward/mean" in metrics else []
         await self._writer.say(StepFinished(step=lot.step, metrics=metrics, dropped=lot.dropped))
 
-    async def _validation(self, lot: Lot) -> None:
+    async def _validation(self, lot: TrajectoryBatch) -> None:
         begun = time.monotonic()
         await self._attempts(lot)
         means = scenario_means(lot.groups)
@@ -129,7 +129,7 @@ class Import:
             )
         )
 
-    async def _attempts(self, lot: Lot) -> None:
+    async def _attempts(self, lot: TrajectoryBatch) -> None:
         """Many in a transaction, but never so many that the engine does nothing else."""
         kind = self._spec.config.train.algorithm.advantage
         everyone = [one for group in lot.groups for one in group]
@@ -151,7 +151,7 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
     return (items[first : first + AT_ONCE] for first in range(0, len(items), AT_ONCE))
 
 
-async def _next(lots: Iterator[Lot]) -> Lot | None:
+async def _next(lots: Iterator[TrajectoryBatch]) -> TrajectoryBatch | None:
     """Read the next one in a thread; who cancels waits for it, so that `lots` can be closed."""
     reading = asyncio.ensure_future(asyncio.to_thread(next, lots, None))
     try:

@@ -53,7 +53,7 @@ class Completion(BaseModel):
     tools: list[dict[str, Any]] = Field(default_factory=list)
 
 
-class Whole(BaseModel):
+class CompletionWithHistory(BaseModel):
     """A completion with everything before it."""
 
     tokens: list[int]
@@ -62,7 +62,7 @@ class Whole(BaseModel):
     text: str
 
 
-class Forgotten(BaseModel):
+class DeletedCompletions(BaseModel):
     """A line of the file: these, which stand before it, are not known any more."""
 
     model_config = ConfigDict(frozen=True)
@@ -80,7 +80,7 @@ class Entry:
         self.sampling = fingerprint(words, completion.logprobs)
 
 
-class Held:
+class CompletionIndex:
     """What is known from one forgetting to the next: more comes, and nothing goes, so that a thread
     may read it."""
 
@@ -112,14 +112,14 @@ class Held:
         """The one that these tokens (`token_id:N`) with these log-probs are."""
         return self.get(self._by_sampling.get(fingerprint(tokens, logprobs), ""))
 
-    def whole(self, one: Completion) -> Whole:
+    def whole(self, one: Completion) -> CompletionWithHistory:
         chain = [one]
         while chain[-1].parent:
             chain.append(self.entries[chain[-1].parent].completion)
         chain.reverse()
         tokens = [token for each in chain for token in (*each.prompt, *each.sampled)]
         text = "".join(each.text for each in chain)
-        return Whole(tokens=tokens, start=len(tokens) - len(one.sampled), text=text)
+        return CompletionWithHistory(tokens=tokens, start=len(tokens) - len(one.sampled), text=text)
 
 
 class Completions:
@@ -128,7 +128,7 @@ class Completions:
     def __init__(self, file: Path) -> None:
         """Raises StoreError where the file is not one of ours."""
         self._file = file
-        self.held = Held()
+        self.held = CompletionIndex()
         self._spent = 0
         """Tokens of those in the file that are forgotten."""
         self._tail: list[str] | None = None
@@ -149,7 +149,7 @@ class Completions:
         """The one that these tokens (`token_id:N`) with these log-probs are."""
         return self.held.sampled_as(tokens, logprobs)
 
-    def whole(self, one: Completion) -> Whole:
+    def whole(self, one: Completion) -> CompletionWithHistory:
         return self.held.whole(one)
 
     def add(self, one: Completion) -> None:
@@ -176,9 +176,9 @@ class Completions:
                 one = self.held.entries[one.parent].completion
         names = [name for name in self.held.entries if name not in wanted]
         if names:
-            self._write(Forgotten(forgotten=names))
+            self._write(DeletedCompletions(forgotten=names))
             before, entries = self.held.tokens, self.held.entries.values()
-            self.held = Held(one for one in entries if one.completion.id in wanted)
+            self.held = CompletionIndex(one for one in entries if one.completion.id in wanted)
             self._spent += before - self.held.tokens
 
     async def compact(self) -> None:
@@ -204,7 +204,7 @@ class Completions:
             self._tail = None
             beside.unlink(missing_ok=True)
 
-    def _write(self, line: Completion | Forgotten) -> None:
+    def _write(self, line: Completion | DeletedCompletions) -> None:
         text = line.model_dump_json() + "\n"
         with self._file.open("a", encoding="utf-8") as target:
             target.write(text)
@@ -229,7 +229,7 @@ class Completions:
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error
-        self.held = Held(map(Entry, known.values()))
+        self.held = CompletionIndex(map(Entry, known.values()))
         if torn:
             with self._file.open("r+b") as file:
                 file.truncate(len(raw) - len(torn))
@@ -239,7 +239,7 @@ class Completions:
             one = Completion.model_validate_json(line)
             known[one.id] = one
             return
-        for name in Forgotten.model_validate_json(line).forgotten:
+        for name in DeletedCompletions.model_validate_json(line).forgotten:
             gone = known.pop(name)
             self._spent += len(gone.prompt) + len(gone.sampled)
 

@@ -12,7 +12,12 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from engine.integrations.scripts.completions import Completion, Completions, Whole, digest
+from engine.integrations.scripts.completions import (
+    Completion,
+    Completions,
+    CompletionWithHistory,
+    digest,
+)
 from engine.policy.base import Policy, SampledToken
 from engine.protocol.problems import RolloutError
 from engine.protocol.records.runs import RunSpec
@@ -77,7 +82,7 @@ class SharedConversation(Conversation):
         found = self._known.after(digest(self._digest(asked, place), message))
         if found is None:
             return None
-        whole: Whole = self._known.whole(found)
+        whole: CompletionWithHistory = self._known.whole(found)
         self._branches.append(OpenBranch(tokens=list(whole.tokens)))
         return Turn(
             asked=asked[:place],
@@ -97,7 +102,7 @@ class SharedConversation(Conversation):
         return self._digests[count]
 
 
-class Door:
+class ScriptSessions:
     """Entry to the policy of one outside run, for as long as this engine knows its script."""
 
     def __init__(self, spec: RunSpec, known: Completions) -> None:

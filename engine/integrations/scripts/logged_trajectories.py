@@ -6,7 +6,7 @@ import time
 
 from engine.evaluation.validation import scenario_means
 from engine.integrations.importers.batches import id_of
-from engine.integrations.scripts.completions import Completions, Held
+from engine.integrations.scripts.completions import CompletionIndex, Completions
 from engine.integrations.scripts.logs import Begun, Logs
 from engine.integrations.scripts.trajectories import dropped_words, trajectories_of
 from engine.protocol.events.run import MetricsLogged, ValidationFinished
@@ -49,7 +49,7 @@ async def store_logged(
 
 
 def _groups(
-    asked: LogOutside, known: Held, chat: ChatFormat, first: int
+    asked: LogOutside, known: CompletionIndex, chat: ChatFormat, first: int
 ) -> tuple[list[list[Trajectory]], int]:
     """And how many of their metrics were not finite."""
     if not asked.groups or asked.split != "validation":

@@ -9,7 +9,7 @@ run was cut off before its checkpoint.
 import time
 
 from engine.integrations.scripts.session import ScriptSession, trained_before, watched
-from engine.integrations.scripts.submissions import Handed
+from engine.integrations.scripts.submissions import Submission
 from engine.integrations.scripts.trajectories import dropped_words
 from engine.policy.base import Policy
 from engine.protocol.events.run import RunFinished, RunStopped, StepStarted
@@ -66,7 +66,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, desk: ScriptSession)
             await run.say(last_word(run, desk, step, history, time.monotonic() - begun))
 
 
-async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) -> Handed:
+async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) -> Submission:
     """Wait for what the script hands in. Raises StopRequested, ScriptLeft."""
     await run.enter(step + 1, "rolling_out")
     run.tick(step + 1, "rolling_out", 0, 0, WAITING)
@@ -87,7 +87,7 @@ async def take(
     run: Run,
     policy: Policy,
     desk: ScriptSession,
-    handed: Handed,
+    handed: Submission,
     clock: Clock,
     history: dict[int, dict[str, float]],
 ) -> int:
@@ -124,7 +124,7 @@ async def take(
     return step
 
 
-async def store(run: Run, handed: Handed) -> list[list[Trajectory]]:
+async def store(run: Run, handed: Submission) -> list[list[Trajectory]]:
     """The groups with their advantages; what is stored already stays."""
     known = {one.id for one in run.reader.stored("train", handed.step)}
     groups = []
@@ -136,7 +136,7 @@ async def store(run: Run, handed: Handed) -> list[list[Trajectory]]:
     return groups
 
 
-async def tell_settings(run: Run, handed: Handed) -> None:
+async def tell_settings(run: Run, handed: Submission) -> None:
     """Into the log, where they are others than the run began with or than a step before had."""
     began = run.spec.config.train
     if (handed.lr, handed.algorithm) == (began.lr, began.algorithm):

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 
 from engine.integrations.scripts.completions import Completions
-from engine.integrations.scripts.gateway import Door
+from engine.integrations.scripts.gateway import ScriptSessions
 from engine.integrations.scripts.logs import Logs
-from engine.integrations.scripts.submissions import Handed, HandedFiles
+from engine.integrations.scripts.submissions import Submission, SubmissionFiles
 from engine.integrations.scripts.trajectories import trajectories_of
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.records.runs import RunSpec
@@ -59,10 +59,10 @@ class ScriptSession:
     def __init__(self, folder: Path, spec: RunSpec, script: Script) -> None:
         self.script = script
         self.known = Completions(folder / COMPLETIONS)
-        self.files = HandedFiles(folder / HANDED)
+        self.files = SubmissionFiles(folder / HANDED)
         self.logs = Logs(folder / LOGGED)
-        self.door = Door(spec, self.known)
-        self.waiting: deque[Handed] = deque()
+        self.door = ScriptSessions(spec, self.known)
+        self.waiting: deque[Submission] = deque()
         self.left: tuple[str, bool] | None = None
         """Why the script is gone, and whether it had finished."""
         self._spec = spec
@@ -121,7 +121,7 @@ class ScriptSession:
                 f"Step {step} has no attempt: its {len(asked.groups)} groups are empty.",
                 "Hand in groups with at least one trajectory or exception.",
             )
-        handed = Handed(
+        handed = Submission(
             key=asked.key,
             step=step,
             lr=asked.lr,
@@ -164,7 +164,7 @@ class ScriptSession:
         self._answers.clear()
 
 
-def trained_before(run: Run, handed: Handed) -> Trained:
+def trained_before(run: Run, handed: Submission) -> Trained:
     """What was answered, or would have been, when this step was finished."""
     events = run.reader.events_of("step.finished")
     event = next(e for e in reversed(events) if getattr(e, "step", None) == handed.step)

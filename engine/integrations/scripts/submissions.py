@@ -13,7 +13,7 @@ from engine.protocol.records.runs import Trajectory
 from engine.runtime.files import replace_file
 
 
-class Handed(BaseModel):
+class Submission(BaseModel):
     """One step as it was handed in."""
 
     model_config = ConfigDict(frozen=True)
@@ -33,22 +33,22 @@ class Handed(BaseModel):
         return config.model_copy(update={"train": config.train.model_copy(update=change)})
 
 
-class HandedFiles:
+class SubmissionFiles:
     """`step-000003.json` and the like, in a folder of the run; the newest ones stay."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def write(self, handed: Handed) -> None:
+    def write(self, handed: Submission) -> None:
         """Whole or not at all, and on disk."""
         self._folder.mkdir(exist_ok=True)
         replace_file(self._file(handed.step), handed.model_dump_json())
 
-    def read(self, step: int) -> Handed | None:
+    def read(self, step: int) -> Submission | None:
         """Raises StoreError where the file is damaged."""
         file = self._file(step)
         try:
-            return Handed.model_validate(json.loads(file.read_text()))
+            return Submission.model_validate(json.loads(file.read_text()))
         except FileNotFoundError:
             return None
         except (ValueError, ValidationError) as error:
@@ -60,7 +60,7 @@ class HandedFiles:
                 detail=str(error)[:1000],
             ) from error
 
-    def newest(self) -> Handed | None:
+    def newest(self) -> Submission | None:
         numbers = [int(one.stem.removeprefix("step-")) for one in self._folder.glob("step-*.json")]
         return self.read(max(numbers)) if numbers else None
 

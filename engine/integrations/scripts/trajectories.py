@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup
 from engine.integrations.importers.art_trajectories import attempts_of
-from engine.integrations.scripts.completions import Completion, Held
+from engine.integrations.scripts.completions import Completion, CompletionIndex
 from engine.protocol.problems import Refused
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.runs import Branch, Split, Trajectory
@@ -26,7 +26,7 @@ def trajectories_of(
     groups: Iterable[SentGroup],
     split: Split,
     step: int,
-    known: Held,
+    known: CompletionIndex,
     chat: ChatFormat,
     temperature: float | None,
     first: int = 0,
@@ -79,7 +79,9 @@ def _histories(attempt: SentAttempt) -> list[SentHistory]:
     return [attempt, *attempt.additional_histories]
 
 
-def _said(history: SentHistory, known: Held, wanted: bool, where: str) -> list[Completion]:
+def _said(
+    history: SentHistory, known: CompletionIndex, wanted: bool, where: str
+) -> list[Completion]:
     """The policy's answers in order; without `wanted`, those of others are passed over."""
     found = []
     for item in history.messages_and_choices:
@@ -100,7 +102,7 @@ def _said(history: SentHistory, known: Held, wanted: bool, where: str) -> list[C
     return found
 
 
-def _find(choice: dict[str, Any], known: Held) -> Completion | None:
+def _find(choice: dict[str, Any], known: CompletionIndex) -> Completion | None:
     if (one := known.get(str(choice.get(CHOICE_ID, "")))) is not None:
         return one
     content = (choice.get("logprobs") or {}).get("content") or []
@@ -121,7 +123,7 @@ def _check(said: list[list[Completion]], temperature: float, where: str) -> None
 
 
 def _with_tokens(
-    one: Trajectory, said: list[list[Completion]], known: Held, chat: ChatFormat
+    one: Trajectory, said: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
 ) -> Trajectory:
     branches, everything = branches_of(said, known, chat)
     own = one.metrics.get(RULER_SCORE)
@@ -145,7 +147,7 @@ def _of_step(one: Trajectory, step: int) -> Trajectory:
 
 
 def branches_of(
-    said: list[list[Completion]], known: Held, chat: ChatFormat
+    said: list[list[Completion]], known: CompletionIndex, chat: ChatFormat
 ) -> tuple[list[Branch], list[Completion]]:
     """Sequences of the conversations, and their completions, each once. An answer whose prompt
     holds all tokens so far stays in the sequence; any other begins the next one."""

@@ -23,11 +23,11 @@ from engine.integrations.trackers.metrics import (
     STATES,
     TRACE_KINDS,
     Item,
-    Once,
+    StepFilter,
     row_of,
     settings_of,
 )
-from engine.integrations.trackers.traces import Teller
+from engine.integrations.trackers.traces import TraceContext
 from engine.protocol.config.section import Section
 from engine.protocol.config.tracking import (
     ENVIRONMENTS,
@@ -93,7 +93,7 @@ class Feed:
         """Code of the problem that the log knows of."""
         self._failures = 0
         self._moved = time.monotonic()
-        self._once = Once()
+        self._once = StepFilter()
         self._reader = RunReader(self.source.folder / DATABASE)
         target = target_of(self.settings.model_dump(mode="json"))
         self._cursor = fitting(self.source.folder, self.name, target)
@@ -241,7 +241,7 @@ class Feed:
         group = event.group
         found = self._reader.siblings(group.split, group.step, group.group)
         content = bool(getattr(self.settings, "content", False))
-        teller = Teller(self.source.spec, content, self.name == "langfuse")
+        teller = TraceContext(self.source.spec, content, self.name == "langfuse")
         items = []
         for one in found.trajectories:
             verdicts = [v for v in found.verdicts if v.trajectory_id == one.id]
@@ -251,7 +251,7 @@ class Feed:
 
     def _recall(self) -> None:
         """Which steps have gone out already."""
-        self._once, after = Once(), 0
+        self._once, after = StepFilter(), 0
         while not self._traced and after < self._cursor.seq:
             events = self._reader.events_after(after, ("step.finished",), ROWS)
             for event in events:

@@ -76,7 +76,7 @@ def validation(event: ValidationFinished) -> dict[str, float]:
     return {key: value for key, value in values.items() if math.isfinite(value)}
 
 
-class Once:
+class StepFilter:
     """Passes each step once: a run that was cut off does its last steps again, with the same
     attempts, and no service can take back what it has."""
 

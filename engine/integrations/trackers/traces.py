@@ -21,7 +21,7 @@ PROVIDER = "atelier"
 
 
 @dataclass(frozen=True)
-class Teller:
+class TraceContext:
     """What all traces of a run to one service share."""
 
     spec: RunSpec

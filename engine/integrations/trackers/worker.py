@@ -20,7 +20,7 @@ import traceback
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from engine.integrations.trackers.sinks.errors import Lost, Trouble
+from engine.integrations.trackers.sinks.errors import Lost, SinkError
 from engine.runtime.life_pipe import exit_with_engine, hide_from_peers
 
 NICE = 5
@@ -43,7 +43,7 @@ class Sink(Protocol):
     def close(self, state: str) -> None: ...
 
 
-class Desk:
+class RequestHandler:
     """Answers requests by the sink."""
 
     def __init__(self, sink: Sink) -> None:
@@ -72,7 +72,7 @@ class Desk:
 
     def _problem(self, error: Exception) -> dict[str, str]:
         """Its message goes on after the tracker's name."""
-        told = error if isinstance(error, Trouble) else Trouble("failed", unforeseen(error))
+        told = error if isinstance(error, SinkError) else SinkError("failed", unforeseen(error))
         return {
             "code": f"track.{told.code}",
             "message": _without(told.words, self._key)[:500],
@@ -107,7 +107,7 @@ def main() -> None:
     os.nice(NICE)
     module = "otlp" if name in ("otel", "langfuse") else name
     sink = importlib.import_module(f"engine.integrations.trackers.sinks.{module}_sink").Sink()
-    desk = Desk(sink)
+    desk = RequestHandler(sink)
     with socket.socket(fileno=line) as connection, connection.makefile("rwb") as stream:
         for text in stream:
             message = json.loads(text)

@@ -15,7 +15,7 @@ TASK_CHARS, ATTEMPT_CHARS = 800, 1600
 WORD = re.compile(r"\w+")
 
 
-class Lesson(NamedTuple):
+class JudgeExample(NamedTuple):
     """One decided comparison."""
 
     label: str
@@ -24,7 +24,7 @@ class Lesson(NamedTuple):
     words: str
 
 
-def lessons_of(run: Run) -> list[Lesson]:
+def lessons_of(run: Run) -> list[JudgeExample]:
     """Of every label of the run that teaches and holds, oldest first."""
     found = []
     for label in run.reader.labels():
@@ -34,7 +34,7 @@ def lessons_of(run: Run) -> list[Lesson]:
     return found
 
 
-def lessons(label: Label, siblings: Sequence[Trajectory]) -> list[Lesson]:
+def lessons(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
     """One that sets the most preferred attempt beside the least; none without a preference."""
     wins = dict.fromkeys((one.id for one in siblings), 0)
     for better, worse in preferences(label.words, list(wins)):
@@ -53,10 +53,10 @@ def lessons(label: Label, siblings: Sequence[Trajectory]) -> list[Lesson]:
     ]
     notes = [label.why, *(word.text for word in label.words)]
     why = " ".join(note for note in notes if note)
-    return [Lesson(label.id, task, "\n\n".join([*parts, *([f"Why: {why}"] if why else [])]))]
+    return [JudgeExample(label.id, task, "\n\n".join([*parts, *([f"Why: {why}"] if why else [])]))]
 
 
-def nearest(lessons: Sequence[Lesson], task: str) -> list[str]:
+def nearest(lessons: Sequence[JudgeExample], task: str) -> list[str]:
     """The most alike, best first: Jaccard index of the tasks' words (Jaccard 1912), newer first
     among equals."""
     words = set(WORD.findall(task.lower()))

@@ -24,7 +24,7 @@ Pairs = list[tuple[str, str]]
 """(better, worse)"""
 
 
-class Heard(NamedTuple):
+class LabelledGroup(NamedTuple):
     """A labelled group."""
 
     names: list[str]
@@ -49,7 +49,7 @@ def agreements(reader: RunReader) -> list[Agreement]:
     ]
 
 
-def labelled_groups(reader: RunReader) -> list[Heard]:
+def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
     """Every group about whose order somebody has said something."""
     found = []
     for place, labels in labels_by_place(reader).items():
@@ -57,7 +57,7 @@ def labelled_groups(reader: RunReader) -> list[Heard]:
         pairs = preferences([word for label in labels for word in label.words], names)
         if pairs:
             looks = [preferences(label.words, names) for label in labels if label.blind]
-            found.append(Heard(names, pairs, looks))
+            found.append(LabelledGroup(names, pairs, looks))
     return found
 
 
@@ -146,7 +146,7 @@ def _said(one: Trajectory, start: int, end: int | None) -> str:
 
 
 def _row(
-    reader: RunReader, judge: str, rubric: str, labelled: list[Verdict], heard: list[Heard]
+    reader: RunReader, judge: str, rubric: str, labelled: list[Verdict], heard: list[LabelledGroup]
 ) -> Agreement:
     scores = {v.trajectory_id: v.score for v in labelled if v.score is not None}
     taus = [tau for group in heard if (tau := tau_over(group.pairs, scores)) is not None]

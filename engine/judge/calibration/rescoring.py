@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from statistics import fmean
 
-from engine.judge.calibration.examples import Lesson
+from engine.judge.calibration.examples import JudgeExample
 from engine.judge.calibration.measurement import Place, disagreements
 from engine.judge.calibration.suggestions import (
     MOST,
@@ -45,7 +45,7 @@ ALL_AT_ONCE = 4
 """Groups whose judging overlaps."""
 
 
-class Trial:
+class Rescoring:
     """One rubric and its judges over stored groups of an open run."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Trial:
         config: JudgeConfig,
         rubric: Rubric,
         provider: Provider,
-        lessons: Callable[[], list[Lesson]] = list,
+        lessons: Callable[[], list[JudgeExample]] = list,
     ) -> None:
         self._run, self._config, self._rubric = run, config, rubric
         self._provider = provider

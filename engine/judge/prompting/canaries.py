@@ -22,7 +22,7 @@ WORDS: dict[Kind, str] = {
 ID = "canary"
 
 
-class Catch(NamedTuple):
+class CanaryResult(NamedTuple):
     """What one judge made of a canary."""
 
     judge: str
@@ -60,12 +60,12 @@ def plant(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
     return [*group, first.model_copy(update=update)]
 
 
-def catches(verdicts: Sequence[Verdict]) -> list[Catch]:
+def catches(verdicts: Sequence[Verdict]) -> list[CanaryResult]:
     """One per judge that has scored at least one real attempt."""
     found = []
     for judge in dict.fromkeys(verdict.judge for verdict in verdicts):
         own = {v.trajectory_id: v.score for v in verdicts if v.judge == judge}
         others = sorted(s for name, s in own.items() if name != ID and s is not None)
         if others:
-            found.append(Catch(judge, own.get(ID), others[len(others) // 2]))
+            found.append(CanaryResult(judge, own.get(ID), others[len(others) // 2]))
     return found

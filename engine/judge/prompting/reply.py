@@ -18,7 +18,7 @@ Fault = Literal["", "form", "cut", "filtered"]
 filter."""
 
 
-class Opinion(NamedTuple):
+class RolloutScore(NamedTuple):
     """Score and reason that a reply gives one rollout."""
 
     score: float
@@ -30,7 +30,7 @@ class Opinion(NamedTuple):
 class Reading(NamedTuple):
     """Usable part of a reply, and one sentence on the rest."""
 
-    opinions: dict[str, Opinion]
+    opinions: dict[str, RolloutScore]
     complaint: str
     fault: Fault = ""
 
@@ -68,9 +68,9 @@ def _unfinished(text: str, finish: str) -> Reading | None:
 
 def _aligned(entries: list[Any], ids: Sequence[str], rubric: Rubric) -> Reading:
     """Parse the entries of a reply and align them by id. Raises Contradiction."""
-    opinions: dict[str, Opinion] = {}
+    opinions: dict[str, RolloutScore] = {}
     wrong: list[str] = []
-    seen: dict[str, Opinion | str] = {}
+    seen: dict[str, RolloutScore | str] = {}
     for entry in entries:
         name = str(entry.get("id", "")) if isinstance(entry, dict) else ""
         if name not in ids:
@@ -91,7 +91,7 @@ def _aligned(entries: list[Any], ids: Sequence[str], rubric: Rubric) -> Reading:
     return Reading(opinions, complaint, "form" if wrong else "")
 
 
-def _numbers(opinion: Opinion | str) -> tuple[float, dict[str, float]] | str:
+def _numbers(opinion: RolloutScore | str) -> tuple[float, dict[str, float]] | str:
     return opinion if isinstance(opinion, str) else (opinion.score, opinion.criteria)
 
 
@@ -122,7 +122,7 @@ def is_quoted(quote: str, transcript: str) -> bool:
     return bool(wanted) and wanted in " ".join(transcript.split()).casefold()
 
 
-def _opinion(name: str, entry: dict[str, Any], rubric: Rubric) -> Opinion | str:
+def _opinion(name: str, entry: dict[str, Any], rubric: Rubric) -> RolloutScore | str:
     """Parse one entry of a reply into an opinion, or name its error. Raises Contradiction for a
     number outside [0, 1]."""
     criteria: dict[str, float] = {}
@@ -146,7 +146,7 @@ def _opinion(name: str, entry: dict[str, Any], rubric: Rubric) -> Opinion | str:
     quoted = [q for q in quotes if isinstance(q, str)] if isinstance(quotes, list) else []
     reason = entry.get("reason")
     words = reason[:MOST_REASON] if isinstance(reason, str) else ""
-    return Opinion(score, words, criteria, quoted[:MOST_QUOTES])
+    return RolloutScore(score, words, criteria, quoted[:MOST_QUOTES])
 
 
 def _share(what: str, value: Any) -> float | None:

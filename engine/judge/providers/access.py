@@ -20,7 +20,7 @@ HomeRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """(op, fields): the answer of a process at home, however long that takes."""
 
 
-class Speaker(Protocol):
+class ProviderClient(Protocol):
     """Whoever speaks to providers: what engine/judge/providers/worker.py can be asked."""
 
     @property
@@ -43,21 +43,21 @@ class Access:
     confirmed: frozenset[AddressConfirmation] = frozenset()
     """Addresses that the person confirmed elsewhere, besides those of this machine."""
 
-    async def open(self, name: str, log: Path) -> Speaker:
+    async def open(self, name: str, log: Path) -> ProviderClient:
         """A speaker that has the keys, or knows who has them."""
         if self.errand:
-            return AtHome(self.errand)
+            return HomeProxy(self.errand)
         worker = await start_worker(name, log, self.confirmed)
         await self.lend(worker)
         return worker
 
-    async def lend(self, speaker: Speaker) -> None:
+    async def lend(self, speaker: ProviderClient) -> None:
         """The keys as they are now; those from before are forgotten."""
         if not self.errand:
             await speaker.ask("keys", keys=dict(self.keys))
 
 
-class AtHome:
+class HomeProxy:
     """No process here: each question goes to the home machine."""
 
     alive, pid = True, 0

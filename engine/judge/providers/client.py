@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.judge.prompting.prompt import Messages
-from engine.judge.providers.access import Access, Speaker
+from engine.judge.providers.access import Access, ProviderClient
 from engine.protocol.config.project import EvaluateConfig, JudgeConfig
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.judging import Call, Usage, provider_of
@@ -30,7 +30,9 @@ class Price(NamedTuple):
 class Provider:
     """Owns one judge process, or the way to one. Make it with `start`, end it with `close`."""
 
-    def __init__(self, speaker: Speaker, config: JudgeConfig, prices: dict[str, Price]) -> None:
+    def __init__(
+        self, speaker: ProviderClient, config: JudgeConfig, prices: dict[str, Price]
+    ) -> None:
         self._speaker = speaker
         self._config = config
         self._prices = prices
@@ -125,7 +127,9 @@ class Provider:
         await self._speaker.close()
 
 
-async def price_of(speaker: Speaker, config: JudgeConfig | EvaluateConfig, model: str) -> Price:
+async def price_of(
+    speaker: ProviderClient, config: JudgeConfig | EvaluateConfig, model: str
+) -> Price:
     """Raises ConfigError where nobody knows it."""
     if config.price_prompt is not None and config.price_completion is not None:
         return Price(config.price_prompt / 1e6, config.price_completion / 1e6)

@@ -14,7 +14,7 @@ from engine.runtime.files import replace_file
 
 
 @dataclass(frozen=True)
-class Payload:
+class SourceArchive:
     file: Path
     build: str
     sha256: str
@@ -24,14 +24,14 @@ class Payload:
         return self.file.stat().st_size
 
 
-def payload() -> Payload:
+def payload() -> SourceArchive:
     """Packed once into the user's cache; the same source gives the same bytes."""
     folder = Path(platformdirs.user_cache_dir("atelier")) / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"source-{build()}.tar.gz"
     if not file.exists():
         replace_file(file, _packed())
-    return Payload(file, build(), hashlib.sha256(file.read_bytes()).hexdigest())
+    return SourceArchive(file, build(), hashlib.sha256(file.read_bytes()).hexdigest())
 
 
 def _packed() -> bytes:

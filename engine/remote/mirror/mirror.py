@@ -27,7 +27,7 @@ PAGE_S = 1.0
 """… and one that does not is asked for pages that take about so long."""
 
 
-class FarRuns(Protocol):
+class ChangesClient(Protocol):
     """What of an EngineClient is needed."""
 
     async def changes(self, run_id: str, after: int, wait: float, most: int) -> Changes: ...
@@ -40,7 +40,7 @@ class Mirror:
 
     def __init__(
         self,
-        far: FarRuns,
+        far: ChangesClient,
         run_id: str,
         replica: Replica,
         announce: Callable[[BaseEvent | None], None],

@@ -18,7 +18,7 @@ from engine.protocol.problems import StoreError
 from engine.remote.mirror.page_checks import MOST_BODY_BYTES, check_rows, unpacked_size
 from engine.remote.mirror.pages import MOST_UNPACKED, columns, form
 from engine.storage.run_db.schema import VERSION, open_writer
-from engine.storage.run_db.writer import Searched, searchable
+from engine.storage.run_db.writer import SearchText, searchable
 from engine.storage.run_folder.run import DATABASE
 
 CACHE_KB = 65_536
@@ -55,7 +55,7 @@ INSERT INTO checkpoints SELECT * FROM page.checkpoints;
 """
 
 
-_SEARCHED = TypeAdapter(Searched)
+_SEARCHED = TypeAdapter(SearchText)
 
 
 class Replica:

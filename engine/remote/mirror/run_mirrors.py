@@ -22,7 +22,7 @@ from engine.remote.mirror.record import Replicated, forget_record, read_record, 
 from engine.remote.mirror.replica import Replica
 from engine.remote.started_runs import check_spec
 from engine.remote.sync.download import PARTS, fetch
-from engine.remote.tunnel.home import Home
+from engine.remote.tunnel.home import LocalMachine
 from engine.runtime.files import replace_file
 from engine.storage.project import load_config
 from engine.storage.run_folder.run import LOG, SPEC
@@ -63,7 +63,7 @@ class Followed:
 class Mirrors:
     """Mirrors of the runs on the server named `host`, with at most one writer for each replica."""
 
-    def __init__(self, host: str, home: Home, notice: Callable[[Problem], None]) -> None:
+    def __init__(self, host: str, home: LocalMachine, notice: Callable[[Problem], None]) -> None:
         """`notice` receives the problem of a run there."""
         self._host, self._home, self._notice = host, home, notice
         self.runs: list[RunSummary] = []

@@ -22,7 +22,7 @@ from engine.remote.ssh.problems import (
     host_key_unknown,
     no_common_algorithm,
 )
-from engine.remote.ssh.questions import Person
+from engine.remote.ssh.questions import QuestionService
 from engine.remote.ssh.settings import Settings
 
 Record = tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]
@@ -32,7 +32,7 @@ Record = tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKe
 class Trust:
     """In one server, over all attempts to open one connection."""
 
-    def __init__(self, settings: Settings, place: Place, person: Person) -> None:
+    def __init__(self, settings: Settings, place: Place, person: QuestionService) -> None:
         self._settings = settings
         self._place = place
         self._person = person

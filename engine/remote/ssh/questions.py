@@ -51,7 +51,7 @@ class Clock:
 
 
 @dataclass
-class Person:
+class QuestionService:
     """Who answers for one server."""
 
     asker: Asker

@@ -16,7 +16,7 @@ FIT = set(string.ascii_letters + string.digits + "-_")
 
 
 @dataclass
-class Home:
+class LocalMachine:
     """What every host needs to know of this side."""
 
     id: str

@@ -51,9 +51,9 @@ from engine.rollout.gateway.sessions import (
     ROLLOUT_LANE,
     SCRIPT_LANE,
     Choice,
-    Door,
-    Lane,
+    RequestLimits,
     Session,
+    SessionFactory,
     request_bytes,
 )
 from engine.rollout.rendering.chat import read_completion
@@ -68,7 +68,7 @@ class Gateway:
     """Keys → sessions. One gateway serves all rollouts of an engine."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session | RemoteSession | Door] = {}
+        self._sessions: dict[str, Session | RemoteSession | SessionFactory] = {}
         self._large = asyncio.Lock()
         self._told: dict[str, dict[str, list[Message]]] = {}
         """All messages up to the end of a response, by key and response id."""
@@ -79,7 +79,7 @@ class Gateway:
         self._sessions[key] = session
         return key
 
-    def open_door(self, key: str, door: Door) -> None:
+    def open_door(self, key: str, door: SessionFactory) -> None:
         """Register an outside run under the key that its script has made."""
         self._sessions[key] = door
 
@@ -90,7 +90,7 @@ class Gateway:
     def knows(self, key: str) -> bool:
         return key in self._sessions
 
-    def lane(self, key: str) -> Lane:
+    def lane(self, key: str) -> RequestLimits:
         """Limits on the number of requests that may be open under a key."""
         found = self._sessions.get(key)
         return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
@@ -103,7 +103,7 @@ class Gateway:
             return REMOTE_BYTES
         return request_bytes(found.max_context)
 
-    def session_of(self, request: Request) -> Session | RemoteSession | Door:
+    def session_of(self, request: Request) -> Session | RemoteSession | SessionFactory:
         """Session or door that the request's key belongs to; the guard has checked the key."""
         return self._sessions[_key(request)]
 
@@ -168,7 +168,9 @@ class Gateway:
             return await asyncio.to_thread(parse_request, model, body)
 
     async def _answered(
-        self, session: Session | RemoteSession | Door, answer: Callable[[], Awaitable[Response]]
+        self,
+        session: Session | RemoteSession | SessionFactory,
+        answer: Callable[[], Awaitable[Response]],
     ) -> Response:
         """Convert errors into OpenAI's form; an error that is not the agent's ends the rollout."""
         try:
@@ -202,7 +204,7 @@ def _before(told: dict[str, list[Message]], previous: str | None) -> list[Messag
 
 
 async def _entered(
-    found: Session | RemoteSession | Door, asked: ChatRequest
+    found: Session | RemoteSession | SessionFactory, asked: ChatRequest
 ) -> tuple[Session | RemoteSession, ChatRequest]:
     """Session of a request, and the request with the session's settings applied."""
     session = found if isinstance(found, Session | RemoteSession) else await found.enter(asked)

@@ -20,7 +20,7 @@ from engine.rollout.rendering.chat import text_of
 PASSED_ON = ("tool_choice", "temperature", "top_p", "stop")
 
 
-class Said(NamedTuple):
+class ProviderAnswer(NamedTuple):
     """What a provider has answered."""
 
     message: dict[str, Any]
@@ -29,7 +29,7 @@ class Said(NamedTuple):
     usage: Usage
 
 
-class Unanswered(RolloutError):
+class NoProviderAnswer(RolloutError):
     """There is no answer; `usd` may have been billed all the same."""
 
     def __init__(self, problem: Problem, usd: float) -> None:
@@ -43,7 +43,7 @@ class Remote(Protocol):
     name: str
     max_tokens: int
 
-    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> Said:
+    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
         """Answer one request of an attempt; `call` is its number and choice. The usage has the
         cost of all tries. Raises Unanswered, ChildDied when the process that asks is gone."""
         ...
@@ -83,7 +83,7 @@ class RemoteSession:
     failure: AtelierError | None = None
     """The first failure that is ours: the attempt does not count."""
 
-    async def answer(self, asked: ChatRequest) -> list[Said]:
+    async def answer(self, asked: ChatRequest) -> list[ProviderAnswer]:
         """Each choice. Raises Unanswered, which makes the attempt unscored, and RolloutError for
         what the agent has to know, and nothing else has to."""
         self.calls += 1
@@ -95,7 +95,7 @@ class RemoteSession:
         self.conversation.tools = request.get("tools", self.conversation.tools)
         try:
             choices = [await self._say(asked, request, f"{call}.{n}") for n in range(asked.n)]
-        except Unanswered as error:
+        except NoProviderAnswer as error:
             self.lost_usd += error.usd
             self.trouble = self.trouble or error.problem
             raise
@@ -115,7 +115,7 @@ class RemoteSession:
             del values["tool_choice"]
         return request | {name: value for name, value in values.items() if value is not None}
 
-    async def _say(self, asked: ChatRequest, request: dict[str, Any], call: str) -> Said:
+    async def _say(self, asked: ChatRequest, request: dict[str, Any], call: str) -> ProviderAnswer:
         said = await self.remote.say(self.attempt, call, request)
         exchange = self.conversation
         exchange.turns.append(said.usage)
@@ -125,7 +125,7 @@ class RemoteSession:
         return said
 
 
-def completion_of(choices: list[Said]) -> dict[str, Any]:
+def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
     prompt = sum(said.usage.prompt_tokens for said in choices)
     completion = sum(said.usage.completion_tokens for said in choices)
     return {
@@ -145,7 +145,7 @@ def completion_of(choices: list[Said]) -> dict[str, Any]:
     }
 
 
-async def chunks(choices: list[Said]) -> AsyncIterator[str]:
+async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
     """The whole answer at once: whoever asked for a stream gets the form of one."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
     for index, said in enumerate(choices):

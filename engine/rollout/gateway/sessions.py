@@ -54,7 +54,7 @@ class Choice:
     """Id of the completion's record, where it has one."""
 
 
-class Door(Protocol):
+class SessionFactory(Protocol):
     """Key for many rollouts: each request gets a session of its own."""
 
     name: str
@@ -66,14 +66,14 @@ class Door(Protocol):
         ...
 
 
-class Lane(NamedTuple):
+class RequestLimits(NamedTuple):
     """Limits per key: requests that are handled at once, and further ones that may wait."""
 
     active: int
     waiting: int
 
 
-ROLLOUT_LANE, SCRIPT_LANE = Lane(64, 256), Lane(1024, 8192)
+ROLLOUT_LANE, SCRIPT_LANE = RequestLimits(64, 256), RequestLimits(1024, 8192)
 REMOTE_BYTES = 8 * 2**20
 """Size limit of a request to a provider's model, whose context length is not known here."""
 

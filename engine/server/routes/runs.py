@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from engine.evaluation.stored import read_result
 from engine.judge.calibration.measurement import Place, agreements, disagreements
-from engine.judge.calibration.rescoring import Trial, places_for
+from engine.judge.calibration.rescoring import Rescoring, places_for
 from engine.protocol.problems import AtelierError, StoreError, in_one_line
 from engine.protocol.records.curves import CurveQuery
 from engine.protocol.records.demonstrations import SelectDemonstrations
@@ -32,7 +32,7 @@ from engine.server.bodies import Routes, body_of, json_lines, json_list, json_of
 from engine.server.composition import Services
 from engine.server.event_stream import follow
 from engine.server.services.repair import remove, repair
-from engine.server.services.runs.open_runs import Opened
+from engine.server.services.runs.open_runs import OpenRun
 from engine.server.services.summaries import problem_of
 from engine.storage.run_db.history import HistoryReader
 from engine.storage.run_db.reader import RunReader
@@ -217,7 +217,7 @@ class RunRoutes:
     @contextlib.asynccontextmanager
     async def _trial(
         self, request: Request, asked: TryJudge
-    ) -> AsyncIterator[tuple[Trial, list[Place]]]:
+    ) -> AsyncIterator[tuple[Rescoring, list[Place]]]:
         async with self._lifecycle.opened(request.path_params["run"]) as opened:
             places = await asyncio.to_thread(places_for, opened.run.reader, asked)
             async with self._judges.trial(opened.run, asked) as trial:
@@ -254,7 +254,7 @@ class RunRoutes:
             return json_of(await opened.labels.redo())
 
     @contextlib.asynccontextmanager
-    async def _labelling(self, request: Request) -> AsyncIterator[Opened]:
+    async def _labelling(self, request: Request) -> AsyncIterator[OpenRun]:
         """A run, open for its labels. Raises StoreError where what is stored in it fits no rule."""
         async with self._lifecycle.opened(request.path_params["run"]) as opened:
             with _refusing_what_is_stored(opened.run.folder):

@@ -28,7 +28,7 @@ from engine.protocol.requests.evaluation import Contestant
 from engine.reward.advantage.group import group_summary
 from engine.rollout.agents.processes import AgentPool, Agents
 from engine.rollout.rendering.chat import open_chat
-from engine.rollout.rollout import Place, RemoteStage, Stage, roll_out
+from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
 from engine.runtime.seeds import derive
 from engine.server.services.runs.workers import RunResources
 from engine.storage.project import load_config, load_scenarios
@@ -125,7 +125,7 @@ class ArenaService:
             try:
                 async with self._stage(run, asked, contestant, place, texts, crowded) as stage:
                     scenario = await asyncio.to_thread(_scenario, run, asked, place)
-                    where = Place("validation", step, 0, place)
+                    where = RolloutPlace("validation", step, 0, place)
                     return await roll_out(stage, where, scenario, derive(asked.seed, "arena"))
             finally:
                 texts.put_nowait(None)

@@ -11,9 +11,9 @@ from engine.export.job import export_checkpoint
 from engine.protocol.events.checkpoints import CheckpointExported
 from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.requests.exports import ExportCheckpoint
-from engine.server.services.runs.open_runs import Opened
+from engine.server.services.runs.open_runs import OpenRun
 
-Open = Callable[[str], AbstractAsyncContextManager[Opened]]
+Open = Callable[[str], AbstractAsyncContextManager[OpenRun]]
 Lines = asyncio.Queue[BaseModel | None]
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from engine.judge.calibration.examples import lessons_of
-from engine.judge.calibration.rescoring import Trial
+from engine.judge.calibration.rescoring import Rescoring
 from engine.judge.local_model.judge import LocalJudge
 from engine.judge.panel import Panel
 from engine.judge.prompting.rubric import parse_rubric
@@ -42,14 +42,14 @@ class JudgeService:
         return [self._provider.pid] if self._provider and self._provider.pid else []
 
     @contextlib.asynccontextmanager
-    async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Trial]:
+    async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Rescoring]:
         """Trial of a judge on a run, one at a time. Raises ConfigError where rubric or judges
         cannot be used, Refused where the run is not trusted."""
         await asyncio.to_thread(require_run_trust, run.folder)
         config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
         async with self._lock:
             provider = await self._ready(config, run)
-            yield Trial(run, config, rubric, provider, lambda: lessons_of(run))
+            yield Rescoring(run, config, rubric, provider, lambda: lessons_of(run))
 
     async def close(self) -> None:
         if self._provider:

@@ -24,7 +24,7 @@ from engine.protocol.records.runs import Checkpoint, Parent, RunSpec
 from engine.protocol.requests.runs import StartRun
 from engine.runtime.files import move_into_place, sha256_of, sync_tree
 from engine.storage.checkpoints import checkpoint
-from engine.storage.checkpoints.references import Found, find_checkpoint
+from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoint
 from engine.storage.project import load_config
 from engine.storage.run_db.copy import copy_until
 from engine.storage.run_db.reader import RunReader
@@ -44,7 +44,7 @@ class Origin(NamedTuple):
 
     parent: Parent
     config: ProjectConfig
-    source: Found | Path
+    source: NamedCheckpoint | Path
     history: int = 0
     """The last step whose attempts come along."""
 
@@ -74,7 +74,7 @@ def _adapter_in(folder: Path) -> Path | None:
     return newest if newest and (newest / ADAPTER_CONFIG).is_file() else None
 
 
-def _of_checkpoint(found: Found, request: StartRun) -> Origin:
+def _of_checkpoint(found: NamedCheckpoint, request: StartRun) -> Origin:
     config = changed_config(found.spec.config, request.overrides)
     for name in FIXED:
         was = getattr(found.spec.config.model, name)
@@ -108,7 +108,7 @@ def _of_checkpoint(found: Found, request: StartRun) -> Origin:
     return Origin(parent, config, found, history)
 
 
-def _weights_of(found: Found, request: StartRun) -> Origin:
+def _weights_of(found: NamedCheckpoint, request: StartRun) -> Origin:
     """Between supervised and RL runs only the weights go along: the project's settings as they are
     now, with the adapter's rank and scale; steps count from 0, and the optimizer starts anew."""
     if request.replay:
@@ -129,7 +129,7 @@ def _weights_of(found: Found, request: StartRun) -> Origin:
     return Origin(parent, config, found)
 
 
-def _replayed(found: Found, overrides: dict[str, Any]) -> int:
+def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
     """The last step that can be learned again."""
     if overrides:
         raise ConfigError.of(

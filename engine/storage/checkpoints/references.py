@@ -10,7 +10,7 @@ from typing import NamedTuple
 from engine.protocol.problems import ConfigError, StoreError
 from engine.protocol.records.runs import TRAINING_KINDS, Checkpoint, RunSpec
 from engine.storage.checkpoints import checkpoint
-from engine.storage.checkpoints.retention import Known
+from engine.storage.checkpoints.retention import CheckpointFacts
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE, specs_of
 
@@ -19,7 +19,7 @@ SHORTEST = 4
 """Characters of an id that are enough to name a run."""
 
 
-class Found(NamedTuple):
+class NamedCheckpoint(NamedTuple):
     """A checkpoint and its run; None stands for the weights before the first update."""
 
     folder: Path
@@ -71,7 +71,7 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
     )
 
 
-def find_checkpoint(project: Path, reference: str) -> Found:
+def find_checkpoint(project: Path, reference: str) -> NamedCheckpoint:
     """Raises ConfigError where there is none, or where its files are damaged.
 
     Step 0 is always there: the weights that the run began with.
@@ -80,12 +80,12 @@ def find_checkpoint(project: Path, reference: str) -> Found:
     return find_in_run(*find_run(project, name), which)
 
 
-def find_in_run(folder: Path, spec: RunSpec, which: str) -> Found:
+def find_in_run(folder: Path, spec: RunSpec, which: str) -> NamedCheckpoint:
     """The checkpoint of a run that `which` names: a step, `best`, `newest`, or nothing for the
     newest. Raises ConfigError like `find_checkpoint`."""
     kept, known = _kept(folder)
     if which == "0" and not any(one.step == 0 for one in kept):
-        return Found(folder, spec, None)
+        return NamedCheckpoint(folder, spec, None)
     chosen: Checkpoint | None
     if which in ("", NEWEST) and kept:
         chosen = checkpoint.newest(folder, kept) or kept[-1]
@@ -102,10 +102,10 @@ def find_in_run(folder: Path, spec: RunSpec, which: str) -> Found:
             "Take another step of that run.",
             where=str(folder / chosen.path),
         )
-    return Found(folder, spec, chosen)
+    return NamedCheckpoint(folder, spec, chosen)
 
 
-def newest_best(project: Path) -> Found | None:
+def newest_best(project: Path) -> NamedCheckpoint | None:
     """The best checkpoint of the newest run that keeps one; where no test was made at any of them,
     its newest. None where no run keeps any. Damaged runs are passed over."""
     for folder, spec in trained_runs(project):
@@ -114,19 +114,19 @@ def newest_best(project: Path) -> Found | None:
         except StoreError:
             continue
         if whole := [one for one in kept if checkpoint.verify(folder / one.path)]:
-            return Found(folder, spec, _best(whole, known) or whole[-1])
+            return NamedCheckpoint(folder, spec, _best(whole, known) or whole[-1])
     return None
 
 
-def _kept(folder: Path) -> tuple[list[Checkpoint], Known]:
+def _kept(folder: Path) -> tuple[list[Checkpoint], CheckpointFacts]:
     reader = RunReader(folder / DATABASE)
     try:
-        return reader.checkpoints(), Known(reader)
+        return reader.checkpoints(), CheckpointFacts(reader)
     finally:
         reader.close()
 
 
-def _best(kept: list[Checkpoint], known: Known) -> Checkpoint | None:
+def _best(kept: list[Checkpoint], known: CheckpointFacts) -> Checkpoint | None:
     """Highest validation mean, or lowest held-out loss; of equal ones the earlier."""
     merits = known.merits
     tested = [one for one in kept if one.step in merits]

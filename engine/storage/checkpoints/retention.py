@@ -29,7 +29,7 @@ SPOKEN = (
 )
 
 
-class Known:
+class CheckpointFacts:
     """What a run's events say of its checkpoints, by step."""
 
     def __init__(self, reader: RunReader) -> None:
@@ -86,7 +86,7 @@ def reasons(
 
 
 def kept_by(
-    known: Known, checkpoints: Iterable[Checkpoint], spec: RunSpec
+    known: CheckpointFacts, checkpoints: Iterable[Checkpoint], spec: RunSpec
 ) -> dict[int, tuple[KeptBy, ...]]:
     """By step; an empty tuple for what goes."""
     marked: dict[int, set[KeptBy]] = {}
@@ -108,7 +108,7 @@ def view(
     folder: Path, reader: RunReader, spec: RunSpec, replica: bool = False
 ) -> list[KeptCheckpoint]:
     """All of a run's checkpoints, oldest first; a `replica` need not have their files."""
-    known, checkpoints = Known(reader), reader.checkpoints()
+    known, checkpoints = CheckpointFacts(reader), reader.checkpoints()
     why = kept_by(known, checkpoints, spec)
     return [
         KeptCheckpoint(
@@ -133,7 +133,7 @@ def _state(path: Path, replica: bool) -> Literal["whole", "damaged", "elsewhere"
 async def prune(run: Run) -> None:
     """Clear away what no rule keeps: first from the record, then from the disk."""
     checkpoints = run.reader.checkpoints()
-    why = kept_by(Known(run.reader), checkpoints, run.spec)
+    why = kept_by(CheckpointFacts(run.reader), checkpoints, run.spec)
     for one in checkpoints:
         if not why[one.step]:
             await drop(run, one, "rule")

@@ -25,7 +25,7 @@ from engine.protocol.records.runs import RunSpec, Trajectory, TrajectorySummary
 from engine.runtime.files import move_into_place
 from engine.storage.run_db import salvage
 from engine.storage.run_db.packed import unpacked
-from engine.storage.run_db.salvage import UNREADABLE, Beginning, Told
+from engine.storage.run_db.salvage import UNREADABLE, ReadableEvents, TrajectoryState
 from engine.storage.run_db.schema import MOST_VALUE_BYTES, foreign_object, open_writer, refuse_newer
 from engine.storage.run_db.writer import summary_of, trajectory_rows
 
@@ -99,7 +99,7 @@ def _open_copy(copy: Path, folder: Path) -> apsw.Connection:
     return db
 
 
-def _spec_of(found: Beginning, folder: Path) -> RunSpec:
+def _spec_of(found: ReadableEvents, folder: Path) -> RunSpec:
     told = (e.spec for e in found.events if isinstance(e, RunStarted | RunQueued))
     spec = next(told, None)
     if spec is None:
@@ -116,7 +116,9 @@ def _nothing(folder: Path, why: str) -> StoreError:
     )
 
 
-def _whole(db: apsw.Connection, found: Beginning) -> tuple[dict[str, Trajectory], Beginning]:
+def _whole(
+    db: apsw.Connection, found: ReadableEvents
+) -> tuple[dict[str, Trajectory], ReadableEvents]:
     """Stored trajectories of the events' rollouts, and the events up to the first step that would
     be trained again on lost transcripts: that step must be rolled out again."""
     told = found.rollouts()
@@ -142,7 +144,7 @@ def _is_whole(db: apsw.Connection) -> bool:
 def _write(
     target: apsw.Connection,
     db: apsw.Connection,
-    found: Beginning,
+    found: ReadableEvents,
     stored: dict[str, Trajectory],
     repaired: Repaired,
 ) -> None:
@@ -166,12 +168,12 @@ def _write(
 
 
 def _write_trajectories(
-    target: apsw.Connection, found: Beginning, stored: dict[str, Trajectory]
+    target: apsw.Connection, found: ReadableEvents, stored: dict[str, Trajectory]
 ) -> None:
     """Write trajectories as recorded by the events; those of imported runs, which have no such
     events, as stored."""
     rollouts = found.rollouts() or {
-        id_: Told(summary_of(one), one.advantage) for id_, one in stored.items()
+        id_: TrajectoryState(summary_of(one), one.advantage) for id_, one in stored.items()
     }
     for id_, told in rollouts.items():
         known = stored.get(id_) or Trajectory(**told.summary.model_dump(), output=LOST)
@@ -183,7 +185,7 @@ def _write_trajectories(
         target.execute(sql, (told.advantage, id_))
 
 
-def _write_labels(target: apsw.Connection, found: Beginning) -> None:
+def _write_labels(target: apsw.Connection, found: ReadableEvents) -> None:
     for event in found.labelled():
         label = event.label
         if event.undone:
@@ -200,7 +202,7 @@ def _write_labels(target: apsw.Connection, found: Beginning) -> None:
         _insert(target, "labels(id, seq, split, step, grp, body)", values)
 
 
-def _write_calls(target: apsw.Connection, db: apsw.Connection, found: Beginning) -> None:
+def _write_calls(target: apsw.Connection, db: apsw.Connection, found: ReadableEvents) -> None:
     """Write all readable answers, and the cost of the others: money that was spent still counts."""
     costs = found.costs()
     select = "SELECT rowid, id, key, judge, answered, cost, body FROM calls NOT INDEXED"
@@ -220,7 +222,7 @@ def _write_calls(target: apsw.Connection, db: apsw.Connection, found: Beginning)
             _insert(target, "calls(id, key, judge, answered, cost)", values)
 
 
-def _write_verdicts(target: apsw.Connection, db: apsw.Connection, found: Beginning) -> None:
+def _write_verdicts(target: apsw.Connection, db: apsw.Connection, found: ReadableEvents) -> None:
     kept, last = set(found.rollouts()), found.events[-1].at
     for row in salvage.plain(db, "SELECT trajectory_id, judge, rubric, at, body FROM verdicts"):
         known = fits(row, str, str, str, float, str) and row[0] in kept

@@ -39,7 +39,7 @@ GIVEN_UP = 64
 
 
 @dataclass
-class Beginning:
+class ReadableEvents:
     """Events from the first to the last before any damage, and the state they leave behind."""
 
     bodies: list[str] = field(default_factory=list)
@@ -51,18 +51,18 @@ class Beginning:
     def seq(self) -> int:
         return len(self.bodies)
 
-    def until(self, seq: int) -> "Beginning":
+    def until(self, seq: int) -> "ReadableEvents":
         """The events up to `seq`."""
-        return Beginning(self.bodies[:seq], self.events[:seq], True)
+        return ReadableEvents(self.bodies[:seq], self.events[:seq], True)
 
-    def rollouts(self) -> dict[str, "Told"]:
+    def rollouts(self) -> dict[str, "TrajectoryState"]:
         """State of each trajectory by the events, by id, in the order of their rows."""
-        found: dict[str, Told] = {}
+        found: dict[str, TrajectoryState] = {}
         for event in self.events:
             match event:
                 case TrajectoryRecorded():
                     found.pop(event.trajectory.id, None)
-                    found[event.trajectory.id] = Told(event.trajectory)
+                    found[event.trajectory.id] = TrajectoryState(event.trajectory)
                 case GroupJudged():
                     _retell(found, event.trajectories)
                 case GroupLabelled():
@@ -111,7 +111,7 @@ class Beginning:
 
 
 @dataclass
-class Told:
+class TrajectoryState:
     """Latest state of one trajectory by the events."""
 
     summary: TrajectorySummary
@@ -128,13 +128,13 @@ UNCHANGED = ("scenario_id", "turns", "sampled_tokens", "truncated", "duration_s"
 """Fields of a trajectory that no verdict or label changes."""
 
 
-def _retell(found: dict[str, Told], trajectories: list[TrajectorySummary]) -> None:
+def _retell(found: dict[str, TrajectoryState], trajectories: list[TrajectorySummary]) -> None:
     for one in trajectories:
         if told := found.get(one.id):
             told.summary = one.model_copy(update={"advantage": None})
 
 
-def _score(found: dict[str, Told], group: GroupSummary) -> None:
+def _score(found: dict[str, TrajectoryState], group: GroupSummary) -> None:
     place = (group.split, group.step, group.group)
     for told in found.values():
         one = told.summary
@@ -143,12 +143,12 @@ def _score(found: dict[str, Told], group: GroupSummary) -> None:
             told.summary = one.model_copy(update={"advantage": told.advantage})
 
 
-def beginning(db: apsw.Connection, spec: RunSpec | None = None) -> Beginning:
+def beginning(db: apsw.Connection, spec: RunSpec | None = None) -> ReadableEvents:
     """Events 1, 2, 3 … up to the first that is missing, invalid or has another number.
 
     The first one says how the run began: where it cannot be read, `spec` says it.
     """
-    found = Beginning()
+    found = ReadableEvents()
     for number in count(1):
         body = _row(db, "SELECT body FROM events WHERE seq = ?", (number,))
         event = _event(number, body)

@@ -331,7 +331,7 @@ class SearchedProblem(TypedDict):
     message: str
 
 
-class Searched(TypedDict):
+class SearchText(TypedDict):
     """What of a trajectory's JSON is searched."""
 
     title: str
@@ -340,7 +340,7 @@ class Searched(TypedDict):
     messages: list[SearchedMessage]
 
 
-def searchable(trajectory: Searched) -> str:
+def searchable(trajectory: SearchText) -> str:
     """Everything a person would search for in a trajectory."""
     words = [trajectory["title"], trajectory["scenario_id"]]
     for message in trajectory["messages"]:
@@ -352,7 +352,9 @@ def searchable(trajectory: Searched) -> str:
 
 
 def _searchable(trajectory: Trajectory) -> str:
-    return searchable(cast(Searched, trajectory.model_dump(include=set(Searched.__annotations__))))
+    return searchable(
+        cast(SearchText, trajectory.model_dump(include=set(SearchText.__annotations__)))
+    )
 
 
 def _write_problem(error: Exception) -> Problem:

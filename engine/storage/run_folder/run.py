@@ -51,7 +51,7 @@ CARDS_EVERY = 2
 
 
 @dataclass
-class Orders:
+class RunOrders:
     """What the person wants of a living run; read by the loop between stages."""
 
     steps: int
@@ -77,7 +77,7 @@ class Orders:
 
 
 @dataclass
-class Purse:
+class RunBudget:
     """What everybody shares who spends this run's money: two questions must not spend the same
     last dollar, and the same question is asked once."""
 
@@ -97,8 +97,8 @@ class Run:
         self.folder = folder
         self.spec = spec
         self.config = spec.config
-        self.orders = Orders(spec.config.train.steps)
-        self.purse = Purse()
+        self.orders = RunOrders(spec.config.train.steps)
+        self.purse = RunBudget()
         self._announce = announce
         self._lock = _take_lock(folder / LOCK)
         try:

@@ -16,7 +16,7 @@ from engine.training.step.scenario_sampling import Choice
 PAGE = 5000
 
 
-class Practised:
+class CurriculumHistory:
     """Keeps what it has read: a step asks only for what is new."""
 
     def __init__(self, run: Run, scenarios: Sequence[Scenario]) -> None:

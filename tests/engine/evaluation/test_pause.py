@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from engine.evaluation.pause import Gate
+from engine.evaluation.pause import PauseControl
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.runs import RunSpec
 from engine.storage.run_folder.run import Run
 
 
-def through(folder: Path, work: Callable[[Run, Gate], Awaitable[None]]) -> list[str]:
+def through(folder: Path, work: Callable[[Run, PauseControl], Awaitable[None]]) -> list[str]:
     """The kinds of what was said meanwhile."""
     spec = RunSpec(
         id="run", name="a run", project="p", started_at=0, config=ProjectConfig(), model_path=""
@@ -20,7 +20,7 @@ def through(folder: Path, work: Callable[[Run, Gate], Awaitable[None]]) -> list[
         run = Run(folder, spec, lambda tick: None)
         try:
             async with asyncio.timeout(10):
-                await work(run, Gate(run))
+                await work(run, PauseControl(run))
             return [event.kind for event in run.reader.events_of("run.paused", "run.continued")]
         finally:
             run.close()
@@ -28,7 +28,7 @@ def through(folder: Path, work: Callable[[Run, Gate], Awaitable[None]]) -> list[
     return asyncio.run(going())
 
 
-async def waiting(gate: Gate) -> list["asyncio.Task[bool]"]:
+async def waiting(gate: PauseControl) -> list["asyncio.Task[bool]"]:
     """Three attempts before a closed gate."""
     tasks = [asyncio.create_task(gate.passes()) for _ in range(3)]
     await asyncio.sleep(0.1)
@@ -37,7 +37,7 @@ async def waiting(gate: Gate) -> list["asyncio.Task[bool]"]:
 
 
 def test_a_pause_is_said_once_however_many_wait(tmp_path: Path) -> None:
-    async def work(run: Run, gate: Gate) -> None:
+    async def work(run: Run, gate: PauseControl) -> None:
         assert await gate.passes()
         run.orders.give(paused=True)
         tasks = await waiting(gate)
@@ -48,7 +48,7 @@ def test_a_pause_is_said_once_however_many_wait(tmp_path: Path) -> None:
 
 
 def test_whoever_waits_hears_of_the_end(tmp_path: Path) -> None:
-    async def work(run: Run, gate: Gate) -> None:
+    async def work(run: Run, gate: PauseControl) -> None:
         run.orders.give(paused=True)
         tasks = await waiting(gate)
         run.orders.give(stop=True)

@@ -7,8 +7,8 @@ import pytest
 from engine.export.parity import LIMITS, greedy_match, logprob_gap
 from engine.export.torch.logprobs import (
     Computing,
+    LogProbs,
     Passage,
-    Spoken,
     load_exported,
     load_trained,
     speak,
@@ -45,7 +45,7 @@ def passages(base: Path) -> list[Passage]:
 
 
 @pytest.fixture(scope="module")
-def trained(base: Path, adapter: Path, passages: list[Passage]) -> Spoken:
+def trained(base: Path, adapter: Path, passages: list[Passage]) -> LogProbs:
     return speak(load_trained(base, adapter, CPU), passages, [2], 4, QUIET)
 
 
@@ -56,7 +56,7 @@ def test_it_is_exported_within_the_limits(
     base: Path,
     adapter: Path,
     passages: list[Passage],
-    trained: Spoken,
+    trained: LogProbs,
     tmp_path: Path,
     kind: str,
     dtype: str,

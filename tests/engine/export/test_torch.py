@@ -17,8 +17,8 @@ from engine.export.torch.gguf_file import FILE, write_gguf
 from engine.export.torch.llamacpp import convert, find_converter
 from engine.export.torch.logprobs import (
     Computing,
+    LogProbs,
     Passage,
-    Spoken,
     load_exported,
     load_trained,
     speak,
@@ -78,7 +78,7 @@ def passages(base: Path) -> list[Passage]:
     return found
 
 
-def said(base: Path, model: torch.nn.Module) -> Spoken:
+def said(base: Path, model: torch.nn.Module) -> LogProbs:
     return speak(model, passages(base), [2], 8, QUIET)  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from engine.hardware.flops import ModelShape
 from engine.hardware.forecast import (
     PROGRAM_BYTES,
     Machine,
-    Work,
+    WorkShape,
     activation_bytes,
     sample_seconds,
     sampler_bytes,
@@ -41,7 +41,7 @@ def shape_of(width: int) -> ModelShape:
     ("width", "work", "peak", "bandwidth", "update", "sample", "size"), MEASURED
 )
 def test_forecasts_are_within_a_fifth(width, work, peak, bandwidth, update, sample, size):
-    shape, machine, work = shape_of(width), Machine(peak * 1e9, bandwidth * 1e9), Work(*work)
+    shape, machine, work = shape_of(width), Machine(peak * 1e9, bandwidth * 1e9), WorkShape(*work)
     assert update_seconds(shape, machine, work, BATCH_TOKENS) == pytest.approx(update, rel=0.2)
     assert sample_seconds(shape, machine, work) == pytest.approx(sample, rel=0.2)
     weights = (shape.body + shape.head) * width + 16 * shape.adapter
@@ -52,7 +52,7 @@ def test_forecasts_are_within_a_fifth(width, work, peak, bandwidth, update, samp
 
 def test_more_work_takes_longer():
     shape, machine = shape_of(2), Machine(8e11, 5e10)
-    small = Work(128, 16, 4, 2)
+    small = WorkShape(128, 16, 4, 2)
     for more in (
         small._replace(prompt=256),
         small._replace(completion=32),

@@ -7,7 +7,7 @@ from engine.protocol.events import run as e
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import GroupSummary, Split, Trajectory, TrajectorySummary
 from engine.storage.run_db.writer import summary_of
-from engine.storage.run_folder.run import Orders
+from engine.storage.run_folder.run import RunOrders
 from engine.training.labels.service import LabelService
 from tests.studio.fakes.simulated_run import Made, whole
 
@@ -17,7 +17,7 @@ class FakeLabels:
     and project."""
 
     def __init__(self, made: Made, project: Path) -> None:
-        self.orders = Orders(1)
+        self.orders = RunOrders(1)
         self.made, self.project = made, project
         self.spec, self.config = made.spec, made.spec.config
         project.mkdir(parents=True, exist_ok=True)  # gold.jsonl is written there

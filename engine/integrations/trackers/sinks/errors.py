@@ -12,7 +12,7 @@ class Lost:
     """Why, a sentence that follows its name."""
 
 
-class Trouble(Exception):
+class SinkError(Exception):
     """`words` go on after the service's name: "cannot be reached at …"."""
 
     def __init__(self, code: str, words: str, hint: str = "", detail: str = "") -> None:
@@ -20,13 +20,13 @@ class Trouble(Exception):
         self.code, self.words, self.hint = code, words, hint
 
 
-def unreachable(address: str, error: Exception) -> Trouble:
+def unreachable(address: str, error: Exception) -> SinkError:
     words = f"cannot be reached at {address}."
     hint = "Check the address and the network; what is missing is sent as soon as it is back."
-    return Trouble("unreachable", words, hint, f"{type(error).__name__}: {error}")
+    return SinkError("unreachable", words, hint, f"{type(error).__name__}: {error}")
 
 
-def refused(what: str, detail: str = "") -> Trouble:
+def refused(what: str, detail: str = "") -> SinkError:
     """`what` it answers."""
     hint = "Give a valid key under Settings, Tracker keys, or in its environment variable."
-    return Trouble("key", f"refuses the key ({what}).", hint, detail)
+    return SinkError("key", f"refuses the key ({what}).", hint, detail)

@@ -19,7 +19,7 @@ from mlflow.entities import Experiment, Metric, Param, Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from engine.integrations.trackers.sinks.errors import Lost, Trouble, refused, unreachable
+from engine.integrations.trackers.sinks.errors import Lost, SinkError, refused, unreachable
 from engine.integrations.trackers.sinks.mlflow_names import named
 
 MARK = "atelier.run_id"
@@ -76,7 +76,7 @@ class Sink:
             return str(self._client.create_experiment(name))
         if found.lifecycle_stage != "active":
             hint = "Restore it there, or name another under track.mlflow.experiment."
-            raise Trouble("deleted", f"has the experiment {name} among the deleted ones.", hint)
+            raise SinkError("deleted", f"has the experiment {name} among the deleted ones.", hint)
         return str(found.experiment_id)
 
     def _found(self, place: str, run: dict[str, Any]) -> str:
@@ -112,6 +112,6 @@ class Sink:
                 raise unreachable(self._address, error) from error
             if status in (401, 403):
                 raise refused(f"it answers {status}", said) from error
-            raise Trouble(
+            raise SinkError(
                 "answer", f"answers: {said.splitlines()[0][:300]}", detail=said
             ) from error

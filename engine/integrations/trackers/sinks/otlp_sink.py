@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from engine.integrations.trackers.sinks.errors import Lost, Trouble, refused, unreachable
+from engine.integrations.trackers.sinks.errors import Lost, SinkError, refused, unreachable
 
 TIMEOUT_S = 15.0
 PATH = "/v1/traces"
@@ -115,7 +115,7 @@ def _langfuse(key: str) -> dict[str, str]:
     if ":" not in key:
         words = "needs a public and a secret key."
         hint = "Keep them as PUBLIC:SECRET under Settings, Tracker keys."
-        raise Trouble("key", words, hint)
+        raise SinkError("key", words, hint)
     coded = base64.b64encode(key.encode()).decode()
     return {"Authorization": f"Basic {coded}", "x-langfuse-ingestion-version": "4"}
 
@@ -130,7 +130,7 @@ def _rejected(answer: requests.Response, spans: int) -> Lost | None:
         raise refused(f"it answers {answer.status_code}", answer.text[:500])
     if answer.status_code != 200:
         words = f"answers {answer.status_code} {answer.reason}."
-        raise Trouble("answer", words, detail=answer.text[:500])
+        raise SinkError("answer", words, detail=answer.text[:500])
     try:
         partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
     except DecodeError:

@@ -11,7 +11,7 @@ from typing import Any
 from trackio.sqlite_storage import SQLiteStorage
 from trackio.utils import TRACKIO_DIR
 
-from engine.integrations.trackers.sinks.errors import Lost, Trouble
+from engine.integrations.trackers.sinks.errors import Lost, SinkError
 
 
 class Sink:
@@ -46,7 +46,7 @@ class Sink:
             )
         except (OSError, sqlite3.Error) as error:
             words = f"cannot write its database in {TRACKIO_DIR}: {error}."
-            raise Trouble("not_written", words) from error
+            raise SinkError("not_written", words) from error
         return Lost()
 
     def close(self, state: str) -> None:

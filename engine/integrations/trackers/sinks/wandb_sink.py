@@ -13,7 +13,7 @@ os.environ |= {"WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false"}
 import wandb
 from wandb.errors import AuthenticationError, CommError, UsageError
 
-from engine.integrations.trackers.sinks.errors import Lost, Trouble, refused, unreachable
+from engine.integrations.trackers.sinks.errors import Lost, SinkError, refused, unreachable
 from engine.integrations.trackers.sinks.wandb_file import last_step
 
 AXIS = "training_step"
@@ -76,7 +76,7 @@ class Sink:
         except TimeoutError as error:
             words = f"did not take everything within {FINISH_S:g} s."
             hint = "`wandb sync` sends the rest from the run folder."
-            raise Trouble("unfinished", words, hint) from error
+            raise SinkError("unfinished", words, hint) from error
 
 
 def _settings(host: str) -> wandb.Settings:

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.policy.torch.model.linear import times
 
 
-class Instead(Protocol):
+class ForwardOverride(Protocol):
     """Computes what a layer would, while it is on."""
 
     on: bool
@@ -25,7 +25,7 @@ class Instead(Protocol):
 class LoraLinear(lora.Linear):
     """One adapter, no dropout, not merged. Input [..., in] → [..., out]."""
 
-    bundle: "Instead | None" = None
+    bundle: "ForwardOverride | None" = None
     _cast: tuple[tuple[int, int], Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -10,7 +10,7 @@ from engine.remote.ssh.asyncssh.keys import Keys
 from engine.remote.ssh.base import AUTHENTICATE_S, GREET_S, TRIES
 from engine.remote.ssh.host_keys import Trust
 from engine.remote.ssh.problems import account_expired, gave_up
-from engine.remote.ssh.questions import Clock, Person, kind_of_secret
+from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
 
 Stage = Literal["reach", "greet", "authenticate", "open"]
 
@@ -20,7 +20,7 @@ MOST_BANNER_CHARS = 20_000
 class Client(asyncssh.SSHClient):
     """Of one attempt."""
 
-    def __init__(self, trust: Trust, keys: Keys, person: Person, clock: Clock) -> None:
+    def __init__(self, trust: Trust, keys: Keys, person: QuestionService, clock: Clock) -> None:
         self._trust = trust
         self._keys = keys
         self._pairs: AsyncIterator[asyncssh.SSHKeyPair] | None = None

@@ -26,7 +26,7 @@ from engine.remote.ssh.commands import ENDING_S, PROCESS, by_sh, converse, end_g
 from engine.remote.ssh.host_keys import Trust
 from engine.remote.ssh.openssh.sockets import prepare_socket
 from engine.remote.ssh.problems import Place
-from engine.remote.ssh.questions import Clock, Person
+from engine.remote.ssh.questions import Clock, QuestionService
 from engine.remote.ssh.settings import Settings, read_settings
 from engine.remote.ssh.upload import upload
 
@@ -37,7 +37,7 @@ class Hop:
     def __init__(self, settings: Settings, place: Place, asker: Asker) -> None:
         self._settings = settings
         self.place = place
-        self._person = Person(asker, place)
+        self._person = QuestionService(asker, place)
         self._keys = Keys(settings, self._person)
         self._trust = Trust(settings, place, self._person)
         self._proxy: Proxy | None = None
@@ -139,7 +139,7 @@ class Hop:
 
 async def connect_in_process(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
-) -> "InProcess":
+) -> "AsyncSSHConnection":
     """Raises LaunchError."""
     way = await _way(parse_address(address), config, known_hosts)
     goal = way[-1].server
@@ -155,7 +155,7 @@ async def connect_in_process(
     except BaseException:
         await _close(hops)
         raise
-    return InProcess(hops)
+    return AsyncSSHConnection(hops)
 
 
 async def _way(
@@ -181,7 +181,7 @@ async def _close(hops: list[Hop]) -> None:
         await hop.close()
 
 
-class InProcess:
+class AsyncSSHConnection:
     """A `Connection`."""
 
     def __init__(self, hops: list[Hop]) -> None:

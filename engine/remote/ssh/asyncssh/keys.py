@@ -21,7 +21,7 @@ from asyncssh.public_key import SSHOpenSSHCertificate
 from engine.remote.ssh.base import TRIES
 from engine.remote.ssh.host_keys import kind_of
 from engine.remote.ssh.problems import gave_up, passphrase_wrong
-from engine.remote.ssh.questions import Person
+from engine.remote.ssh.questions import QuestionService
 from engine.remote.ssh.settings import Settings
 
 Unlock = Callable[[], Coroutine[Any, Any, asyncssh.SSHKey]]
@@ -80,7 +80,7 @@ class FilePair(asyncssh.SSHKeyPair):
 class Keys:
     """Of one server; `tried` says afterwards what it was shown."""
 
-    def __init__(self, settings: Settings, person: Person) -> None:
+    def __init__(self, settings: Settings, person: QuestionService) -> None:
         self._settings = settings
         self._person = person
         self._agent: asyncssh.SSHAgentClient | None = None

@@ -36,12 +36,12 @@ SUFFIX_BYTES = 20
 
 async def connect_by_system(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
-) -> "BySystem":
+) -> "OpenSSHConnection":
     """Raises LaunchError."""
     to = destination(parse_address(address))
     folder = await asyncio.to_thread(_private_folder)
     try:
-        way = await Way.of(OpenSSH(folder, config, known_hosts), to)
+        way = await SshRoute.of(OpenSSH(folder, config, known_hosts), to)
         master = Master(way.ssh)
         try:
             while not await _attempt(way, master, asker):
@@ -52,7 +52,7 @@ async def connect_by_system(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return BySystem(way, master)
+    return OpenSSHConnection(way, master)
 
 
 def _private_folder() -> Path:
@@ -65,7 +65,7 @@ def _private_folder() -> Path:
     raise problems.socket_unusable(tempfile.gettempdir(), "its path is too long for a socket")
 
 
-class Way:
+class SshRoute:
     """To one server, with all names that its `ssh` may call the servers on it."""
 
     def __init__(self, ssh: OpenSSH, to: list[str], resolved: Resolved) -> None:
@@ -77,7 +77,7 @@ class Way:
         self._all = {resolved.server: resolved}
 
     @classmethod
-    async def of(cls, ssh: OpenSSH, to: list[str]) -> "Way":
+    async def of(cls, ssh: OpenSSH, to: list[str]) -> "SshRoute":
         ssh.write_config(ask=False)
         resolved = await ssh.resolve(to)
         if not resolved.strict:
@@ -154,7 +154,7 @@ class Way:
         return [describe_certificate(one) for one in found if one and has_expired(one)]
 
 
-async def _attempt(way: Way, master: Master, asker: Asker) -> bool:
+async def _attempt(way: SshRoute, master: Master, asker: Asker) -> bool:
     """False where another one may succeed: the server went while a host key was looked at."""
     hops = len(way.resolved.jumps) + 1
     seconds = hops * (REACH_S + AUTHENTICATE_S)
@@ -186,10 +186,10 @@ async def _attempt(way: Way, master: Master, asker: Asker) -> bool:
     raise error
 
 
-class BySystem:
+class OpenSSHConnection:
     """A `Connection`."""
 
-    def __init__(self, way: Way, master: Master) -> None:
+    def __init__(self, way: SshRoute, master: Master) -> None:
         self._way = way
         self._master = master
         self._closing = False

@@ -18,7 +18,7 @@ from engine.protocol.problems import LaunchError
 from engine.remote.ssh.base import TRIES, Asker
 from engine.remote.ssh.openssh import askpass
 from engine.remote.ssh.problems import Place, gave_up, host_key_refused, passphrase_wrong
-from engine.remote.ssh.questions import Clock, Person, kind_of_secret
+from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
 
 UNKNOWN_KEY = re.compile(
     r"^(?P<kind>[\w-]+) key fingerprint is (?:SHA256:)?(?P<print>\S+?)\.?$", re.M
@@ -101,7 +101,7 @@ class Prompts:
     async def _answer(self, asked: dict[str, str | int]) -> str | None:
         prompt, hint = str(asked["prompt"]), asked["hint"]
         place = await self._place_of(int(asked["process"]))
-        person = Person(self._asker, place, self._clock)
+        person = QuestionService(self._asker, place, self._clock)
         if found := UNKNOWN_KEY.search(prompt):
             return await self._host_key(person, prompt, f"{found['kind']} SHA256:{found['print']}")
         if hint == "none":  # a touch of a hardware key; ssh ends the question by itself
@@ -118,7 +118,7 @@ class Prompts:
             raise gave_up(place, kind, f"the {kind} it asks for")
         return typed
 
-    async def _host_key(self, person: Person, prompt: str, shown: str) -> str:
+    async def _host_key(self, person: QuestionService, prompt: str, shown: str) -> str:
         place = person.place
         if OTHER_KINDS in prompt:
             raise self._changed(place, shown)
@@ -132,7 +132,7 @@ class Prompts:
         self.confirmed += 1
         return "yes"
 
-    async def _passphrase(self, person: Person, key: str) -> str:
+    async def _passphrase(self, person: QuestionService, key: str) -> str:
         name = key.strip("'\"")
         if self._passphrases[name] == TRIES:
             raise passphrase_wrong(person.place, name, TRIES)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.evaluation.contestants import find_contestants
-from engine.evaluation.evaluate import Hall, evaluate
+from engine.evaluation.evaluate import EvaluationResources, evaluate
 from engine.judge.providers.access import Access
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError, in_one_line
@@ -27,7 +27,7 @@ from engine.trust.addresses import check_addresses
 from engine.trust.files import check_files
 
 
-class Planned(NamedTuple):
+class PlannedEvaluation(NamedTuple):
     """An evaluation that could begin."""
 
     spec: RunSpec
@@ -39,7 +39,7 @@ class Planned(NamedTuple):
     """Those of them that would be this very one if they went on."""
 
 
-def plan(project: Path, request: StartEvaluation) -> Planned:
+def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
     """What is compared, and on what; on nothing, where an earlier one has paid for all that a
     teacher is asked. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
@@ -76,7 +76,7 @@ def plan(project: Path, request: StartEvaluation) -> Planned:
         evaluation=evaluation,
         keys_at_home=request.keys_at_home,
     )
-    planned = Planned(spec, scenarios)
+    planned = PlannedEvaluation(spec, scenarios)
     return _not_yet_asked(project, request, planned) if request.demonstrate else planned
 
 
@@ -85,13 +85,17 @@ async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> Non
     pool = AgentPool(run.project, run.config.agent, run.log_file)
     try:
         await pool.start()
-        hall = Hall(gateway, base_url, pool, access, lambda: judging(run, access, None))
+        hall = EvaluationResources(
+            gateway, base_url, pool, access, lambda: judging(run, access, None)
+        )
         await evaluate(run, hall, distillation.keep)
     finally:
         await asyncio.shield(pool.close())
 
 
-def _not_yet_asked(project: Path, request: StartEvaluation, planned: Planned) -> Planned:
+def _not_yet_asked(
+    project: Path, request: StartEvaluation, planned: PlannedEvaluation
+) -> PlannedEvaluation:
     """With what the teacher has to be asked; what it was asked before is kept by the rule of
     now."""
     spec, scenarios = planned.spec, planned.scenarios
@@ -107,7 +111,7 @@ def _not_yet_asked(project: Path, request: StartEvaluation, planned: Planned) ->
     scenarios = distillation.missing(scenarios, earlier)
     evaluation = spec.evaluation.model_copy(update={"scenarios": len(scenarios)})
     spec = spec.model_copy(update={"evaluation": evaluation})
-    return Planned(spec, scenarios, earlier, same)
+    return PlannedEvaluation(spec, scenarios, earlier, same)
 
 
 def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:

@@ -13,7 +13,7 @@ from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.server.event_stream import Broadcast
 from engine.server.services.arena import ArenaService
 from engine.server.services.library import Library
-from engine.server.services.runs.open_runs import Opened, OpenRuns
+from engine.server.services.runs.open_runs import OpenRun, OpenRuns
 from engine.server.services.runs.work import STOPPED, ActiveRun, ActiveRuns, work
 from engine.server.services.runs.workers import RunResources
 from engine.server.services.tracking import TrackingService
@@ -107,7 +107,7 @@ class RunLifecycle:
         for active in self.active.values():
             raise Refused.of(
                 "run.busy",
-                f"{active.run.spec.project} is {_activity(active.run)} on this machine "
+                f"{active.run.spec.project} is {_activity_of(active.run)} on this machine "
                 f"({active.run.spec.name}).",
                 "Wait for it, or stop it first.",
             )
@@ -123,11 +123,11 @@ class RunLifecycle:
             await asyncio.wait(ended)
 
     @contextlib.asynccontextmanager
-    async def opened(self, run_id: str) -> AsyncIterator[Opened]:
+    async def opened(self, run_id: str) -> AsyncIterator[OpenRun]:
         """Open a run for writing, active or not. Raises Refused where another engine uses it."""
         await self.settle()
         if active := self.active.get(run_id):
-            yield Opened(active.run, active.labels)
+            yield OpenRun(active.run, active.labels)
             return
         async with self._open.use(run_id, self._library.folder(run_id)) as opened:
             yield opened
@@ -177,7 +177,7 @@ class RunLifecycle:
             session.close(problem)
 
 
-def _activity(run: Run) -> str:
+def _activity_of(run: Run) -> str:
     return "evaluating" if run.spec.kind == "evaluation" else "training"
 
 

@@ -19,7 +19,7 @@ PATIENCE_S = 2.0
 
 
 @dataclass
-class Opened:
+class OpenRun:
     """A run that is open, who takes its labels, and how many use it."""
 
     run: Run
@@ -33,12 +33,12 @@ class OpenRuns:
 
     def __init__(self, broadcast: Broadcast) -> None:
         self._broadcast = broadcast
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, OpenRun] = {}
         self._changed = asyncio.Condition()
         self._closing: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
-    async def use(self, run_id: str, folder: Path) -> AsyncIterator[Opened]:
+    async def use(self, run_id: str, folder: Path) -> AsyncIterator[OpenRun]:
         """Raises Refused where another engine works on it."""
         async with self._changed:
             if run_id not in self._opened:
@@ -99,7 +99,7 @@ class OpenRuns:
     def _is_free(self, run_id: str) -> bool:
         return run_id not in self._opened or not self._opened[run_id].users
 
-    def _open(self, run_id: str, folder: Path) -> Opened:
+    def _open(self, run_id: str, folder: Path) -> OpenRun:
         spec = read_spec(folder)
         run = Run(folder, spec, lambda tick: self._broadcast.announce(run_id, tick))
-        return Opened(run, LabelService(run))
+        return OpenRun(run, LabelService(run))

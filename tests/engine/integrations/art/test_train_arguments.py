@@ -10,7 +10,7 @@ import pytest
 from engine.integrations.art.metrics import trained_figures
 from engine.integrations.art.script_arguments import train_arguments
 from engine.integrations.art.settings import LINEAR, NO_EFFECT, REFUSED, TAKEN, settings_of
-from engine.integrations.art.train_arguments import INSTEAD, Knobs, algorithm_of
+from engine.integrations.art.train_arguments import INSTEAD, TrainArguments, algorithm_of
 from engine.protocol.config.algorithm import (
     Algorithm,
     Cispo,
@@ -47,12 +47,12 @@ KEYS = {
 
 
 def asked(**knobs: Any) -> Algorithm:
-    return algorithm_of(Knobs(**knobs))[0]
+    return algorithm_of(TrainArguments(**knobs))[0]
 
 
 def test_its_defaults_are_our_preset() -> None:
-    assert algorithm_of(Knobs()) == (Algorithm(preset="art"), [])
-    assert Knobs().learning_rate == 5e-6
+    assert algorithm_of(TrainArguments()) == (Algorithm(preset="art"), [])
+    assert TrainArguments().learning_rate == 5e-6
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_scale_distance_and_correction() -> None:
 @pytest.mark.parametrize("name", sorted(INSTEAD))
 def test_what_would_change_the_update_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"train\({name}=.*has no counterpart here") as refused:
-        algorithm_of(Knobs(**{name: "geometric_average"}))
+        algorithm_of(TrainArguments(**{name: "geometric_average"}))
     assert refused.value.problem.hint
 
 
 def test_what_only_says_how_is_answered() -> None:
-    told = algorithm_of(Knobs(packed_sequence_length=2048, plot_tensors=True))[1]
+    told = algorithm_of(TrainArguments(packed_sequence_length=2048, plot_tensors=True))[1]
     assert ["plot_tensors" in told[0], "packed_sequence_length" in told[1]] == [True, True]
-    idle = algorithm_of(Knobs(truncated_importance_sampling=2.0))[1]
+    idle = algorithm_of(TrainArguments(truncated_importance_sampling=2.0))[1]
     assert "no effect without precalculate_logprobs" in idle[0]
     with pytest.raises(ConfigError, match="loss_fn='dpo'"):
-        algorithm_of(Knobs(loss_fn="dpo"))  # type: ignore[arg-type]
+        algorithm_of(TrainArguments(loss_fn="dpo"))  # type: ignore[arg-type]
 
 
 def configured(**config: Any) -> tuple[dict[str, Any], list[str]]:

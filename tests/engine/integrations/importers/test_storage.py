@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.integrations.importers.batches import Lot, Source
+from engine.integrations.importers.batches import Source, TrajectoryBatch
 from engine.integrations.importers.storage import Import, import_run
 from engine.protocol.events.run import RunFinished, RunStarted, StepFinished, ValidationFinished
 from engine.protocol.problems import AtelierError, ConfigError
@@ -109,7 +109,7 @@ def test_a_cancelled_import_waits_for_its_reader_and_leaves_nothing(
         try:
             reading.set()
             threading.Event().wait(0.2)
-            yield Lot("train", 1, [])
+            yield TrajectoryBatch("train", 1, [])
         finally:
             closed.append(True)
 

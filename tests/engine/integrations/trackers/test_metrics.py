@@ -1,6 +1,6 @@
 """What goes out of a run: rows by step, names of ART beside ours, settings without secrets."""
 
-from engine.integrations.trackers.metrics import Once, row_of, settings_of
+from engine.integrations.trackers.metrics import StepFilter, row_of, settings_of
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.config.tracking import TrackConfig, WandbConfig
 from engine.protocol.events.run import MetricsLogged, RunFailed, StepFinished, ValidationFinished
@@ -108,7 +108,7 @@ def test_the_end_is_told_with_its_reason() -> None:
 
 
 def test_a_step_that_was_done_again_goes_out_once() -> None:
-    once = Once()
+    once = StepFilter()
     steps = [StepFinished(seq=n, step=step, metrics={}) for n, step in enumerate((1, 2, 1, 2, 3))]
     assert [once.new(step) for step in steps] == [True, True, False, False, True]
 

@@ -2,7 +2,7 @@
 
 import json
 
-from engine.integrations.trackers.traces import Teller
+from engine.integrations.trackers.traces import TraceContext
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Branch, Message, Trajectory
@@ -30,7 +30,7 @@ VERDICT = Verdict(
 
 
 def test_calls_hang_below_the_attempt_at_their_times() -> None:
-    root, first, second = Teller(spec(), content=False).spans(TWO_TURNS, [VERDICT], 110.0)
+    root, first, second = TraceContext(spec(), content=False).spans(TWO_TURNS, [VERDICT], 110.0)
     assert (root["name"], root["kind"], root["parent_id"]) == ("invoke_agent inbox", "internal", "")
     assert (root["start_ns"], root["end_ns"]) == (100 * 10**9, 103 * 10**9)
     assert (first["start_ns"], first["end_ns"]) == (int(100.5e9), 101 * 10**9)
@@ -53,13 +53,13 @@ def test_calls_hang_below_the_attempt_at_their_times() -> None:
 
 
 def test_no_word_goes_out_unless_asked() -> None:
-    spans = json.dumps(Teller(spec(), content=False).spans(TWO_TURNS, [VERDICT], 110.0))
+    spans = json.dumps(TraceContext(spec(), content=False).spans(TWO_TURNS, [VERDICT], 110.0))
     for word in ("Find it", "Found", "Here", "Good work", "look", "p4", "One"):
         assert word not in spans
 
 
 def test_words_where_asked_as_the_conventions_have_them() -> None:
-    root, first, _ = Teller(spec(), content=True).spans(TWO_TURNS, [VERDICT], 110.0)
+    root, first, _ = TraceContext(spec(), content=True).spans(TWO_TURNS, [VERDICT], 110.0)
     asked = json.loads(root["attributes"]["gen_ai.input.messages"])
     assert [message["role"] for message in asked] == ["user", "assistant", "tool"]
     assert asked[1]["parts"] == [
@@ -81,7 +81,7 @@ def test_words_where_asked_as_the_conventions_have_them() -> None:
 def test_an_unscored_attempt_has_no_reward_but_an_error() -> None:
     problem = Problem(code="agent.timeout", message="It took too long.")
     failed = TWO_TURNS.model_copy(update={"reward": None, "advantage": None, "problem": problem})
-    root = Teller(spec(), content=False).spans(failed, [], 110.0)[0]
+    root = TraceContext(spec(), content=False).spans(failed, [], 110.0)[0]
     assert root["attributes"]["error.type"] == "agent.timeout"
     assert root["error"] == "agent.timeout"
     assert not [key for key in root["attributes"] if key in ("atelier.reward", "atelier.advantage")]
@@ -91,14 +91,14 @@ def test_what_an_error_quotes_goes_out_only_where_words_do() -> None:
     words = "The agent raised ValueError: bad answer: 'Found.'"
     problem = Problem(code="agent.raised", message=words, detail=words)
     failed = TWO_TURNS.model_copy(update={"reward": None, "problem": problem})
-    quiet = Teller(spec(), content=False, langfuse=True).spans(failed, [], 110.0)
+    quiet = TraceContext(spec(), content=False, langfuse=True).spans(failed, [], 110.0)
     assert "Found" not in json.dumps(quiet)
-    assert Teller(spec(), content=True).spans(failed, [], 110.0)[0]["error"] == words
+    assert TraceContext(spec(), content=True).spans(failed, [], 110.0)[0]["error"] == words
 
 
 def test_ids_are_the_same_whenever_it_is_sent() -> None:
     def ids() -> list[tuple[str, str]]:
-        spans = Teller(spec(), content=False).spans(TWO_TURNS, [], 110.0)
+        spans = TraceContext(spec(), content=False).spans(TWO_TURNS, [], 110.0)
         return [(span["trace_id"], span["span_id"]) for span in spans]
 
     assert ids() == ids()
@@ -108,7 +108,7 @@ def test_ids_are_the_same_whenever_it_is_sent() -> None:
 
 def test_calls_of_branches_say_what_was_sampled() -> None:
     forked = TWO_TURNS.model_copy(update={"branches": [*TWO_TURNS.branches] * 2})
-    spans = Teller(spec(), content=True).spans(forked, [], 110.0)
+    spans = TraceContext(spec(), content=True).spans(forked, [], 110.0)
     assert len(spans) == 5
     said = json.loads(spans[1]["attributes"]["gen_ai.output.messages"])
     assert said[0]["parts"][0]["content"] == "p4 p5 "

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.integrations.trackers.sinks.errors import Lost, refused
-from engine.integrations.trackers.worker import Desk
+from engine.integrations.trackers.worker import RequestHandler
 
 SECRET = "sk-0123456789"
 
@@ -43,7 +43,7 @@ def test_a_key_that_a_service_echoes_is_told_to_nobody(
     key: str, said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     opening = {"op": "open", "settings": {}, "key": key, "run": {}}
-    answer = Desk(Echo(said)).answer(opening)
+    answer = RequestHandler(Echo(said)).answer(opening)
     told = answer["error"]["detail"] + capfd.readouterr().err
     assert "no such" in told or "wrong" in told
     for secret in (SECRET, "sk-01234/56789", "cGstbGYt"):
@@ -51,7 +51,7 @@ def test_a_key_that_a_service_echoes_is_told_to_nobody(
 
 
 def test_neither_is_it_where_a_service_will_never_take_something() -> None:
-    desk = Desk(Echo(f"rejects 2 of 9 spans: not for {SECRET}."))
+    desk = RequestHandler(Echo(f"rejects 2 of 9 spans: not for {SECRET}."))
     desk.answer({"op": "open", "settings": {}, "key": f"k=Bearer%20{SECRET}", "run": {}})
     answer = desk.answer({"op": "send", "items": []})["ok"]
     assert (answer["refused"], answer["words"]) == (2, "rejects 2 of 9 spans: not for ….")

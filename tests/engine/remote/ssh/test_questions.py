@@ -5,14 +5,16 @@ import asyncio
 import pytest
 
 from engine.remote.ssh.problems import Place, plain
-from engine.remote.ssh.questions import Clock, Person, kind_of_secret
+from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
 from tests.engine.remote.ssh.person import Scripted
 
 
 def test_the_time_of_a_person_does_not_count() -> None:
     async def work() -> None:
         clock = Clock(0.2)
-        person = Person(Scripted({"code": ["1", "2"]}, delay_s=0.3), Place("a@b:22"), clock)
+        person = QuestionService(
+            Scripted({"code": ["1", "2"]}, delay_s=0.3), Place("a@b:22"), clock
+        )
         async with clock:
             both = (person.ask("code", "first"), person.ask("code", "second"))
             assert sorted(await asyncio.gather(*both)) == ["1", "2"]  # type: ignore[type-var]
@@ -24,7 +26,7 @@ def test_the_time_of_a_person_does_not_count() -> None:
 def test_the_rest_of_it_does() -> None:
     async def work() -> None:
         clock = Clock(0.1)
-        person = Person(Scripted({"code": ["1"]}, delay_s=0.2), Place("a@b:22"), clock)
+        person = QuestionService(Scripted({"code": ["1"]}, delay_s=0.2), Place("a@b:22"), clock)
         async with clock:
             await person.ask("code", "first")
             await asyncio.sleep(5)

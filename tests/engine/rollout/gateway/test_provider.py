@@ -8,7 +8,13 @@ import pytest
 
 from engine.protocol.problems import Problem, RolloutError
 from engine.protocol.records.judging import Usage
-from engine.rollout.gateway.provider import RemoteSession, Said, Unanswered, chunks, completion_of
+from engine.rollout.gateway.provider import (
+    NoProviderAnswer,
+    ProviderAnswer,
+    RemoteSession,
+    chunks,
+    completion_of,
+)
 from engine.rollout.gateway.requests import ChatRequest, with_system
 
 USER = {"role": "user", "content": "Hello"}
@@ -25,16 +31,16 @@ class Scripted:
         self.messages = list(messages)
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
 
-    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> Said:
+    async def say(self, attempt: str, call: str, asked: dict[str, Any]) -> ProviderAnswer:
         self.asked.append((attempt, call, asked))
         message = self.messages.pop(0)
         if isinstance(message, Problem):
-            raise Unanswered(message, 0.25)
+            raise NoProviderAnswer(message, 0.25)
         usage = Usage(prompt_tokens=10, completion_tokens=5, cost_usd=0.5)
-        return Said({"role": "assistant", "content": "", **message}, "stop", usage)
+        return ProviderAnswer({"role": "assistant", "content": "", **message}, "stop", usage)
 
 
-def ask(session: RemoteSession, **fields: Any) -> list[Said]:
+def ask(session: RemoteSession, **fields: Any) -> list[ProviderAnswer]:
     request = ChatRequest(messages=fields.pop("messages", [USER]), **fields)
     return asyncio.run(session.answer(request))
 
@@ -87,7 +93,7 @@ def test_a_stream_has_the_whole_answer() -> None:
 def test_a_question_without_an_answer_is_remembered_and_paid() -> None:
     trouble = Problem(code="provider.key", message="The provider refuses the key.")
     session = RemoteSession("t1", Scripted(trouble, {"content": "Hi"}), max_turns=3)
-    with pytest.raises(Unanswered, match="refuses the key"):
+    with pytest.raises(NoProviderAnswer, match="refuses the key"):
         ask(session)
     assert [said.message["content"] for said in ask(session)] == ["Hi"]
     assert session.trouble == trouble
