@@ -14,14 +14,14 @@ from engine.protocol.requests.drafts import BEGUN, DescribeTask, Writer
 from engine.runtime.files import replace_file
 from engine.runtime.ids import ulid
 from engine.storage.project import FILE
-from engine.storage.run_folder.run import make_place, specs_of
+from engine.storage.run_folder.run import make_open_ended_run, specs_of
 from engine.trust.projects import require_trust, trust_new_project
 
 NAME = "writing"
 MOST_TOKENS = 4096
 
 
-def asking(writer: Writer) -> JudgeConfig:
+def judge_config_of(writer: Writer) -> JudgeConfig:
     """How the writer is asked. Raises ConfigError for what is no model's name."""
     return JudgeConfig(
         enabled=True,
@@ -35,14 +35,14 @@ def asking(writer: Writer) -> JudgeConfig:
     )
 
 
-async def open_place(wanted: DescribeTask) -> Path:
+async def open_draft(wanted: DescribeTask) -> Path:
     """The run folder, made with the project where there is none yet. Raises ConfigError where the
     folder holds something else, or a project that is finished; Refused where it is not trusted."""
     folder = Path(wanted.folder).expanduser().resolve()
-    refuse_others(folder)
+    require_draft_folder(folder)
     if (folder / FILE).exists():
         require_trust(folder)
-    if found := find_place(folder):
+    if found := find_draft(folder):
         _keep_description(folder, wanted.description)
         return found
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,17 +56,17 @@ async def open_place(wanted: DescribeTask) -> Path:
         kind="writing",
         project=folder.name,
         started_at=time.time(),
-        config=ProjectConfig(judge=asking(wanted.writer)),
+        config=ProjectConfig(judge=judge_config_of(wanted.writer)),
         model_path="",
     )
-    return await make_place(folder, spec)
+    return await make_open_ended_run(folder, spec)
 
 
-def find_place(project: Path) -> Path | None:
+def find_draft(project: Path) -> Path | None:
     return next((folder for folder, spec in specs_of(project) if spec.kind == "writing"), None)
 
 
-def refuse_others(folder: Path) -> None:
+def require_draft_folder(folder: Path) -> None:
     """Raises ConfigError where the folder holds what was not begun by us, or is finished: then it
     is a person's."""
     if (folder / FILE).is_file() and not _is_begun(folder):

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from engine.autorl.draft_folder import asking
+from engine.autorl.draft_folder import judge_config_of
 from engine.autorl.writer import DraftWriter
 from engine.judge.providers.access import Access
 from engine.judge.providers.client import Provider
@@ -13,10 +13,10 @@ from engine.storage.run_folder.run import Run
 
 
 @asynccontextmanager
-async def writing(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
+async def open_writer(wanted: DescribeTask, run: Run, access: Access) -> AsyncIterator[DraftWriter]:
     """Ready to `tell`; its process is gone when the block ends. Raises ConfigError where the price
     of the writer is not known."""
-    config = asking(wanted.writer)
+    config = judge_config_of(wanted.writer)
     provider = await Provider.start(config, access, run.log_file)
     try:
         yield DraftWriter(wanted, provider, Ledger(run, provider, config))

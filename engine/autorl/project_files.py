@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tomlkit
 
-from engine.autorl.draft_folder import asking, refuse_others
+from engine.autorl.draft_folder import judge_config_of, require_draft_folder
 from engine.autorl.similarity import LEAST_HELD_OUT
 from engine.integrations.mcp.servers import FILE as MCP
 from engine.integrations.mcp.servers import check_file
@@ -25,14 +25,14 @@ SMALL_LR = 2e-4
 """What a starter learns with; other models keep the default."""
 
 
-def finish(asked: FinishProject) -> Path:
+def finish_project(asked: FinishProject) -> Path:
     """The project's folder, complete. Raises ConfigError for a draft that cannot be trained on, and
     for a folder that is somebody's already; then nothing is written."""
     folder = Path(asked.folder).expanduser().resolve()
-    refuse_others(folder)
+    require_draft_folder(folder)
     _check(asked.draft)
     is_new = not (folder / FILE).exists()
-    give_agent(folder, asked.tools)
+    copy_agent(folder, asked.tools)
     replace_file(folder / SYSTEM, asked.draft.system.strip() + "\n")
     replace_file(folder / "rubric.md", asked.draft.rubric.strip() + "\n")
     (folder / "scenarios").mkdir(exist_ok=True)
@@ -52,7 +52,7 @@ def finish(asked: FinishProject) -> Path:
     return folder
 
 
-def give_agent(folder: Path, tools: bool) -> None:
+def copy_agent(folder: Path, tools: bool) -> None:
     """The files of the agent, where they are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in (AGENTS / ("tools" if tools else "described")).iterdir():
@@ -66,8 +66,8 @@ def begin_with_tools(folder: Path, servers: Path | None) -> None:
     ConfigError where the file names no servers, or the folder holds something else."""
     if servers is not None:
         check_file(servers)
-    refuse_others(folder)
-    give_agent(folder, tools=True)
+    require_draft_folder(folder)
+    copy_agent(folder, tools=True)
     if servers is not None and servers.resolve() != (folder / MCP).resolve():
         shutil.copy(servers, folder / MCP)
     if not (folder / FILE).exists():
@@ -115,7 +115,7 @@ def _toml(asked: FinishProject) -> str:
 
 
 def _judge(judge: Writer) -> dict[str, object]:
-    config = asking(judge)
+    config = judge_config_of(judge)
     kept = config.model_dump(
         include={"models", "base_url", "budget_usd", "price_prompt", "price_completion"},
         exclude_none=True,

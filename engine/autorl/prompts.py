@@ -69,7 +69,7 @@ def scenarios_question(
     return _ask(_task(description, tools), "\n\n".join([wanted, *known, *elsewhere]))
 
 
-def asked_again(question: Messages, reply: str, why: str) -> Messages:
+def retry_messages(question: Messages, reply: str, why: str) -> Messages:
     """The same once more, after a reply that could not be used."""
     return [
         *question,

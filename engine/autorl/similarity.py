@@ -46,12 +46,12 @@ def _operates(sign: str) -> bool:
     return sign == "!=" or sign in "-*/^%&" or unicodedata.category(sign) == "Sm"
 
 
-def alike(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> bool:
+def similarity(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> bool:
     together = len(one | other)
     return bool(together) and len(one & other) / together >= ALIKE
 
 
-def without_likes(
+def without_duplicates(
     kept: Sequence[DraftScenario], new: Sequence[DraftScenario]
 ) -> list[DraftScenario]:
     """Those of the new ones that are like none before them."""
@@ -59,7 +59,7 @@ def without_likes(
     found = []
     for one in new:
         mine = shingles(one.input)
-        if not any(alike(mine, other) for other in known):
+        if not any(similarity(mine, other) for other in known):
             known.append(mine)
             found.append(one)
     return found

@@ -9,9 +9,9 @@ is needed.
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 
-from engine.autorl.prompts import asked_again, plan_question, scenarios_question
+from engine.autorl.prompts import plan_question, retry_messages, scenarios_question
 from engine.autorl.replies import read_plan, read_scenarios
-from engine.autorl.similarity import split, without_likes
+from engine.autorl.similarity import split, without_duplicates
 from engine.judge.prompting.prompt import Messages
 from engine.judge.providers.client import Provider
 from engine.judge.providers.ledger import Ledger
@@ -88,7 +88,7 @@ class DraftWriter:
         if reply is None:
             return
         read, kept = read_scenarios(reply), self._draft.scenarios
-        fresh = without_likes(kept, read.items)
+        fresh = without_duplicates(kept, read.items)
         taken = fresh[: self._lacking]
         self._left_out += read.left_out
         self._left_out[ALIKE] += len(read.items) - len(fresh)
@@ -107,7 +107,7 @@ class DraftWriter:
             cut = "it was cut at the token limit" if call.finish == "length" else ""
             if not (complaint := cut or wrong(call.reply)):
                 return call.reply
-            question = asked_again(question, call.reply, complaint)
+            question = retry_messages(question, call.reply, complaint)
         self._left_out["an answer that could not be used"] += 1
         if needed:
             self._problem = Problem(

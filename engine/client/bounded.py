@@ -39,7 +39,7 @@ async def _end(response: httpx.Response, raw: AsyncIterator[bytes]) -> None:
             pass
 
 
-async def read_whole(response: httpx.Response, most: int = MOST_ANSWER_BYTES) -> bytes:
+async def read_body(response: httpx.Response, most: int = MOST_ANSWER_BYTES) -> bytes:
     """The whole body. Raises LaunchError where it is larger than `most` bytes."""
     body = bytearray()
     async with aclosing(blocks_of(response)) as blocks:

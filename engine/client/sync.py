@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import httpx
 
-from engine.client.bounded import bad_answer, blocks_of, read_whole
+from engine.client.bounded import bad_answer, blocks_of, read_body
 from engine.client.transport import MOST_REFUSAL_BYTES, Transport, refusal, unreachable
 from engine.protocol.requests.home import HomeRequest, HomeRequestList, HomeResponse, Lease, Leased
 from engine.protocol.requests.sync import Begun, Manifest, Missing, Synced, SyncFolder
@@ -85,7 +85,7 @@ class SyncCalls(Transport):
                 "GET", f"/runs/{run_id}/file", params=params, timeout=httpx.Timeout(30.0)
             ) as response:
                 if response.is_error:
-                    raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
+                    raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
                 async with aclosing(blocks_of(response)) as blocks:
                     async for block in blocks:
                         if len(block) > left:

@@ -20,7 +20,7 @@ from engine.client.bounded import (
     PLAIN,
     bad_answer,
     lines_of,
-    read_whole,
+    read_body,
 )
 from engine.protocol.problems import LaunchError, Problem, Refused
 
@@ -93,7 +93,7 @@ class Transport:
                 "POST", path, json=body.model_dump(mode="json"), timeout=None
             ) as response:
                 if response.is_error:
-                    raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
+                    raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
                 async with aclosing(lines_of(response)) as lines:
                     async for line in lines:
                         yield _line(line, item, response)
@@ -108,7 +108,7 @@ class Transport:
         try:
             async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
                 if response.status_code != httpx.codes.OK:
-                    raise refusal(response, await read_whole(response, MOST_REFUSAL_BYTES))
+                    raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
                 async with aclosing(lines_of(response, most_line_bytes)) as lines:
                     async for line in lines:
                         if line.startswith("data:"):
@@ -130,7 +130,7 @@ class Transport:
         try:
             async with self._http.stream(method, path, **arguments) as response:
                 most = MOST_REFUSAL_BYTES if response.is_error else most_bytes
-                body = await read_whole(response, most)
+                body = await read_body(response, most)
         except httpx.TransportError as error:
             raise unreachable(error) from error
         if response.is_error:

@@ -55,7 +55,7 @@ class Status(BaseModel):
 
 def python_of(name: str) -> Path:
     """The Python of an environment; installed on the first call, into the user's cache."""
-    done = run_door(command(name, "install"))
+    done = run_bootstrap(command(name, "install"))
     said = answers(done.stdout)
     if not said or "python" not in said[-1]:
         told = problem_of(said[-1] if said else {}, done.stderr, name)
@@ -66,7 +66,7 @@ def python_of(name: str) -> Path:
 def statuses() -> list[Status]:
     """Of all environments, by name, then of what was installed for agents, by key. Raises
     EnvironmentMissing without a checkout."""
-    done = run_door(command("all", "status"))
+    done = run_bootstrap(command("all", "status"))
     if done.returncode:
         said = answers(done.stdout)
         raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, "all"))
@@ -81,7 +81,7 @@ def status_of(name: str) -> Status:
             if status.name == name:
                 return status
         raise Refused.of("environment.unknown", f"There is no environment {name}.")
-    done = run_door(command(name, "status"))
+    done = run_bootstrap(command(name, "status"))
     said = answers(done.stdout)
     if done.returncode:
         raise EnvironmentMissing(problem_of(said[-1] if said else {}, done.stderr, "agent"))
@@ -95,7 +95,7 @@ def installed_python(name: str) -> Path | None:
     return Path(status.python) if status.state == "ready" else None
 
 
-def run_door(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
+def run_bootstrap(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
     """To its end, and not beyond ours. A run that ends here takes along every process that it does
     not know: then once more, from what has arrived."""
     for _ in range(3):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.environments.bootstrap import EnvironmentMissing, command, run_door, status_of
+from engine.environments.bootstrap import EnvironmentMissing, command, run_bootstrap, status_of
 from engine.launcher.engine_choice import choose, read_choice, write_choice
 from engine.launcher.interpreters import engine_home, title_of
 from engine.protocol.problems import LaunchError, Refused
@@ -98,7 +98,7 @@ def sweep(name: str) -> None:
     needed = {one.home for one in (choice.current, choice.previous) if one and one.home}
     needed |= {home for home in status.homes if processes_in({Path(home).resolve()})}
     spared = [argument for home in sorted(needed) for argument in ("--spare", home)]
-    done = run_door([*command(name, "sweep"), *spared])
+    done = run_bootstrap([*command(name, "sweep"), *spared])
     if done.returncode:
         raise EnvironmentMissing.of(
             "environment.not_swept",

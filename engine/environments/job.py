@@ -44,8 +44,8 @@ async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None 
     if action == "remove":
         await asyncio.to_thread(refuse_removal, name)
         await asyncio.to_thread(forget, name)
-    async with contextlib.aclosing(_run(name, action, set() if pids is None else pids)) as told:
-        async for one in told:
+    async with contextlib.aclosing(_run(name, action, set() if pids is None else pids)) as ticks:
+        async for one in ticks:
             yield one
     if action == "repair":
         await asyncio.to_thread(follow_repair, name)
@@ -54,13 +54,15 @@ async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None 
 
 
 async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
-    async with contextlib.aclosing(told(command(name, action), name, pids)) as said:
+    async with contextlib.aclosing(progress_of(command(name, action), name, pids)) as said:
         async for one in said:
             if "done" in one:
                 yield _tick(action, one)
 
 
-async def told(argv: list[str], name: str, pids: set[int]) -> AsyncGenerator[dict[str, Any], None]:
+async def progress_of(
+    argv: list[str], name: str, pids: set[int]
+) -> AsyncGenerator[dict[str, Any], None]:
     """What bootstrap.py says, line by line, to its end. Raises EnvironmentMissing where it fails;
     whoever leaves the loop ends it."""
     with life() as descriptor, tempfile.TemporaryFile() as errors:

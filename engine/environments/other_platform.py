@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.environments.bootstrap import bootstrap
-from engine.environments.job import told
+from engine.environments.job import progress_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ async def bring_wheels(
     there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
     argv = bootstrap("wheels", name, *there)
     last: dict[str, object] = {}
-    async with contextlib.aclosing(told(argv, name, set() if pids is None else pids)) as said:
+    async with contextlib.aclosing(
+        progress_of(argv, name, set() if pids is None else pids)
+    ) as said:
         async for last in said:
             if "done" in last:
                 heard(str(last["words"]), int(last["done"]), int(last["total"]))  # type: ignore[call-overload]

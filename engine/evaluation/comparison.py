@@ -46,7 +46,7 @@ def compare(
         wins=wins,
         ties=len(differences) - wins - losses,
         losses=losses,
-        word=word_of(difference),
+        word=verdict_word(difference),
     )
 
 
@@ -72,7 +72,7 @@ def difference_of(differences_N: Sequence[float]) -> tuple[Interval | None, floa
     return Interval(mean=mean, low=min(low, mean), high=max(high, mean), count=count), p
 
 
-def word_of(difference: Interval | None) -> Word:
+def verdict_word(difference: Interval | None) -> Word:
     if difference is not None and difference.low > TIE:
         return "better"
     if difference is not None and difference.high < -TIE:

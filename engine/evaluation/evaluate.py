@@ -17,7 +17,7 @@ from pathlib import Path
 from engine.evaluation.contestants import check_adapter
 from engine.evaluation.pause import PauseControl
 from engine.evaluation.provider_models import Providers
-from engine.evaluation.stored import kept_scenarios, read_result
+from engine.evaluation.stored import read_result, stored_scenarios
 from engine.judge.panel import Panel
 from engine.judge.providers.access import Access
 from engine.policy.base import Policy
@@ -58,14 +58,14 @@ async def evaluate(
     begun = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
-    scenarios = kept_scenarios(run.folder)
+    scenarios = stored_scenarios(run.folder)
     gate = PauseControl(run)
     async with providers_of(run, plan, hall) as providers:
         for place, contestant in enumerate(plan.contestants):
-            missing = missing_of(run, plan, place, scenarios)
+            missing = missing_rollouts(run, plan, place, scenarios)
             if missing and not gate.closed:
                 async with stages_of(run, hall, plan, contestant, providers) as stages:
-                    await attempt(run, plan, contestant, stages, missing, gate)
+                    await run_contestant(run, plan, contestant, stages, missing, gate)
     if gate.closed:
         await run.say(RunStopped(step=STEP, reason="You stopped it."))
         return
@@ -88,7 +88,7 @@ class Task:
     """Of the scenario and the attempt's number: the same for every contestant."""
 
 
-def missing_of(
+def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
     """What a contestant has still to do, scenario by scenario."""
@@ -100,19 +100,19 @@ def missing_of(
     ]
     return [
         Task(
-            RolloutPlace("validation", STEP, group, entry * plan.attempts + attempt),
+            RolloutPlace("validation", STEP, group, entry * plan.attempts + repeat),
             scenario,
             entry,
-            derive(plan.seed, "evaluation", scenario.id, attempt),
+            derive(plan.seed, "evaluation", scenario.id, repeat),
         )
         for group, scenario in enumerate(scenarios)
         for entry in entries
-        for attempt in range(plan.attempts)
-        if (group, entry * plan.attempts + attempt) not in stored
+        for repeat in range(plan.attempts)
+        if (group, entry * plan.attempts + repeat) not in stored
     ]
 
 
-async def attempt(
+async def run_contestant(
     run: Run,
     plan: EvaluationPlan,
     contestant: Contestant,

@@ -46,7 +46,7 @@ def result_of(
     precision: str = "",
 ) -> EvaluationResult:
     """Everything that an evaluation says, from what is stored."""
-    by_tag = tagged(scenarios)
+    by_tag = scenarios_by_tag(scenarios)
     return EvaluationResult(
         done=len(attempts.rows),
         total=plan.total,
@@ -64,7 +64,7 @@ def result_of(
     )
 
 
-def tagged(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
+def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
     """Ids of the scenarios by tag: `tag` is a text, `tags` a list of them."""
     found: dict[str, set[str]] = {}
     for scenario in scenarios:
@@ -172,11 +172,13 @@ def _usd_per_1000(
         return 1000 * math.fsum(row.cost_usd or 0.0 for row in rows) / len(rows)
     if attempts.usd_per_hour is None:
         return None
-    hours = covered(attempts.spans[row.id] for row in rows if row.id in attempts.spans) / 3600
+    hours = (
+        covered_seconds(attempts.spans[row.id] for row in rows if row.id in attempts.spans) / 3600
+    )
     return 1000 * hours * attempts.usd_per_hour / len(rows)
 
 
-def covered(spans: Iterable[Span]) -> float:
+def covered_seconds(spans: Iterable[Span]) -> float:
     """Seconds in which at least one of them ran."""
     total, reached = 0.0, -math.inf
     for begin, end in sorted(spans):

@@ -15,13 +15,13 @@ from engine.storage.run_db.reader import RunReader
 SCENARIOS = "scenarios.jsonl"
 
 
-def keep_scenarios(folder: Path, scenarios: Sequence[Scenario]) -> None:
+def store_scenarios(folder: Path, scenarios: Sequence[Scenario]) -> None:
     """Write them as they are now: an evaluation that goes on later meets the same ones."""
     lines = [json.dumps(one.model_dump()) + "\n" for one in scenarios]
     replace_file(folder / SCENARIOS, "".join(lines))
 
 
-def kept_scenarios(folder: Path) -> list[Scenario]:
+def stored_scenarios(folder: Path) -> list[Scenario]:
     """Raises StoreError where they cannot be read any more."""
     file = folder / SCENARIOS
     try:
@@ -54,7 +54,7 @@ def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationRes
                 one = event.trajectory
                 spans[one.id] = (event.at - one.duration_s, event.at)
     attempts = Attempts(reader.summaries_of("validation", 0), spans, rate)
-    scenarios = kept_scenarios(folder)
+    scenarios = stored_scenarios(folder)
     loaded = reader.events_of("policy.loaded")
     precisions = dict.fromkeys(e.dtype for e in loaded if isinstance(e, PolicyLoaded))
     words = " and ".join(precisions)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import platformdirs
 
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.protocol.config.project import BackendConfig
 from engine.protocol.records.hardware import Card
 
@@ -60,7 +60,7 @@ def cards_of(backend: BackendConfig) -> tuple[Card, ...]:
     if not computes_on_cards():
         return ()
     wanted = backend.processes + (backend.sampler == "vllm")
-    return chosen(look().cards, wanted, os.environ)
+    return chosen_gpus(read_gpus().cards, wanted, os.environ)
 
 
 def has_own_sampler_card(backend: BackendConfig, cards: Sequence[Card]) -> bool:
@@ -68,7 +68,9 @@ def has_own_sampler_card(backend: BackendConfig, cards: Sequence[Card]) -> bool:
     return backend.sampler == "vllm" and len(cards) > backend.processes
 
 
-def chosen(cards: Sequence[Card], count: int, environment: Mapping[str, str]) -> tuple[Card, ...]:
+def chosen_gpus(
+    cards: Sequence[Card], count: int, environment: Mapping[str, str]
+) -> tuple[Card, ...]:
     """The first `count` of the cards that CUDA shows.
 
     CUDA counts the fastest first unless CUDA_DEVICE_ORDER says PCI_BUS_ID, the driver by the bus:

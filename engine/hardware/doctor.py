@@ -13,7 +13,7 @@ import psutil
 
 from engine.hardware.devices import gpu_build, torch_build
 from engine.hardware.gpu_doctor import examine_graphics
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.hardware.machine import device_words, has_native_bfloat16
 from engine.launcher.local import default_workspace, runtime_dir
 from engine.models.registry import STARTERS, cache_dir, problem_of
@@ -30,7 +30,7 @@ def examine() -> list[Check]:
         _packages(),
         _processor(),
         _memory(),
-        *examine_graphics(look(), torch_build(), gpu_build(), cache_dir()),
+        *examine_graphics(read_gpus(), torch_build(), gpu_build(), cache_dir()),
         _disk(),
         _sqlite(),
         _runtime(),

@@ -21,10 +21,10 @@ class Found(NamedTuple):
     reason: str = ""
 
 
-def look() -> Found:
+def read_gpus() -> Found:
     """All NVIDIA cards of this machine, as they are now."""
     try:
-        with opened():
+        with open_nvml():
             count = pynvml.nvmlDeviceGetCount()
             if not count:
                 return Found((), "The NVIDIA driver sees no card.")
@@ -42,8 +42,8 @@ def look() -> Found:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[None]:
-    """Keeps the library open, which makes each `look` inside cheap. Raises NVMLError."""
+def open_nvml() -> Iterator[None]:
+    """Keeps the library open, which makes each `read_gpus` inside cheap. Raises NVMLError."""
     pynvml.nvmlInit()
     try:
         yield
@@ -52,15 +52,15 @@ def opened() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Callable[[], tuple[Card, ...]] | None]:
-    """`look` for a while, with the library open in between; None on a machine without."""
+def open_gpu_reader() -> Iterator[Callable[[], tuple[Card, ...]] | None]:
+    """`read_gpus` for a while, with the library open in between; None on a machine without."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(opened())
+            stack.enter_context(open_nvml())
         except pynvml.NVMLError:
             yield None
         else:
-            yield lambda: look().cards
+            yield lambda: read_gpus().cards
 
 
 def _card(index: int, ours: frozenset[int], driver: str | None, cuda: int | None) -> Card | None:

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 Price = Callable[[ProjectConfig], Need]
 
 
-def fixes(config: ProjectConfig, price: Price, host: bool = False) -> tuple[MemoryFix, ...]:
+def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tuple[MemoryFix, ...]:
     """Of each kind the mildest that fits, else the one that saves most; at the end all of them
     together where none is enough. `host`: on the processor, which has neither bits nor vLLM."""
     before = price(config)

@@ -10,7 +10,7 @@ from engine.hardware.devices import cards_of, has_own_sampler_card
 from engine.hardware.flops import ModelShape
 from engine.hardware.forecast import MOST_ROWS
 from engine.hardware.machine import expected_work, forecast, shape_of
-from engine.hardware.memory_fixes import Need, fixes
+from engine.hardware.memory_fixes import Need, memory_fixes
 from engine.models.file_checks import shape_counts
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.hardware import Card, CardPlan, MemoryFix, MemoryPart, VramPlan
@@ -44,15 +44,17 @@ def vram_plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Vram
     made = _plan(config, model, known)
     if made.fits:
         return made
-    return made.model_copy(update={"fixes": fixes(config, lambda c: _need(c, model, known))})
+    return made.model_copy(update={"fixes": memory_fixes(config, lambda c: _need(c, model, known))})
 
 
-def smaller(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> tuple[MemoryFix, ...]:
+def smaller_settings(
+    config: ProjectConfig, model: Path, cards: Sequence[Card]
+) -> tuple[MemoryFix, ...]:
     """Fixes also where the plan fits: after memory has run out, it has been too hopeful."""
     known = [card for card in cards if card.total_bytes]
     if known:
-        return fixes(config, lambda c: _need(c, model, known))
-    return fixes(config, lambda c: _host_need(c, model), host=True)
+        return memory_fixes(config, lambda c: _need(c, model, known))
+    return memory_fixes(config, lambda c: _host_need(c, model), host=True)
 
 
 def _need(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Need:

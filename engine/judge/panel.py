@@ -10,15 +10,15 @@ import asyncio
 from engine.judge.calibration.measurement import Place, labels_by_place
 from engine.judge.local_model.judge import NAME, LocalJudge
 from engine.judge.local_model.preferences import Preference, preferences_of_scores, version_of
-from engine.judge.prompting.canaries import catches, kind_of, plant
-from engine.judge.ruler import Ruler, combined, may_be_judged
+from engine.judge.prompting.canaries import canary_results, kind_of, with_canary
+from engine.judge.ruler import Ruler, can_be_judged, combined
 from engine.protocol.config.project import JudgeConfig
 from engine.protocol.events.run import CanaryJudged
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import preferences
 from engine.protocol.records.runs import Trajectory
-from engine.reward.labels import unlabelled
+from engine.reward.labels import without_labels
 from engine.storage.run_folder.run import Run
 
 MOST_JUDGED = 64
@@ -69,7 +69,7 @@ class Panel:
         return [
             Verdict(trajectory_id=one.id, judge=NAME, rubric=NAME, score=None, problem=_UNSURE)
             for one in group
-            if may_be_judged(one)
+            if can_be_judged(one)
         ]
 
     def metrics(self) -> dict[str, float]:
@@ -84,11 +84,11 @@ class Panel:
         """Plant an attempt in the first group of every so many steps, and say what became of it."""
         first, every = group[0], self._config.canary_every
         due = every and first.split == "train" and first.group == 0 and first.step % every == 0
-        shown = [one for one in group if may_be_judged(one)]
+        shown = [one for one in group if can_be_judged(one)]
         if not due or not shown:
             return
         kind = kind_of(first.step // every)
-        caught = catches(await ruler.judge(plant(shown, kind)))
+        caught = canary_results(await ruler.judge(with_canary(shown, kind)))
         for catch in caught:
             await self._run.say(
                 CanaryJudged(
@@ -136,7 +136,7 @@ class Panel:
 
     def _stored(self, place: Place) -> list[Trajectory]:
         if place not in self._groups:
-            self._groups[place] = [unlabelled(one) for one in self._run.reader.stored(*place)]
+            self._groups[place] = [without_labels(one) for one in self._run.reader.stored(*place)]
         return self._groups[place]
 
 

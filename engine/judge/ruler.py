@@ -99,7 +99,7 @@ class Ruler:
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
         """One verdict per judge and attempt, judges in their order, attempts in theirs. Attempts
         that failed by themselves have none."""
-        attempts = [one for one in group if may_be_judged(one)]
+        attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
         exhibit, transcripts, shown = self._exhibit(attempts)
@@ -115,7 +115,7 @@ class Ruler:
 
     def first_questions(self, model: str, group: list[Trajectory]) -> list[Messages]:
         """What a judge would be asked first about a group: one question, or none."""
-        attempts = [one for one in group if may_be_judged(one)]
+        attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
         exhibit, _, _ = self._exhibit(attempts)
@@ -254,7 +254,7 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
         )
 
 
-def may_be_judged(attempt: Trajectory) -> bool:
+def can_be_judged(attempt: Trajectory) -> bool:
     """It ended well; what an earlier judge could not do, or that nobody else has scored it, is no
     reason against this one."""
     kinds = ("judge.", "reward.")

@@ -10,7 +10,7 @@ from engine.reward.blend import blend
 from engine.storage.run_folder.run import Run
 
 
-async def judged(run: Run, judge: Panel, siblings: list[Trajectory]) -> list[Trajectory]:
+async def judge_group(run: Run, judge: Panel, siblings: list[Trajectory]) -> list[Trajectory]:
     """Ask the judges, store verdicts and rewards, return the attempts as they are now."""
     verdicts = await judge.judge(siblings)
     scored = with_verdicts(run.config, siblings, verdicts)

@@ -23,7 +23,7 @@ def checkout() -> Path:
     return Path(origin.read_text().strip()) if origin.exists() else root
 
 
-def stand_in(home: Path, root: Path) -> Path:
+def make_engine_root(home: Path, root: Path) -> Path:
     """The folder from which an engine of the checkout `root` is started in the environment `home`;
     made or mended where it is not right."""
     root = root.resolve()
@@ -77,4 +77,4 @@ def _stamp(root: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{stand_in(Path(sys.argv[1]), Path(sys.argv[2]))}\n")
+    sys.stdout.write(f"{make_engine_root(Path(sys.argv[1]), Path(sys.argv[2]))}\n")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.launcher.engine_choice import read_choice
-from engine.launcher.engine_root import checkout, stand_in
+from engine.launcher.engine_root import checkout, make_engine_root
 from engine.protocol.problems import LaunchError
 from engine.protocol.records.environments import BUILT_IN, ChosenEngine
 from engine.runtime.paths import ROOT
@@ -86,7 +86,7 @@ def given_interpreter(python: str, name: str = "") -> Interpreter:
     home = engine_home(Path(python))
     if home is not None:
         known = json.loads((home / MARK).read_text())["name"]
-        return Interpreter(name or known, python, stand_in(home, checkout()), apart=True)
+        return Interpreter(name or known, python, make_engine_root(home, checkout()), apart=True)
     return Interpreter(name or python, python, ROOT)
 
 

@@ -90,7 +90,7 @@ async def find(workspace: Path) -> Endpoint | None:
         major = record["api"][0]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
-    if not await proves(endpoint.port, endpoint.token):
+    if not await verify_engine(endpoint.port, endpoint.token):
         return None
     if major != API_VERSION[0]:
         raise LaunchError.of(
@@ -187,7 +187,7 @@ async def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
 MOST_PROOF_BYTES = 1024
 
 
-async def proves(port: int, token: str, socket: Path | None = None) -> bool:
+async def verify_engine(port: int, token: str, socket: Path | None = None) -> bool:
     """Whether who answers there knows the token, which is not sent."""
     nonce = secrets.token_hex(16)
     url = f"http://127.0.0.1:{port}{PROOF_PATH}"

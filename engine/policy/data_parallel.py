@@ -160,7 +160,7 @@ class ParallelPolicy:
         await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
 
     def _shares(self, items: Sequence[TrainItem]) -> list[list[int]]:
-        return deal([item.tokens for item in items], len(self._trainers))
+        return partition_sequences([item.tokens for item in items], len(self._trainers))
 
     def _progress(self, number: int, done: int, total: int) -> None:
         if number < len(self._done):
@@ -168,7 +168,7 @@ class ParallelPolicy:
             self.on_progress(*map(sum, zip(*self._done, strict=True)))
 
 
-def deal(sequences: Sequence[list[int]], count: int) -> list[list[int]]:
+def partition_sequences(sequences: Sequence[list[int]], count: int) -> list[list[int]]:
     """Numbers of the sequences for each of `count`: like beginnings together, and about as many
     tokens that are not shared with the sequence before for each."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)

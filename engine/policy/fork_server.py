@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.policy.worker import ROOT, VARIABLES
 from engine.runtime.child import Launch, Process, start_program
 from engine.runtime.life_pipe import adopt_orphans
@@ -186,7 +186,7 @@ def server_pids() -> list[int]:
 
 async def warm_up() -> None:
     """Have the fork server ready soon, where policy processes are forked."""
-    if _current and not (await asyncio.to_thread(look)).cards:
+    if _current and not (await asyncio.to_thread(read_gpus)).cards:
         await _current.warm()
 
 

@@ -23,7 +23,7 @@ SHARE_THERE = 0.7
 """Of the whole work, what is done there."""
 
 
-async def export_there(
+async def export_remote(
     host: Host,
     run: Path,
     step: int | None,

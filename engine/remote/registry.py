@@ -19,7 +19,7 @@ from engine.protocol.requests.runs import StartEvaluation, StartRun
 from engine.remote.home_requests import HomeRequestService
 from engine.remote.mirror.record import read_record
 from engine.remote.server import Host
-from engine.remote.server_list import home_id, read_book, write_book
+from engine.remote.server_list import home_id, read_server_list, write_server_list
 from engine.remote.ssh.aliases import config_hosts
 from engine.remote.ssh.connect import connect as by_ssh
 from engine.remote.started_runs import StartedRuns
@@ -99,9 +99,9 @@ class HostService:
     async def add(self, spec: HostSpec) -> None:
         """One of that name is replaced: it is connected anew when somebody wants it."""
         self._load()
-        book = read_book()
+        book = read_server_list()
         others = [one for one in book.hosts if one.name != spec.name]
-        write_book(book.model_copy(update={"hosts": [*others, spec]}))
+        write_server_list(book.model_copy(update={"hosts": [*others, spec]}))
         if before := self._hosts.get(spec.name):
             await before.close()
         self._hosts[spec.name] = self._make(spec)
@@ -155,9 +155,9 @@ class HostService:
             )
         await host.close()
         del self._hosts[host.spec.name]
-        book = read_book()
+        book = read_server_list()
         kept = [one for one in book.hosts if one.name != host.spec.name]
-        write_book(book.model_copy(update={"hosts": kept}))
+        write_server_list(book.model_copy(update={"hosts": kept}))
 
     def _waited_for(self) -> set[str]:
         """Servers with runs that were going on when they were last heard of."""
@@ -165,7 +165,7 @@ class HostService:
 
     def _load(self) -> None:
         if not self._loaded:
-            book = read_book()
+            book = read_server_list()
             self._loaded = True
             self._home = LocalMachine(
                 id=home_id(book, self._workspace),

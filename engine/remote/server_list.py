@@ -21,17 +21,17 @@ class ServerList(BaseModel):
     hosts: list[HostSpec] = Field(default_factory=list)
 
 
-def book_file() -> Path:
+def server_list_file() -> Path:
     return Path(platformdirs.user_data_dir("atelier")) / "hosts.json"
 
 
-def read_book() -> ServerList:
+def read_server_list() -> ServerList:
     """An empty one where nobody has written anything. Raises Refused where it cannot be read."""
-    file = book_file()
+    file = server_list_file()
     try:
         return ServerList.model_validate_json(file.read_bytes())
     except FileNotFoundError:
-        return write_book(ServerList())
+        return write_server_list(ServerList())
     except (OSError, ValidationError) as error:
         raise Refused.of(
             "host.book_unreadable",
@@ -42,8 +42,8 @@ def read_book() -> ServerList:
         ) from error
 
 
-def write_book(book: ServerList) -> ServerList:
-    file = book_file()
+def write_server_list(book: ServerList) -> ServerList:
+    file = server_list_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     replace_file(file, book.model_dump_json(indent=1) + "\n")
     return book

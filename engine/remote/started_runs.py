@@ -16,7 +16,7 @@ from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.records.judging import provider_of
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.runs import StartEvaluation, StartRun
-from engine.remote.server_list import book_file
+from engine.remote.server_list import server_list_file
 from engine.runtime.files import replace_file
 from engine.storage.checkpoints.references import find_run
 from engine.storage.project import load_config
@@ -54,7 +54,7 @@ class StartedRuns:
     """Store of the records of all started runs, one file each. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._folder = book_file().parent / FOLDER
+        self._folder = server_list_file().parent / FOLDER
         self._known: dict[str, StartedRun] = {}
 
     def find(self, run_id: str, host: str) -> StartedRun | None:

@@ -35,7 +35,7 @@ async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress)
     return run / name
 
 
-async def bring_home(host: Host, run: Path, progress: Progress) -> None:
+async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> None:
     """Everything of a run is here, checked, and it is this machine's from now on; there it goes.
 
     Raises Refused while it goes on, LaunchError where the way is cut: call it again.
@@ -56,7 +56,7 @@ async def bring_home(host: Host, run: Path, progress: Progress) -> None:
     await client.hand_over(run.name)
 
 
-async def send(host: Host, run: Path, progress: Progress) -> None:
+async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
     """A run of this machine that nobody works on meanwhile is a server's from now on; what lies
     here is its replica.
 

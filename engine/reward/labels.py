@@ -21,7 +21,15 @@ from engine.protocol.records.labels import PART, Label, Outcome, Word
 from engine.protocol.records.runs import Trajectory, Unlabelled
 from engine.reward.advantage.group import group_summary
 from engine.reward.blend import blend
-from engine.reward.order import UNIT, JudgeToPerson, Scores, Span, lifted, obeying, sunk
+from engine.reward.order import (
+    UNIT,
+    JudgeToPerson,
+    Scores,
+    Span,
+    scores_in_order,
+    scores_with_best,
+    scores_with_worst,
+)
 
 LEFT_OUT = Problem(
     code="label.excluded",
@@ -30,19 +38,19 @@ LEFT_OUT = Problem(
 )
 
 
-def labelled(
+def apply_labels(
     config: ProjectConfig,
     siblings: Sequence[Trajectory],
     labels: Sequence[Label],
     to_person: JudgeToPerson,
 ) -> list[Trajectory]:
     """The attempts as these labels, oldest first, make them; without any as they were before."""
-    bare = [unlabelled(one) for one in siblings]
+    bare = [without_labels(one) for one in siblings]
     words = [word for label in labels for word in label.words]
     ruling = [word for label in labels if label.effect != "none" for word in label.words]
     judged = config.judge.enabled
     opinions = {one.id: one.parts.get(RULER) if judged else one.reward for one in bare}
-    now = opined(opinions, ruling, to_person if judged else JudgeToPerson([]))
+    now = scores_with_labels(opinions, ruling, to_person if judged else JudgeToPerson([]))
     changed = [
         _rewarded(config, one, now.scores[one.id], one.id in now.spoken)
         if now.scores[one.id] != opinions[one.id]
@@ -63,7 +71,7 @@ def labelled(
     return found
 
 
-def unlabelled(one: Trajectory) -> Trajectory:
+def without_labels(one: Trajectory) -> Trajectory:
     """As it was before any label."""
     update: dict[str, object] = {"labels": (), "unlabelled": None}
     if kept := one.unlabelled:
@@ -79,7 +87,9 @@ class LabelledScores(NamedTuple):
     """Whose scores a person has given or moved; others have only passed through the map."""
 
 
-def opined(scores: Scores, words: Sequence[Word], to_person: JudgeToPerson) -> LabelledScores:
+def scores_with_labels(
+    scores: Scores, words: Sequence[Word], to_person: JudgeToPerson
+) -> LabelledScores:
     """What holds after all words: scores first, a later one of the same attempt in place of an
     earlier one; then the orders in turn."""
     given = {
@@ -96,11 +106,11 @@ def opined(scores: Scores, words: Sequence[Word], to_person: JudgeToPerson) -> L
         who = word.trajectory_id
         if word.kind == "order":
             layers = [[name for name in layer if name in found] for layer in word.order]
-            found |= obeying(found, [layer for layer in layers if layer], span)
+            found |= scores_in_order(found, [layer for layer in layers if layer], span)
         elif word.kind == "best" and who in found:
-            found |= lifted(found, who, span)
+            found |= scores_with_best(found, who, span)
         elif word.kind == "worst" and who in found:
-            found |= sunk(found, who, span)
+            found |= scores_with_worst(found, who, span)
     moved = {name for name in found if found[name] != start[name]}
     return LabelledScores(found, moved | {name for name in given if name})
 

@@ -76,7 +76,9 @@ class JudgeToPerson:
         return self._person[place - 1] * (1 - share) + self._person[place] * share
 
 
-def obeying(scores: Scores, layers: Sequence[Sequence[str]], span: Span = UNIT) -> dict[str, float]:
+def scores_in_order(
+    scores: Scores, layers: Sequence[Sequence[str]], span: Span = UNIT
+) -> dict[str, float]:
     """The scores nearest to these with every layer a gap above the next and equal within itself.
     Unscored ones take the place that the order gives them."""
     known = {name: score for name, score in scores.items() if score is not None}
@@ -97,7 +99,7 @@ def obeying(scores: Scores, layers: Sequence[Sequence[str]], span: Span = UNIT) 
     }
 
 
-def lifted(scores: Scores, best: str, span: Span = UNIT) -> dict[str, float]:
+def scores_with_best(scores: Scores, best: str, span: Span = UNIT) -> dict[str, float]:
     """The scores nearest to these with `best` a gap above every sibling: those that are too high
     come down, and `best` goes up, by equal shares."""
     gap = span.gap
@@ -118,8 +120,8 @@ def lifted(scores: Scores, best: str, span: Span = UNIT) -> dict[str, float]:
     return {name: min(others[name], level) for name in others} | {best: level + gap}
 
 
-def sunk(scores: Scores, worst: str, span: Span = UNIT) -> dict[str, float]:
+def scores_with_worst(scores: Scores, worst: str, span: Span = UNIT) -> dict[str, float]:
     """The mirror image: `worst` a gap below every sibling."""
     total = span.low + span.high
     mirrored = {name: None if s is None else total - s for name, s in scores.items()}
-    return {name: total - score for name, score in lifted(mirrored, worst, span).items()}
+    return {name: total - score for name, score in scores_with_best(mirrored, worst, span).items()}

@@ -3,7 +3,7 @@
 import asyncio
 
 from engine.judge.panel import Panel
-from engine.judge.scoring import judged
+from engine.judge.scoring import judge_group
 from engine.protocol.records.runs import Phase, Scenario, Split, Trajectory
 from engine.reward.advantage.group import group_summary
 from engine.rollout.rollout import RolloutPlace, Stage, roll_out
@@ -105,7 +105,7 @@ async def close_group(
     """Have a complete group judged where that is still to be done, and store what it is as a
     group; what is stored already stays. Returns the siblings with their advantages."""
     if judge and any(sibling.awaits_judge for sibling in siblings):
-        siblings = await judged(run, judge, siblings)
+        siblings = await judge_group(run, judge, siblings)
     summary = group_summary(run.config.train.algorithm.advantage, siblings)
     if run.reader.group(summary.split, summary.step, summary.group) is None:
         await run.writer.add_group(summary)

@@ -23,7 +23,7 @@ from engine.rollout.gateway.requests import MODEL_NAME
 from engine.rollout.gateway.sessions import Session
 from engine.rollout.rendering.chat import ChatFormat, text_of
 from engine.runtime.seeds import derive
-from engine.runtime.text import storable
+from engine.runtime.text import replace_surrogates
 
 SHORT_CHARS, SHORT_TOKENS = 20_000, 4_000
 TURNS = "turns"
@@ -118,7 +118,7 @@ async def roll_out(
         attempt = Attempt(scenario.data, stage.base_url, key, MODEL_NAME)
         result = await stage.pool.run(attempt, stage.away)
     except RolloutError as error:
-        problem = error.problem.model_copy(update=storable(error.problem.model_dump()))
+        problem = error.problem.model_copy(update=replace_surrogates(error.problem.model_dump()))
     finally:
         stage.gateway.close(key)
     if session.failure:
@@ -174,7 +174,7 @@ def _unrecorded(
         problem=Problem(
             code="agent.not_recordable",
             message="What the agent sent or returned cannot be recorded: "
-            f"{type(error).__name__}: {storable(str(error))[:300]}",
+            f"{type(error).__name__}: {replace_surrogates(str(error))[:300]}",
             hint="Look at the messages and results of this scenario.",
         ),
         duration_s=timing.duration_s,
@@ -196,7 +196,7 @@ def _recorded(
 ) -> Trajectory:
     """The trajectory of an attempt that has ended; in a thread, for long ones take their time."""
     conversation = session.conversation
-    messages = [_message(storable(message)) for message in conversation.messages]
+    messages = [_message(replace_surrogates(message)) for message in conversation.messages]
     metrics = {**signs(messages), **result.metrics}
     reward, parts = None, result.parts
     problem = _trouble(session) or problem or _unheard(session) or _miscounted(session, result)
@@ -223,8 +223,8 @@ def _recorded(
         branches=_valued(conversation, [] if problem else result.turns, stage.config.reward),
         metrics=metrics,
         marked=metrics[ADDRESSES_JUDGE] > 0,
-        tools=storable(conversation.tools),
-        output=storable(result.output),
+        tools=replace_surrogates(conversation.tools),
+        output=replace_surrogates(result.output),
         begun_at=timing.begun_at,
         policy_version=timing.version,
         seed=seed,

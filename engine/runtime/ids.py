@@ -125,7 +125,7 @@ def ulid() -> str:
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
-def begun_at(name: str) -> float | None:
+def ulid_time(name: str) -> float | None:
     """Unix seconds at which a ULID was made; None for any other text."""
     if len(name) != 26 or not set(name) <= set(CROCKFORD) or name[0] > "7":
         return None

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 
-def bring() -> None:
+def import_engine() -> None:
     """Import our package, by its place and not by a path that has more."""
     here = Path(__file__).parents[1]
     found = importlib.util.spec_from_file_location(
@@ -24,7 +24,7 @@ def bring() -> None:
 
 
 def main() -> None:
-    bring()
+    import_engine()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

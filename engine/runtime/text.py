@@ -9,14 +9,14 @@ from engine.protocol.json_text import parse_json
 MOST_DEPTH = 100
 
 
-def storable(value: Any) -> Any:
+def replace_surrogates(value: Any) -> Any:
     """The same strings, lists and dictionaries with U+FFFD for every lone surrogate."""
     if isinstance(value, str):
         return _whole(value)
     if isinstance(value, list | tuple):
-        return [storable(one) for one in value]
+        return [replace_surrogates(one) for one in value]
     if isinstance(value, dict):
-        return {storable(key): storable(one) for key, one in value.items()}
+        return {replace_surrogates(key): replace_surrogates(one) for key, one in value.items()}
     return value
 
 

@@ -41,7 +41,7 @@ class Outages:
         return self._before + (time.monotonic() - self._begun if self._open else 0.0)
 
 
-async def within(seconds: float, away: Away, work: Coroutine[Any, Any, T]) -> T:
+async def run_with_timeout(seconds: float, away: Away, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which gets `seconds` and what outages take of them. Raises
     TimeoutError, and then has ended it."""
     task = asyncio.ensure_future(work)

@@ -18,7 +18,7 @@ from engine.protocol.config.validation import FILE, config_problems, set_key
 from engine.protocol.problems import ConfigError, Problem, in_one_line
 from engine.protocol.records.runs import Scenario, Split, SplitInfo
 from engine.runtime.files import replace_file
-from engine.runtime.text import parse_json, storable
+from engine.runtime.text import parse_json, replace_surrogates
 from engine.trust.files import project_file, read_regular
 
 MOST_TOML_BYTES = 2**22
@@ -240,10 +240,10 @@ def parse_scenario(data: Any, number: int) -> Scenario:
     """Raises ValueError where it is no object. `id` and `title` come from it."""
     if not isinstance(data, dict):
         raise ValueError(f"it is a {type(data).__name__}")
-    name = storable(str(data.get("id", number)))
+    name = replace_surrogates(str(data.get("id", number)))
     told = [data[key] for key in (*TITLE_KEYS, *data) if isinstance(data.get(key), str)]
     words = next((text for text in told if text != name), name)
-    title = storable(" ".join(words.split()))
+    title = replace_surrogates(" ".join(words.split()))
     return Scenario(id=name, title=title[:80] + ("…" if len(title) > 80 else ""), data=data)
 
 

@@ -80,7 +80,7 @@ def _refuse_other_beginning(run: Run) -> None:
         )
 
 
-async def gate(run: Run, policy: Policy, step: int) -> None:
+async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
     """Between two steps: stop or wait where that was asked; what is sampled ahead waits too."""
     if run.orders.stop_after_step:
         raise StopRequested
@@ -97,7 +97,7 @@ async def gate(run: Run, policy: Policy, step: int) -> None:
     await run.say(RunContinued(step=step))
 
 
-async def keep(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
+async def save_checkpoint(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
     """Save a checkpoint, once per step, and clear away what it makes superfluous."""
     if any(known.step == step for known in run.reader.checkpoints()):
         return

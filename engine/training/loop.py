@@ -31,11 +31,18 @@ from engine.storage.checkpoints.retention import prune
 from engine.storage.project import load_scenarios
 from engine.storage.run_folder.run import Run
 from engine.training import diagnosis
-from engine.training.lifecycle import StopRequested, finished_steps, gate, keep, load, restore
+from engine.training.lifecycle import (
+    StopRequested,
+    finished_steps,
+    load,
+    restore,
+    save_checkpoint,
+    wait_while_paused,
+)
 from engine.training.sft.updates import warm_up
 from engine.training.step.curriculum_history import CurriculumHistory
-from engine.training.step.dynamic_sampling import planned, refill
-from engine.training.step.metrics import describe
+from engine.training.step.dynamic_sampling import planned, replace_groups_without_signal
+from engine.training.step.metrics import step_metrics
 from engine.training.step.review import review
 from engine.training.step.rollouts import Groups, Rollouts, staleness
 from engine.training.step.scenario_sampling import choose
@@ -65,7 +72,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
     try:
         async with Rollouts(run, roll) as rollouts:
             while step < run.orders.steps:
-                await gate(run, policy, step)
+                await wait_while_paused(run, policy, step)
                 if validation_is_due(run, step):
                     await validate(run, stage, held_out, step)
                 step += 1
@@ -81,16 +88,16 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                 told = {"groups/again": float(len(again)), **sampled, **learned}
                 told |= {"staleness": staleness(step, groups)} if run.config.train.staleness else {}
                 told |= stage.judge.metrics() if stage.judge else {}
-                metrics = describe(groups, kind, told, clock)
+                metrics = step_metrics(groups, kind, told, clock)
                 if anew:
                     await finish_step(run, step, metrics, learned, history, groups)
                     silent = 0 if "reward/mean" in metrics else silent + 1
                     if silent == UNSCORED_STEPS or silent == step == run.orders.steps:
-                        refuse_unscored(span(step, silent), chain(*groups))
+                        refuse_unscored(reward_range(step, silent), chain(*groups))
                 if checkpoint_is_due(run, step):
-                    await keep(run, policy, step, metrics)
+                    await save_checkpoint(run, policy, step, metrics)
     except StopRequested:
-        await keep(run, policy, step, history.get(step, {}))
+        await save_checkpoint(run, policy, step, history.get(step, {}))
         await run.say(RunStopped(step=step, reason="You stopped it after this step."))
         return
     await validate(run, stage, held_out, step)
@@ -120,7 +127,7 @@ async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
     if warmup := run.config.train.warmup:
         await warm_up(run, policy, stage, warmup)
         await policy.publish(0)
-        await keep(run, policy, 0, {})
+        await save_checkpoint(run, policy, 0, {})
         return 0
     await policy.publish(0)
     return 0
@@ -153,7 +160,7 @@ async def roll_out_step(
         if stage.judge:
             await stage.judge.prepare()
         groups = await roll_out_groups(run, stage, "train", step, chosen, size)
-        return await refill(run, stage, choice, chosen, groups, anew)
+        return await replace_groups_without_signal(run, stage, choice, chosen, groups, anew)
 
 
 async def finish_step(
@@ -170,7 +177,7 @@ async def finish_step(
         StepFinished(
             step=step,
             skipped=not learned,
-            reason="" if learned else why_skipped(metrics),
+            reason="" if learned else skip_reason(metrics),
             metrics=finite,
             dropped=len(metrics) - len(finite),
         )
@@ -187,14 +194,14 @@ async def finish_step(
         await run.say(DiagnosisChanged(step=step, findings=found))
 
 
-def why_skipped(metrics: dict[str, float]) -> str:
+def skip_reason(metrics: dict[str, float]) -> str:
     """Reason why a step had nothing to learn from."""
     if metrics["unscored"] == metrics["trajectories"]:
         return "No rollout could be scored: nothing to learn."
     return "All rollouts of each group got the same reward: nothing to learn."
 
 
-def span(step: int, count: int) -> str:
+def reward_range(step: int, count: int) -> str:
     return f"steps {step - count + 1} to {step}" if count > 1 else f"step {step}"
 
 

@@ -14,7 +14,7 @@ from engine.protocol.config.tracking import TRACKERS, TrackConfig, TrackerName, 
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.judging import provider_of
 from engine.protocol.requests.trust import AddressConfirmation
-from engine.trust.store import changing_record, read_record
+from engine.trust.store import edit_record, read_record
 
 NO_KEY = "none"
 """Placeholder key for a server that requires some key and may not get the provider's."""
@@ -45,7 +45,7 @@ Confirmed = Collection[AddressConfirmation]
 def confirm_address(provider: str, address: str) -> None:
     """Remember that this provider's key may go to this address. Raises Refused, ValueError."""
     wanted = AddressConfirmation(provider=provider, address=address)
-    with changing_record() as record:
+    with edit_record() as record:
         if wanted not in record.addresses:
             record.addresses.append(wanted)
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem
 from engine.protocol.requests.trust import FileConfirmation
-from engine.trust.store import changing_record, read_record
+from engine.trust.store import edit_record, read_record
 
 MOST_TEXT_BYTES = 2**22
 
@@ -19,7 +19,7 @@ MOST_TEXT_BYTES = 2**22
 def confirm_file(project: Path, path: Path) -> None:
     """Remember that this project may read this file. Raises Refused."""
     wanted = FileConfirmation(project=str(project.resolve()), path=str(path.resolve()))
-    with changing_record() as record:
+    with edit_record() as record:
         if wanted not in record.files:
             record.files.append(wanted)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.protocol.problems import Refused
 from engine.protocol.requests.trust import TrustProject
 from engine.trust.identity import folder_identity
-from engine.trust.store import changing_record, is_known_run, read_record, remember_run
+from engine.trust.store import edit_record, is_known_run, read_record, remember_run
 
 PROJECT, RUN = "project.toml", "run.json"
 MOST_SPEC_BYTES = 2**26
@@ -27,7 +27,7 @@ def trust_project(project: Path) -> None:
     identity = folder_identity(project)
     if identity is None:
         raise Refused.of("project.missing", f"There is no folder {project}.", where=str(project))
-    with changing_record() as record:
+    with edit_record() as record:
         record.folders[str(project)] = identity
     for folder in sorted(project.glob("runs/*")):
         trust_run(folder)
@@ -35,7 +35,7 @@ def trust_project(project: Path) -> None:
 
 def trust_new_project(project: Path) -> None:
     """Record a folder that Atelier has just made, in which no runs are yet."""
-    with changing_record() as record:
+    with edit_record() as record:
         if (identity := folder_identity(project.resolve())) is not None:
             record.folders[str(project.resolve())] = identity
 

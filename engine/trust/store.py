@@ -59,7 +59,7 @@ def read_record() -> Record:
 
 
 @contextlib.contextmanager
-def changing_record() -> Iterator[Record]:
+def edit_record() -> Iterator[Record]:
     """The record for a change, which is on disk when the block ends. Raises Refused where it cannot
     be read or written."""
     folder = trust_folder()

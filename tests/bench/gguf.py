@@ -15,7 +15,13 @@ from pathlib import Path
 from engine.environments import python_of
 from engine.export.torch import companion_files
 from engine.export.torch.gguf_file import FILE, write_gguf
-from engine.export.torch.logprobs import Passage, load_exported, load_trained, pick_computing, speak
+from engine.export.torch.logprobs import (
+    Passage,
+    greedy_continuations,
+    load_exported,
+    load_trained,
+    pick_computing,
+)
 from engine.export.torch.merge import BaseWeights, read_adapter
 from engine.models.registry import find_model
 from engine.rollout.rendering.chat import ChatFormat
@@ -57,9 +63,11 @@ def compare(base: Path, folder: Path, arguments: argparse.Namespace) -> None:
     companion_files.write_tokenizer(base, out)
     most = arguments.new
     trained = load_trained(base, adapter, computing)
-    wanted = speak(trained, passages, stops, most, quiet).greedy
+    wanted = greedy_continuations(trained, passages, stops, most, quiet).greedy
     exported = load_exported(out, "gguf", base, computing)
-    report("transformers", wanted, speak(exported, passages, stops, most, quiet).greedy)
+    report(
+        "transformers", wanted, greedy_continuations(exported, passages, stops, most, quiet).greedy
+    )
     asked = {"prompts": [p.tokens for p in passages], "texts": TEXTS, "most_new": most}
     done = subprocess.run(
         [str(python_of("llamacpp")), "-I", str(WORKER), str(out / FILE)],

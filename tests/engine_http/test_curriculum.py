@@ -13,7 +13,7 @@ from engine.protocol.requests.runs import Command, StartRun
 from engine.storage.project import load_scenarios
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE, read_spec
-from engine.training.step.curriculum import Visit, weigh
+from engine.training.step.curriculum import Visit, scenario_weights
 from engine.training.step.scenario_sampling import Choice, choose
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine
 
@@ -47,7 +47,7 @@ def expected(run: RunSummary) -> dict[int, list[str]]:
             if g.step < step - train.staleness
         ]
         done = (step - 1) / train.steps
-        weights = weigh(train.curriculum, scenarios, seen, done, train.curriculum_floor)  # type: ignore[arg-type]
+        weights = scenario_weights(train.curriculum, scenarios, seen, done, train.curriculum_floor)  # type: ignore[arg-type]
         chosen = choose(Choice(scenarios, train.seed, step, weights), train.groups)
         found[step] = [one.id for one in chosen]
     return found

@@ -15,7 +15,7 @@ from engine.autorl.project_files import AGENTS, begin_with_tools
 from engine.environments import python_of
 from engine.environments.bootstrap import OF_AGENT
 from engine.integrations.mcp import discovery
-from engine.integrations.mcp.discovery import look
+from engine.integrations.mcp.discovery import discover_tools
 from engine.protocol.config.mcp import ServerViews, SetServer
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import Refused
@@ -121,7 +121,7 @@ def test_a_project_for_the_tools_of_a_server_trains(
 def test_each_server_is_looked_at_by_itself(engine: Engine, begun: Path) -> None:
     path = str(begun)
 
-    def look() -> ServerViews:
+    def discover_tools() -> ServerViews:
         return engine.call(lambda client: client.look_at_servers(path))
 
     servers = {
@@ -132,7 +132,7 @@ def test_each_server_is_looked_at_by_itself(engine: Engine, begun: Path) -> None
     for name, server in servers.items():
         request = SetServer(name=name, server=server)
         engine.call(lambda client, asked=request: client.set_server(path, asked))
-    views = {view.name: view for view in look().servers}
+    views = {view.name: view for view in discover_tools().servers}
     assert list(views) == ["library", *servers]
     assert len(views["library"].offered) == 4
     assert [tool.name for tool in views["chosen"].offered] == ["find_book"]
@@ -162,7 +162,7 @@ def in_the_agent(project: Path, code: str) -> str:
 
 def test_every_page_of_tools_is_read_and_an_empty_text_is_one(begun: Path) -> None:
     with_servers(begun, paged=PAGED)
-    views = asyncio.run(look(begun)).servers
+    views = asyncio.run(discover_tools(begun)).servers
     assert [tool.name for tool in views[0].tools] == ["first", "second", "third"]
     code = """
 async def call():
@@ -189,7 +189,7 @@ def test_a_slow_server_keeps_no_other_waiting_and_nothing_stays(
     quick.write_text(text.replace("\nLOOK_S = 75\n", "\nLOOK_S = 8\n"))
     monkeypatch.setattr(discovery, "LOOK", quick)
     with_servers(begun, slow=DEAF, library=LIBRARY)
-    views = {view.name: view for view in asyncio.run(look(begun)).servers}
+    views = {view.name: view for view in asyncio.run(discover_tools(begun)).servers}
     assert len(views["library"].tools) == 4
     problem = views["slow"].problem
     assert problem is not None
@@ -202,7 +202,7 @@ def test_whoever_leaves_takes_deaf_servers_along(begun: Path) -> None:
     with_servers(begun, slow=DEAF)
 
     async def leave() -> None:
-        looks = asyncio.create_task(look(begun))
+        looks = asyncio.create_task(discover_tools(begun))
         while not deaf(begun):
             assert not looks.done()
             await asyncio.sleep(0.05)

@@ -9,7 +9,7 @@ import torch
 
 from engine.bench.gpu.figures import NONE, gib, rate
 from engine.bench.gpu.report import Job, Outcome, Table
-from engine.hardware.gpus import look, opened
+from engine.hardware.gpus import open_nvml, read_gpus
 from engine.hardware.machine import threads
 from engine.policy.torch.machine_limits import measure_bandwidth, measure_peak
 from engine.policy.torch.model.model import pick_device, pick_dtype
@@ -92,13 +92,13 @@ def _name() -> str:
 def _cards() -> dict[str, str]:
     """As the driver and CUDA describe them; what they do not tell is a dash."""
     told: dict[str, str] = {}
-    with opened():
-        for card in look().cards:
+    with open_nvml():
+        for card in read_gpus().cards:
             watts = f"{card.power_limit_w:.0f} W at most" if card.power_limit_w else NONE
             clocks = ", ".join(_clock(card.index, name, kind) for name, kind in CLOCKS.items())
             told[f"card {card.index}"] = f"{card.name}, {gib(card.total_bytes)}, {watts}"
             told[f"clocks of card {card.index}"] = clocks
-        first = look().cards[0]
+        first = read_gpus().cards[0]
     version = torch.backends.cudnn.version()
     about = torch.cuda.get_device_properties(0)
     newest = ".".join(map(str, first.cuda)) if first.cuda else NONE

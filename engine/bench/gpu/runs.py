@@ -19,7 +19,7 @@ from engine.bench.gpu.report import Job, Outcome
 from engine.bench.gpu.run_tables import tables
 from engine.client import EngineClient
 from engine.hardware.devices import cards_of
-from engine.hardware.gpus import watching
+from engine.hardware.gpus import open_gpu_reader
 from engine.hardware.memory_plan import vram_plan
 from engine.launcher.local import start
 from engine.protocol.events.run import (
@@ -176,7 +176,7 @@ def card_memory(uuids: Sequence[str]) -> Iterator[Callable[[], int]]:
         return sum(card.used_bytes or 0 for card in look() if card.uuid in uuids)
 
     def watch() -> None:
-        with watching() as look:
+        with open_gpu_reader() as look:
             if look is None:
                 return
             before = held(look)

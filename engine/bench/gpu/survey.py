@@ -19,7 +19,7 @@ from engine.bench.gpu.report import Value
 from engine.environments import EnvironmentMissing
 from engine.environments.bootstrap import statuses
 from engine.hardware.devices import torch_build, visible
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.protocol.records.hardware import Card
 
 PACKAGES = (
@@ -57,7 +57,7 @@ class Survey(Value):
 
 def survey() -> Survey:
     build = torch_build()
-    found = look()
+    found = read_gpus()
     shown = visible(found.cards, os.environ)
     reason = found.reason
     if found.cards and not shown:

@@ -32,11 +32,11 @@ async def chat(arguments: argparse.Namespace) -> int:
         if arguments.scenario or arguments.question:
             await ask(client, arguments, [])
         else:
-            await talk(client, arguments)
+            await chat_loop(client, arguments)
     return 0
 
 
-async def talk(client: EngineClient, arguments: argparse.Namespace) -> None:
+async def chat_loop(client: EngineClient, arguments: argparse.Namespace) -> None:
     """Line by line until the end of input; each model goes on from its own answers."""
     chats: list[list[dict[str, Any]]] = []
     while question := await asyncio.to_thread(sys.stdin.readline):

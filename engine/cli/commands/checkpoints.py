@@ -54,7 +54,7 @@ async def _change(folder: Path, arguments: argparse.Namespace) -> None:
 def _list(folder: Path) -> list[KeptCheckpoint]:
     reader = RunReader(folder / DATABASE)
     try:
-        return retention.view(folder, reader, read_spec(folder))
+        return retention.checkpoint_rows(folder, reader, read_spec(folder))
     finally:
         reader.close()
 

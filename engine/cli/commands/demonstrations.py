@@ -18,13 +18,13 @@ def run(arguments: argparse.Namespace) -> int:
         contestant=arguments.contestant,
     )
     try:
-        return tell(demonstrate(find_run_folder(arguments.run), asked), arguments.json)
+        return print_selection(demonstrate(find_run_folder(arguments.run), asked), arguments.json)
     except AtelierError as error:
         complain(error.problem, arguments.json)
         return 2 if error.problem.code == "config.bad_keep" else 1
 
 
-def tell(found: Selection, as_json: bool) -> int:
+def print_selection(found: Selection, as_json: bool) -> int:
     """Print what was kept; 1 where that is nothing."""
     if as_json:
         say_json(found)

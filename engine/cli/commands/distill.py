@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from engine.cli.commands.demonstrations import tell
+from engine.cli.commands.demonstrations import print_selection
 from engine.cli.commands.evaluate import SPLITS, EvaluationWatch
 from engine.cli.commands.train import FINISHED, lend_keys, with_overrides
 from engine.cli.engine_connection import engine_for
@@ -39,7 +39,9 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
                 return code
         elif not arguments.json:
             say("Every scenario has an attempt with a reward already: nothing is asked.")
-        return tell(await client.demonstrate(summary.id, request.demonstrate), arguments.json)
+        return print_selection(
+            await client.demonstrate(summary.id, request.demonstrate), arguments.json
+        )
 
 
 def request_of(

@@ -16,7 +16,7 @@ from engine.environments.catalogue import environments
 from engine.environments.engines import roll_back, use_engine
 from engine.environments.job import carry_out
 from engine.hardware.gpu_doctor import card_lacks
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.launcher.interpreters import title_of
 from engine.protocol.problems import AtelierError, Refused
 from engine.protocol.records.environments import (
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    found = environments(card_lacks(look()))
+    found = environments(card_lacks(read_gpus()))
     if arguments.json:
         say_json(found)
         return 0

@@ -71,7 +71,7 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
             if problem and arguments.json:
                 complain(problem, as_json=True)
             return code
-        return tell(await client.evaluation(summary.id), summary, arguments.json)
+        return print_result(await client.evaluation(summary.id), summary, arguments.json)
 
 
 async def providers_of(
@@ -108,7 +108,7 @@ def request_of(
     )
 
 
-def tell(result: EvaluationResult, summary: RunSummary, as_json: bool) -> int:
+def print_result(result: EvaluationResult, summary: RunSummary, as_json: bool) -> int:
     """Print what came out; 1 where nothing could be scored."""
     if as_json:
         say_json(result)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import complain, figure, say, say_json, table
-from engine.integrations.importers.batches import awaiting
+from engine.integrations.importers.batches import as_awaiting_judge
 from engine.integrations.importers.jsonl import read_attempts
 from engine.judge.prompting.rubric import load_rubric, parse_rubric
 from engine.judge.providers.access import Access
@@ -140,7 +140,7 @@ async def _keep(
     now = group
     if run.spec.kind == "imported" and not any(one.labels for one in group):
         whole = run.config.model_copy(update={"judge": config})
-        now = with_verdicts(whole, [awaiting(one) for one in group], verdicts)
+        now = with_verdicts(whole, [as_awaiting_judge(one) for one in group], verdicts)
     await run.writer.add_verdicts(verdicts, now, rewarded=now != group)
     if now != group:
         await run.writer.add_group(group_summary(run.config.train.algorithm.advantage, now))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.terminal import complain, say, say_json, table
-from engine.integrations.mcp.discovery import look
+from engine.integrations.mcp.discovery import discover_tools
 from engine.integrations.mcp.servers import read_servers, set_server
 from engine.protocol.config.mcp import McpServer, ServerView, ServerViews, SetServer
 from engine.protocol.problems import AtelierError, ConfigError, Refused
@@ -38,7 +38,7 @@ def _list(project: Path, arguments: argparse.Namespace) -> int:
 
 def _tools(project: Path, arguments: argparse.Namespace) -> int:
     """Exit 1 where one of them cannot be used."""
-    views = asyncio.run(look(project))
+    views = asyncio.run(discover_tools(project))
     if arguments.json:
         say_json(views)
     else:
@@ -75,7 +75,7 @@ def _choose(project: Path, arguments: argparse.Namespace) -> int:
     if arguments.name not in servers:
         raise Refused.of("mcp.unknown", f"There is no MCP server {arguments.name}.")
     if arguments.words:
-        views = asyncio.run(look(project, arguments.name)).servers
+        views = asyncio.run(discover_tools(project, arguments.name)).servers
         _refuse_unknown(next(v for v in views if v.name == arguments.name), arguments.words)
     values = servers[arguments.name].model_dump(exclude_defaults=True, mode="json")
     values["tools"] = arguments.words or None

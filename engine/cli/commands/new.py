@@ -10,12 +10,12 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from engine.autorl.draft_folder import open_place
-from engine.autorl.job import writing
-from engine.autorl.project_files import begin_with_tools, finish
+from engine.autorl.draft_folder import open_draft
+from engine.autorl.job import open_writer
+from engine.autorl.project_files import begin_with_tools, finish_project
 from engine.autorl.writer import BUDGET
 from engine.cli.terminal import Progress, complain, say, say_json
-from engine.integrations.mcp.discovery import look
+from engine.integrations.mcp.discovery import discover_tools
 from engine.judge.providers.access import Access
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records.judging import keys_in
@@ -54,11 +54,11 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
     if arguments.mcp:
         begin_with_tools(folder, Path(arguments.mcp).expanduser())
         wanted = wanted.model_copy(update={"tools": await _offered(folder)})
-    place = await open_place(wanted)
+    place = await open_draft(wanted)
     opened = Run(place, read_spec(place), lambda tick: None)
     try:
         keys = keys_in(os.environ, (wanted.writer.model,))
-        async with writing(wanted, opened, Access(keys)) as work:
+        async with open_writer(wanted, opened, Access(keys)) as work:
             last = await _watch(work.tell(), wanted, arguments.json)
     finally:
         opened.close()
@@ -73,7 +73,7 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
                 say("higher --budget goes on; with --enough it makes the project of these.")
             return 1
     judge = wanted.writer.model_copy(update={"model": arguments.judge or wanted.writer.model})
-    finish(
+    finish_project(
         FinishProject(
             folder=str(folder),
             description=wanted.description,
@@ -90,7 +90,7 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
 
 async def _offered(folder: Path) -> list[ToolView]:
     """What the servers offer to the agent. Raises Refused for the first that cannot be used."""
-    views = (await look(folder)).servers
+    views = (await discover_tools(folder)).servers
     for view in views:
         if view.problem:
             raise Refused(view.problem)

@@ -55,7 +55,7 @@ async def lend_tracker_keys(client: EngineClient) -> None:
         await client.lend_tracker_keys(keys)
 
 
-async def until_told(client: EngineClient, run: RunSummary, as_json: bool) -> None:
+async def wait_for_trackers(client: EngineClient, run: RunSummary, as_json: bool) -> None:
     """The run has ended: wait a while for its trackers, and say how they are."""
     end = time.monotonic() + PATIENCE_S
     found = await _settled(client, run.id, lambda now: not now.sending or time.monotonic() > end)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.commands.hosts import connected
-from engine.cli.commands.track import lend_tracker_keys, until_told
+from engine.cli.commands.track import lend_tracker_keys, wait_for_trackers
 from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import Progress, complain, duration, figure, say, say_json, sparkline, warn
 from engine.client import EngineClient
@@ -93,7 +93,7 @@ async def train(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
             await connected(client, arguments.host)
         summary = await begin(client, arguments, project, overrides)
         code = await Watch(client, summary, arguments.json).until_end()
-        await until_told(client, summary, arguments.json)
+        await wait_for_trackers(client, summary, arguments.json)
         return code
 
 

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def settle(arguments: argparse.Namespace) -> int | None:
+def require_trust_for(arguments: argparse.Namespace) -> int | None:
     """Settle trust before a command that runs or sends; the exit code where it must not begin."""
     try:
         for pair in arguments.confirm_address:

@@ -12,7 +12,7 @@ from engine.protocol.requests.arena import Tally
 from engine.runtime.ids import ulid
 from engine.storage.project import load_config
 from engine.storage.run_db.reader import RunReader
-from engine.storage.run_folder.run import DATABASE, make_place, read_spec, specs_of
+from engine.storage.run_folder.run import DATABASE, make_open_ended_run, read_spec, specs_of
 from engine.trust.projects import is_trusted, is_trusted_run
 
 NAME = "arena"
@@ -33,10 +33,10 @@ async def make_arena(project: Path) -> Path:
         kind="arena",
         project=config.name or project.name,
         started_at=time.time(),
-        config=unjudged(config),
+        config=without_judge(config),
         model_path="",
     )
-    return await make_place(project, spec)
+    return await make_open_ended_run(project, spec)
 
 
 async def find_or_make_arena(project: Path) -> Path:
@@ -47,7 +47,7 @@ async def find_or_make_arena(project: Path) -> Path:
     return found
 
 
-def unjudged(config: ProjectConfig) -> ProjectConfig:
+def without_judge(config: ProjectConfig) -> ProjectConfig:
     """Here people judge."""
     return changed_config(config, {"judge.enabled": False})
 

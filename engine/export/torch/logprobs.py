@@ -134,7 +134,7 @@ def _load(folder: Path, computing: Computing, **options: Any) -> PreTrainedModel
 
 
 @torch.inference_mode()
-def speak(
+def greedy_continuations(
     model: PreTrainedModel,
     passages: list[Passage],
     stops: list[int],

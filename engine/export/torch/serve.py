@@ -22,10 +22,10 @@ from engine.export.torch.llamacpp import convert, find_converter
 from engine.export.torch.logprobs import (
     Computing,
     Passage,
+    greedy_continuations,
     load_exported,
     load_trained,
     pick_computing,
-    speak,
 )
 from engine.export.torch.merge import CONFIG, WEIGHTS, BaseWeights, read_adapter
 from engine.export.torch.shards import Progress, write_merged
@@ -168,7 +168,9 @@ class ExportServer:
     def _speak(self, model: Any, message: Answer, phase: ExportPhase) -> Answer:
         passages = [Passage.model_validate(one) for one in message["passages"]]
         stops, most_new = message["stops"], message["most_new"]
-        return speak(model, passages, stops, most_new, self._progress(phase)).model_dump()
+        return greedy_continuations(
+            model, passages, stops, most_new, self._progress(phase)
+        ).model_dump()
 
 
 def _build_adapter(base: Path, adapter: Path, out: Path, base_name: str) -> None:

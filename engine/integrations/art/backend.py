@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from engine.integrations.art.engine_thread import CLOSING_S, Link
-from engine.integrations.art.logging import tell_of_logs
-from engine.integrations.art.metrics import trained_figures
+from engine.integrations.art.logging import forward_logs
+from engine.integrations.art.metrics import training_metrics
 from engine.integrations.art.script_arguments import train_arguments
 from engine.integrations.art.serialization import left_out, not_finite, sent_group
 from engine.integrations.art.settings import settings_of
@@ -63,7 +63,7 @@ class AtelierBackend:
         if model.trainable:
             for given in train_arguments(self._script):
                 algorithm_of(_knobs(given))
-            tell_of_logs(model, self._log)
+            forward_logs(model, self._log)
 
     async def _prepare_backend_for_training(
         self, model: Any, config: Mapping[str, Any] | None = None
@@ -122,7 +122,7 @@ class AtelierBackend:
         )
         summary = summarize_trajectory_groups(groups)
         figures = build_training_summary_metrics(summary, include_trainable_groups=True)
-        figures |= trained_figures(done.metrics, done.skipped, algorithm.updates)
+        figures |= training_metrics(done.metrics, done.skipped, algorithm.updates)
         path = done.checkpoint or None
         return LocalTrainResult(step=done.step, metrics=figures, checkpoint_path=path)
 

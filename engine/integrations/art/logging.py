@@ -21,7 +21,7 @@ Row = tuple[str, int, dict[str, float]]
 """Split, step, figures."""
 
 
-def tell_of_logs(model: Any, tell: Tell) -> None:
+def forward_logs(model: Any, tell: Tell) -> None:
     """From now on every `await model.log(…)` also tells. Again changes nothing."""
     kind = type(model)
 

@@ -12,7 +12,7 @@ OWN = "atelier"
 """Before what ART has no name for."""
 
 
-def trained_figures(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
+def training_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
     """All of them: those that ART knows under its names, the others behind `atelier/`."""
     known = {
         name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from engine.integrations.importers.art_groups import read_groups
 from engine.integrations.importers.art_trajectories import attempts_of
-from engine.integrations.importers.batches import Source, TrajectoryBatch, nothing
+from engine.integrations.importers.batches import Source, TrajectoryBatch, empty_source
 from engine.integrations.importers.parquet import ParquetReader
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import Split, Trajectory
@@ -39,7 +39,7 @@ def open_art(folder: Path, model: str = "") -> Source:
     home = find_art_model(folder, model)
     files, notes = _files(home)
     if not files:
-        raise nothing(home / ATTEMPTS, "ART writes them while it trains.")
+        raise empty_source(home / ATTEMPTS, "ART writes them while it trains.")
     last = max((file.step for file in files if file.split == "train"), default=0)
     return Source(home.name, last, lambda: _lots(files), notes)
 

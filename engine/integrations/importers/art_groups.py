@@ -41,14 +41,14 @@ def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
         try:
             number, found, attempt = _of_row(row)
         except WRONG as error:
-            raise wrong("row", where, error) from error
+            raise bad_row("row", where, error) from error
         group = groups.setdefault(number, ArtGroup(where, found, []))
         if attempt is not None:
             group.attempts.append(ArtAttempt(where, attempt))
     return [groups[number] for number in sorted(groups)]
 
 
-def wrong(what: str, where: str, error: Exception) -> ConfigError:
+def bad_row(what: str, where: str, error: Exception) -> ConfigError:
     """One of ART's rows or lines that makes no sense."""
     return ConfigError.of(
         f"attempts.wrong_{what}",
@@ -72,7 +72,7 @@ def _of_line(line: str, where: str) -> ArtGroup:
             for number, one in enumerate(data["trajectories"], 1)
         ]
     except WRONG as error:
-        raise wrong("line", where, error) from error
+        raise bad_row("line", where, error) from error
     return ArtGroup(where, data, attempts)
 
 

@@ -9,13 +9,13 @@ import math
 import re
 from typing import Any
 
-from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup, wrong
-from engine.integrations.importers.batches import WRONG, figures_of, id_of, scored, title_of
+from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup, bad_row
+from engine.integrations.importers.batches import WRONG, as_scored, figures_of, id_of, title_of
 from engine.integrations.importers.chat_messages import (
     Conversation,
     as_text,
-    captured,
     conversation,
+    conversations_of_calls,
     tools_of,
 )
 from engine.protocol.problems import Problem
@@ -37,13 +37,13 @@ def attempts_of(
         try:
             one, lost = _attempt(found, attempt)
         except WRONG as error:
-            raise wrong(what, attempt.where, error) from error
+            raise bad_row(what, attempt.where, error) from error
         made.append(one)
         dropped += lost
     try:
         made += [_raised(found, one) for one in found.data.get("exceptions") or []]
     except WRONG as error:
-        raise wrong(what, found.where, error) from error
+        raise bad_row(what, found.where, error) from error
     scenario, title = _task(made, number)
     placed = [
         one.model_copy(
@@ -93,7 +93,7 @@ def _attempt(group: ArtGroup, attempt: ArtAttempt) -> tuple[Trajectory, int]:
         output=_output(group.data, data, others),
         policy_version=data.get("initial_policy_version") or 0,
     )
-    return scored(one), dropped
+    return as_scored(one), dropped
 
 
 def _conversations(data: dict[str, Any]) -> tuple[list[Conversation], list[dict[str, Any]]]:
@@ -101,7 +101,7 @@ def _conversations(data: dict[str, Any]) -> tuple[list[Conversation], list[dict[
     written = conversation(data.get("messages_and_choices") or [])
     if written.messages or not data.get("exchanges"):
         return [written], tools_of(data.get("tools"))
-    said, tools = captured(data["exchanges"])
+    said, tools = conversations_of_calls(data["exchanges"])
     return said or [written], tools_of(data.get("tools")) or tools
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.runs import Message, Split, Trajectory
-from engine.runtime.text import storable
+from engine.runtime.text import replace_surrogates
 
 TITLE_CHARS = 80
 WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
@@ -46,7 +46,7 @@ class Source(NamedTuple):
 def load_json(text: str) -> Any:
     """Half a surrogate pair, as a model that was cut off leaves it, becomes U+FFFD: it could not be
     stored."""
-    return storable(json.loads(text))
+    return replace_surrogates(json.loads(text))
 
 
 def id_of(split: Split, step: int, group: int, index: int) -> str:
@@ -71,19 +71,19 @@ def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
     return finite, len(figures) - len(finite)
 
 
-def scored(one: Trajectory) -> Trajectory:
+def as_scored(one: Trajectory) -> Trajectory:
     """With the reason where it has no reward: nobody is about to give it one."""
     problem = one.problem or (UNREWARDED if one.reward is None else None)
     return one.model_copy(update={"awaits_judge": False, "problem": problem})
 
 
-def awaiting(one: Trajectory) -> Trajectory:
+def as_awaiting_judge(one: Trajectory) -> Trajectory:
     """What has no reward from its source, ready for a judge's."""
     judges = UNREWARDED.code.partition(".")[0]  # asked and not answered, it can be asked again
     unrewarded = one.problem is not None and one.problem.code.partition(".")[0] == judges
     return one.model_copy(update={"awaits_judge": True, "problem": None}) if unrewarded else one
 
 
-def nothing(where: Path, hint: str) -> ConfigError:
+def empty_source(where: Path, hint: str) -> ConfigError:
     """The source is readable and empty."""
     return ConfigError.of("attempts.none", "The file holds no attempts.", hint, where=str(where))

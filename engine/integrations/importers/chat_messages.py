@@ -44,7 +44,9 @@ def tools_of(data: Any) -> list[dict[str, Any]]:
     return tools
 
 
-def captured(exchanges: dict[str, Any]) -> tuple[list[Conversation], list[dict[str, Any]]]:
+def conversations_of_calls(
+    exchanges: dict[str, Any],
+) -> tuple[list[Conversation], list[dict[str, Any]]]:
     """Calls to a model, in the order in which they ended → the conversations they make up, and the
     tools of the last one. A call whose messages begin a later one is part of that."""
     foreign = [name for name in ("responses", "messages") if exchanges.get(name)]

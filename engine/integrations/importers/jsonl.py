@@ -15,11 +15,11 @@ from engine.integrations.importers.batches import (
     WRONG,
     Source,
     TrajectoryBatch,
+    as_scored,
+    empty_source,
     figures_of,
     id_of,
     load_json,
-    nothing,
-    scored,
     title_of,
 )
 from engine.integrations.importers.chat_messages import message_of, tools_of
@@ -54,7 +54,7 @@ def read_attempts(file: Path) -> list[list[Trajectory]]:
         place = numbers.setdefault(group, len(numbers))
         siblings.append(_trajectory(entry, messages, place, len(siblings)))
     if not groups:
-        raise nothing(file, FORM)
+        raise empty_source(file, FORM)
     return list(groups.values())
 
 
@@ -144,4 +144,4 @@ def _trajectory(
 def _of_a_run(one: Trajectory) -> Trajectory:
     """What was read for judging alone, as an attempt of step 1."""
     place = {"id": id_of("train", 1, one.group, one.index), "step": 1}
-    return scored(one.model_copy(update=place))
+    return as_scored(one.model_copy(update=place))

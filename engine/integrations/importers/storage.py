@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.evaluation.validation import scenario_means
-from engine.integrations.importers.batches import Source, TrajectoryBatch, nothing
+from engine.integrations.importers.batches import Source, TrajectoryBatch, empty_source
 from engine.integrations.importers.detection import open_source
 from engine.judge.prompting.rubric import load_rubric
 from engine.protocol.config.project import ProjectConfig
@@ -67,7 +67,7 @@ async def import_run(project: Path, source: Path, model: str = "") -> Path:
         writer = RunWriter(folder / DATABASE, spec.id)
         try:
             if not await Import(writer, spec).store(found):
-                raise nothing(source, "Import what holds at least one.")
+                raise empty_source(source, "Import what holds at least one.")
         finally:
             await asyncio.to_thread(writer.close)
         write_spec(folder, spec)

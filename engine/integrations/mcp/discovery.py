@@ -28,7 +28,7 @@ LIMIT_S = 90.0
 LINE_LIMIT = 2**24
 
 
-async def look(project: Path, name: str = "") -> ServerViews:
+async def discover_tools(project: Path, name: str = "") -> ServerViews:
     """Each server (or the one of this name) with its tools, or with what is wrong with it.
 
     Tools that mcp.json chooses and the server does not have are wrong too. Raises ConfigError where

@@ -8,7 +8,7 @@ run was cut off before its checkpoint.
 
 import time
 
-from engine.integrations.scripts.session import ScriptSession, trained_before, watched
+from engine.integrations.scripts.session import ScriptSession, trained_before, watch_script
 from engine.integrations.scripts.submissions import Submission
 from engine.integrations.scripts.trajectories import dropped_words
 from engine.policy.base import Policy
@@ -18,9 +18,16 @@ from engine.rollout.groups import close_group
 from engine.rollout.rendering.chat import ChatFormat
 from engine.storage.checkpoints.retention import prune
 from engine.storage.run_folder.run import Run
-from engine.training.lifecycle import StopRequested, finished_steps, gate, keep, load, restore
+from engine.training.lifecycle import (
+    StopRequested,
+    finished_steps,
+    load,
+    restore,
+    save_checkpoint,
+    wait_while_paused,
+)
 from engine.training.loop import finish_step, summary
-from engine.training.step.metrics import describe
+from engine.training.step.metrics import step_metrics
 from engine.training.step.planned_groups import planned_groups
 from engine.training.step.review import review
 from engine.training.step.rollouts import staleness
@@ -41,29 +48,29 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, desk: ScriptSession)
     begun = time.monotonic()
     policy.on_progress = lambda done, total: run.tick(step + 1, "training", done, total)
     desk.door.shut()
-    async with watched(desk):
+    async with watch_script(desk):
         await load(run, policy)
         history = finished_steps(run)
         found = await restore(run, policy)
         step = found.step if found else 0
         await policy.publish(step)
         while handed := desk.files.read(step + 1):
-            step = await take(run, policy, desk, handed, Clock(), history)
+            step = await train_submission(run, policy, desk, handed, Clock(), history)
         try:
             while True:
                 desk.door.open(chat, policy, step)
                 desk.open(run, chat, step)
-                await gate(run, policy, step)
+                await wait_while_paused(run, policy, step)
                 clock = Clock()
                 handed = await next_groups(run, policy, desk, step)
                 clock.phases["rolling_out"] = time.monotonic() - clock.begun
-                step = await take(run, policy, desk, handed, clock, history)
+                step = await train_submission(run, policy, desk, handed, clock, history)
         except StopRequested:
-            await keep(run, policy, step, history.get(step, {}))
+            await save_checkpoint(run, policy, step, history.get(step, {}))
             await run.say(RunStopped(step=step, reason="You stopped it after this step."))
         except ScriptLeft:
-            await keep(run, policy, step, history.get(step, {}))
-            await run.say(last_word(run, desk, step, history, time.monotonic() - begun))
+            await save_checkpoint(run, policy, step, history.get(step, {}))
+            await run.say(final_event(run, desk, step, history, time.monotonic() - begun))
 
 
 async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) -> Submission:
@@ -75,15 +82,15 @@ async def next_groups(run: Run, policy: Policy, desk: ScriptSession, step: int) 
         if desk.left:
             raise ScriptLeft
         if run.orders.stop_after_step or run.orders.paused:
-            await gate(run, policy, step)
+            await wait_while_paused(run, policy, step)
             await run.enter(step + 1, "rolling_out")
             continue
         await run.orders.changed.wait()
-    await gate(run, policy, step)
+    await wait_while_paused(run, policy, step)
     return desk.waiting[0]
 
 
-async def take(
+async def train_submission(
     run: Run,
     policy: Policy,
     desk: ScriptSession,
@@ -96,7 +103,7 @@ async def take(
     run.config = handed.over(run.spec.config)
     if anew:
         await run.say(StepStarted(step=step, groups=planned_groups(handed.groups)))
-        await tell_settings(run, handed)
+        await log_settings(run, handed)
         if handed.dropped:
             await run.log("warning", "script", dropped_words(step, handed.dropped))
     groups = await store(run, handed)
@@ -107,12 +114,12 @@ async def take(
     learned = await learn(run, policy, groups + again, step, clock)
     told = {"groups/again": float(len(again)), **sampled, **learned}
     told["staleness"] = staleness(step, groups)
-    metrics = describe(groups, run.config.train.algorithm.advantage, told, clock)
+    metrics = step_metrics(groups, run.config.train.algorithm.advantage, told, clock)
     if anew:
         await finish_step(run, step, metrics, learned, history, groups)
     if handed.save or run.orders.keep:
         run.orders.keep = False
-        await keep(run, policy, step, metrics)
+        await save_checkpoint(run, policy, step, metrics)
         desk.files.forget_until(step)
     await prune(run)
     desk.known.forget_before(step)
@@ -136,7 +143,7 @@ async def store(run: Run, handed: Submission) -> list[list[Trajectory]]:
     return groups
 
 
-async def tell_settings(run: Run, handed: Submission) -> None:
+async def log_settings(run: Run, handed: Submission) -> None:
     """Into the log, where they are others than the run began with or than a step before had."""
     began = run.spec.config.train
     if (handed.lr, handed.algorithm) == (began.lr, began.algorithm):
@@ -146,7 +153,7 @@ async def tell_settings(run: Run, handed: Submission) -> None:
     await run.log("info", "script", text)
 
 
-def last_word(
+def final_event(
     run: Run, desk: ScriptSession, step: int, history: dict[int, dict[str, float]], seconds: float
 ) -> RunFinished | RunStopped:
     assert desk.left is not None

@@ -186,7 +186,7 @@ def _ended(spec: RunSpec) -> Refused:
 
 
 @contextlib.asynccontextmanager
-async def watched(desk: ScriptSession) -> AsyncIterator[None]:
+async def watch_script(desk: ScriptSession) -> AsyncIterator[None]:
     """While the block runs, the script's process is looked after."""
     looking = asyncio.create_task(desk.watch(), name=f"script {desk.script.pid}")
     try:

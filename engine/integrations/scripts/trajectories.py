@@ -16,7 +16,7 @@ from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.runs import Branch, Split, Trajectory
 from engine.protocol.requests.scripts import CHOICE_ID, SentAttempt, SentGroup, SentHistory
 from engine.rollout.rendering.chat import ChatFormat
-from engine.runtime.text import storable
+from engine.runtime.text import replace_surrogates
 
 RULER_SCORE = "ruler_score"
 """The metric in which ART's ruler_score_group keeps its score, beside the reward."""
@@ -66,7 +66,7 @@ def dropped_words(step: int, dropped: int) -> str:
 
 
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:
-    data = storable(sent.model_dump())
+    data = replace_surrogates(sent.model_dump())
     where = f"group {place}"
     attempts = [
         ArtAttempt(f"{where}, attempt {index}", one)

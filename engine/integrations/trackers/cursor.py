@@ -43,7 +43,7 @@ def read_cursor(run: Path, name: TrackerName) -> Cursor | None:
     return None
 
 
-def fitting(run: Path, name: TrackerName, target: str) -> Cursor:
+def cursor_for(run: Path, name: TrackerName, target: str) -> Cursor:
     """Where it was, unless it was told somewhere else."""
     known = read_cursor(run, name)
     return known if known and known.target == target else Cursor(target=target)
@@ -57,7 +57,7 @@ def write_cursor(run: Path, name: TrackerName, cursor: Cursor) -> None:
 
 
 @contextlib.contextmanager
-def held(run: Path, name: TrackerName) -> Iterator[None]:
+def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
     """Nobody else sends meanwhile. Raises Refused where somebody does."""
     (run / FOLDER).mkdir(exist_ok=True)
     try:

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from engine.environments import installed_python
-from engine.integrations.trackers.cursor import Cursor, fitting, held, target_of, write_cursor
+from engine.integrations.trackers.cursor import (
+    Cursor,
+    cursor_for,
+    hold_tracker,
+    target_of,
+    write_cursor,
+)
 from engine.integrations.trackers.metrics import (
     DATA_KINDS,
     METRIC_KINDS,
@@ -96,14 +102,14 @@ class Feed:
         self._once = StepFilter()
         self._reader = RunReader(self.source.folder / DATABASE)
         target = target_of(self.settings.model_dump(mode="json"))
-        self._cursor = fitting(self.source.folder, self.name, target)
+        self._cursor = cursor_for(self.source.folder, self.name, target)
         self._traced = self.name in TRACES
         self._kinds = TRACE_KINDS if self._traced else METRIC_KINDS
 
     async def run(self) -> None:
         """Until the run has ended and everything was sent, or nothing has moved for a while."""
         try:
-            with held(self.source.folder, self.name):
+            with hold_tracker(self.source.folder, self.name):
                 await self._until_told()
         except Refused as error:
             await self.source.say("warning", str(error))
@@ -129,7 +135,7 @@ class Feed:
 
     def view(self) -> TrackerView:
         """Blocks for a moment: what is missing is counted now."""
-        behind = lacking(self.source.folder, self.name, self._cursor.seq)
+        behind = count_unsent(self.source.folder, self.name, self._cursor.seq)
         state = "behind" if self._state == "in_step" and behind else self._state
         return view_of(self.name, state, behind, self._problem, self._cursor)
 
@@ -315,7 +321,7 @@ def view_of(
     )
 
 
-def lacking(run: Path, name: TrackerName, seq: int) -> int:
+def count_unsent(run: Path, name: TrackerName, seq: int) -> int:
     """Steps, validations or groups of a run folder behind a `seq`."""
     kinds = TRACE_KINDS if name in TRACES else DATA_KINDS
     reader = RunReader(run / DATABASE)
@@ -325,7 +331,7 @@ def lacking(run: Path, name: TrackerName, seq: int) -> int:
         reader.close()
 
 
-def goes_on(run: Path) -> bool:
+def is_unfinished(run: Path) -> bool:
     """Whether a run folder that others write has no end yet."""
     reader = RunReader(run / DATABASE)
     try:

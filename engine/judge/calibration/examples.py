@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.judge.prompting.transcript import lines_of, shared_start, shortened
+from engine.judge.prompting.transcript import lines_of, shared_start, shorten_middle
 from engine.protocol.records.labels import Label, preferences
 from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
@@ -24,17 +24,17 @@ class JudgeExample(NamedTuple):
     words: str
 
 
-def lessons_of(run: Run) -> list[JudgeExample]:
+def examples_of_run(run: Run) -> list[JudgeExample]:
     """Of every label of the run that teaches and holds, oldest first."""
     found = []
     for label in run.reader.labels():
         if label.teaches and label.holds():
             siblings = run.reader.stored(label.split, label.step, label.group)
-            found += lessons(label, siblings)
+            found += examples_of_label(label, siblings)
     return found
 
 
-def lessons(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
+def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
     """One that sets the most preferred attempt beside the least; none without a preference."""
     wins = dict.fromkeys((one.id for one in siblings), 0)
     for better, worse in preferences(label.words, list(wins)):
@@ -45,7 +45,7 @@ def lessons(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
         return []
     by_id = {one.id: one for one in siblings}
     common = shared_start([one.messages for one in siblings])
-    task = shortened(_lines(by_id[best], 0, common, TASK_CHARS), TASK_CHARS)
+    task = shorten_middle(_lines(by_id[best], 0, common, TASK_CHARS), TASK_CHARS)
     parts = [
         f"Task:\n{task}",
         f"Better:\n{_lines(by_id[best], common, None, ATTEMPT_CHARS)}",
@@ -56,14 +56,14 @@ def lessons(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
     return [JudgeExample(label.id, task, "\n\n".join([*parts, *([f"Why: {why}"] if why else [])]))]
 
 
-def nearest(lessons: Sequence[JudgeExample], task: str) -> list[str]:
+def nearest(examples: Sequence[JudgeExample], task: str) -> list[str]:
     """The most alike, best first: Jaccard index of the tasks' words (Jaccard 1912), newer first
     among equals."""
     words = set(WORD.findall(task.lower()))
     ranked = sorted(
-        enumerate(lessons), key=lambda pair: (-_likeness(words, pair[1].task), -pair[0])
+        enumerate(examples), key=lambda pair: (-_likeness(words, pair[1].task), -pair[0])
     )
-    return [lesson.words for _, lesson in ranked[:MOST]]
+    return [example.words for _, example in ranked[:MOST]]
 
 
 def _likeness(words: set[str], task: str) -> float:
@@ -73,4 +73,4 @@ def _likeness(words: set[str], task: str) -> float:
 
 def _lines(attempt: Trajectory, start: int, end: int | None, most: int) -> str:
     part = attempt.model_copy(update={"messages": attempt.messages[start:end]})
-    return shortened(lines_of(part, most), most * 2)
+    return shorten_middle(lines_of(part, most), most * 2)

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from engine.judge.calibration.agreement import order_of, tau_of
-from engine.judge.prompting.transcript import lines_of, shared_start, shortened
+from engine.judge.prompting.transcript import lines_of, shared_start, shorten_middle
 from engine.protocol.records.judging import Disagreement, Verdict
 from engine.protocol.records.labels import Agreement, Label, preferences
 from engine.protocol.records.runs import Split, Trajectory
@@ -77,7 +77,7 @@ def consistency(looks: Sequence[Pairs]) -> float | None:
     return fmean(1.0 if pair in second else -1.0 for pair in both) if both else None
 
 
-def flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int]:
+def order_flips(passes_by_name: Mapping[str, Sequence[float]]) -> tuple[int, int]:
     """(pairs in turned order, pairs compared) between one pass over a group and the next; only
     where every attempt was scored in each."""
     if len({len(scores) for scores in passes_by_name.values()}) != 1:
@@ -142,7 +142,7 @@ def labels_by_place(reader: RunReader) -> dict[Place, list[Label]]:
 
 def _said(one: Trajectory, start: int, end: int | None) -> str:
     part = one.model_copy(update={"messages": one.messages[start:end]})
-    return shortened(lines_of(part, CASE_CHARS), CASE_CHARS)
+    return shorten_middle(lines_of(part, CASE_CHARS), CASE_CHARS)
 
 
 def _row(
@@ -158,7 +158,9 @@ def _row(
     ]
     latest = reader.verdicts_of(judge, rubric, LATEST)
     groups = list(_by_group(latest).values())
-    counts = [flips({v.trajectory_id: v.passes for v in group if v.passes}) for group in groups]
+    counts = [
+        order_flips({v.trajectory_id: v.passes for v in group if v.passes}) for group in groups
+    ]
     turned, compared = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     stable = [v.stability for v in latest if v.stability is not None]
     return Agreement(

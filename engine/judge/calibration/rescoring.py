@@ -34,7 +34,7 @@ from engine.protocol.records.labels import preferences
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery, TryJudge
 from engine.reward.advantage.group import advantages
-from engine.reward.labels import unlabelled
+from engine.reward.labels import without_labels
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import Run
 
@@ -113,7 +113,7 @@ class Rescoring:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, place: Place) -> Tried:
-        group = [unlabelled(one) for one in self._at(place)]
+        group = [without_labels(one) for one in self._at(place)]
         names = [one.id for one in group]
         earlier = self._run.reader.verdicts(names)
         verdicts = await self._ruler.judge(group)

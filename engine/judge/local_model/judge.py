@@ -17,7 +17,7 @@ from engine.judge.local_model.preferences import (
     score_of,
     version_of,
 )
-from engine.judge.ruler import may_be_judged
+from engine.judge.ruler import can_be_judged
 from engine.policy.base import Pair, Policy, PreferenceModel, TrainItem
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Verdict
@@ -90,7 +90,7 @@ class LocalJudge:
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
         """One verdict per attempt, in their order; attempts that failed by themselves have none.
         Raises what the policy raises."""
-        attempts = [one for one in group if may_be_judged(one)]
+        attempts = [one for one in group if can_be_judged(one)]
         fit = self._fit
         if fit is None:
             return [_unscored(one, _UNFITTED) for one in attempts]

@@ -41,7 +41,7 @@ def kind_of(turn: int) -> Kind:
     return KINDS[turn % len(KINDS)]
 
 
-def plant(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
+def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
     """The group with a canary at its end: the first attempt's task, and words of ours."""
     first = group[0]
     start: list[Message] = []
@@ -60,7 +60,7 @@ def plant(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
     return [*group, first.model_copy(update=update)]
 
 
-def catches(verdicts: Sequence[Verdict]) -> list[CanaryResult]:
+def canary_results(verdicts: Sequence[Verdict]) -> list[CanaryResult]:
     """One per judge that has scored at least one real attempt."""
     found = []
     for judge in dict.fromkeys(verdict.judge for verdict in verdicts):

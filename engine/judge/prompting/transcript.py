@@ -23,11 +23,11 @@ def lines_of(trajectory: Trajectory, most_chars: int) -> str:
     while share > LEAST_SHARE and _size(heads, texts, share) > most_chars:
         share = max(LEAST_SHARE, share * 3 // 4)
     return "\n".join(
-        f"{head}\n{shortened(text, share)}" for head, text in zip(heads, texts, strict=True)
+        f"{head}\n{shorten_middle(text, share)}" for head, text in zip(heads, texts, strict=True)
     )
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_middle(text: str, most: int) -> str:
     """Beginning and end, with what is missing between them said."""
     if len(text) <= most:
         return text

@@ -20,9 +20,9 @@ from engine.launcher.engine_root import checkout
 from engine.launcher.source_files import engine_id
 from engine.protocol.problems import LaunchError, Refused
 from engine.protocol.requests.remote import HostReport, HostTick
-from engine.remote.install.source_archive import payload
+from engine.remote.install.source_archive import source_archive
 from engine.remote.install.survey import refuse_unfit
-from engine.remote.install.uploads import bring
+from engine.remote.install.uploads import upload_file
 from engine.remote.tunnel.shell import Shell
 from engine.runtime.files import move_into_place, sha256_of
 
@@ -153,7 +153,7 @@ class Installer:
         return target
 
     async def _bring_source(self) -> None:
-        packed = await asyncio.to_thread(payload)
+        packed = await asyncio.to_thread(source_archive)
         target = f"{self._shell.base}/source/{packed.build}.tar.gz"
         await self._bring([(packed.file, target, packed.sha256)])
         await self._shell.run(
@@ -292,7 +292,7 @@ class Installer:
                 done += count
                 self._tell(HostTick(stage="bringing", words=name, done=done, total=total))
 
-            await bring(self._shell, file, target, sha256, sent, mode)
+            await upload_file(self._shell, file, target, sha256, sent, mode)
 
     def _hear(self, words: str, done: int, total: int) -> None:
         """Wheels on their way to this machine."""

@@ -24,7 +24,7 @@ class SourceArchive:
         return self.file.stat().st_size
 
 
-def payload() -> SourceArchive:
+def source_archive() -> SourceArchive:
     """Packed once into the user's cache; the same source gives the same bytes."""
     folder = Path(platformdirs.user_cache_dir("atelier")) / "downloads"
     folder.mkdir(parents=True, exist_ok=True)

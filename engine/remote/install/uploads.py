@@ -11,7 +11,7 @@ BLOCK = 2**18
 TRIES = 2
 
 
-async def bring(
+async def upload_file(
     shell: Shell,
     file: Path,
     target: str,

@@ -122,7 +122,7 @@ def columns(db: apsw.Connection, table: str, schema: str = "main") -> list[tuple
     ]
 
 
-def form(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
+def page_schema(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
     """What creates the tables of a page, by name, out of those of a run.db that is open."""
     made = {"about": "CREATE TABLE about(run_id TEXT, version INTEGER) STRICT"}
     for table in ("events", *ROWS):
@@ -168,7 +168,7 @@ def _beside(file: Path) -> apsw.Connection:
 
 
 def _fill(db: apsw.Connection, run_id: str, after: int, most_events: int, most_bytes: int) -> int:
-    for sql in form(db, "run").values():
+    for sql in page_schema(db, "run").values():
         db.execute(sql)
     db.execute("INSERT INTO about VALUES (?, ?)", (run_id, VERSION))
     last = _take_events(db, after, most_events, most_bytes)

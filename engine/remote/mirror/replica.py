@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from engine.protocol.problems import StoreError
 from engine.remote.mirror.page_checks import MOST_BODY_BYTES, check_rows, unpacked_size
-from engine.remote.mirror.pages import MOST_UNPACKED, columns, form
+from engine.remote.mirror.pages import MOST_UNPACKED, columns, page_schema
 from engine.storage.run_db.schema import VERSION, open_writer
 from engine.storage.run_db.writer import SearchText, searchable
 from engine.storage.run_folder.run import DATABASE
@@ -71,8 +71,8 @@ class Replica:
         self._db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         self._db.execute("PRAGMA trusted_schema = OFF")
         self._db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-        self._db.create_scalar_function("words_of", words_of, 1)  # type: ignore[arg-type]
-        self._form = {("table", name, sql) for name, sql in form(self._db).items()}
+        self._db.create_scalar_function("words_of", search_text_of, 1)  # type: ignore[arg-type]
+        self._form = {("table", name, sql) for name, sql in page_schema(self._db).items()}
         self._store = _store_sql(self._db)
         self._seq = self._stored()
 
@@ -187,7 +187,7 @@ def _store_sql(db: apsw.Connection) -> str:
     )
 
 
-def words_of(body: bytes) -> str:
+def search_text_of(body: bytes) -> str:
     """What is searched in an attempt, out of its stored body.
 
     Its messages end where its branches begin, and of these, the larger part, nothing is unpacked.

@@ -73,7 +73,7 @@ def receive_file(path: str, begin: int, mode: int) -> str:
     return f"umask 077; {ready}; chmod 600 {file} && cat >> {file} && chmod {mode:o} {file}"
 
 
-async def converse(
+async def run_with_input(
     stdin: Writer | None,
     stdout: Reader,
     stderr: Reader,

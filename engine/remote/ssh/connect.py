@@ -16,9 +16,9 @@ async def connect(
     again can help. Cancelled, nothing stays open.
     """
     if spec.transport == "system":
-        from engine.remote.ssh.openssh.connection import connect_by_system
+        from engine.remote.ssh.openssh.connection import connect_by_openssh
 
-        return await connect_by_system(spec.address, asker, config, known_hosts)
-    from engine.remote.ssh.asyncssh.connection import connect_in_process
+        return await connect_by_openssh(spec.address, asker, config, known_hosts)
+    from engine.remote.ssh.asyncssh.connection import connect_by_asyncssh
 
-    return await connect_in_process(spec.address, asker, config, known_hosts)
+    return await connect_by_asyncssh(spec.address, asker, config, known_hosts)

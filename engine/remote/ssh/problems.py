@@ -46,16 +46,16 @@ class Place:
         )
 
 
-def plain(text: str, longest: int = 2000) -> str:
+def printable(text: str, longest: int = 2000) -> str:
     """Text of a server's, fit to be shown: no escape sequences, no controls but line breaks."""
     text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)", "", text)
     kept = "".join(one for one in text.replace("\r", "") if one == "\n" or one.isprintable())
     return kept.strip()[:longest]
 
 
-def said(why: str) -> str:
+def reason_of(why: str) -> str:
     """A reason of theirs, within a sentence."""
-    return " ".join(plain(why, 300).split()).rstrip(".") or "no reason given"
+    return " ".join(printable(why, 300).split()).rstrip(".") or "no reason given"
 
 
 def of(code: str, message: str, hint: str, detail: str = "") -> LaunchError:
@@ -65,7 +65,7 @@ def of(code: str, message: str, hint: str, detail: str = "") -> LaunchError:
 def bad_address(text: str) -> LaunchError:
     return of(
         "bad_address",
-        f"“{plain(text, 200)}” is not the address of a server.",
+        f"“{printable(text, 200)}” is not the address of a server.",
         "Write [user@]host[:port], or an alias of ~/.ssh/config.",
     )
 
@@ -104,7 +104,7 @@ def unreachable(place: Place, why: str) -> LaunchError:
     )
 
 
-def silent(place: Place, why: str = "it says nothing that is SSH") -> LaunchError:
+def no_response(place: Place, why: str = "it says nothing that is SSH") -> LaunchError:
     return of(
         "silent",
         f"{place} took the connection, but {why}.",
@@ -123,7 +123,7 @@ def auth_timed_out(place: Place, seconds: float) -> LaunchError:
 def closed(place: Place, why: str) -> LaunchError:
     return of(
         "closed",
-        f"{place} closed the connection before the login was done: {said(why)}.",
+        f"{place} closed the connection before the login was done: {reason_of(why)}.",
         "Its log of logins says why; it may limit how many connect at once.",
     )
 
@@ -131,7 +131,7 @@ def closed(place: Place, why: str) -> LaunchError:
 def lost(server: object, why: str) -> LaunchError:
     return of(
         "lost",
-        f"The connection to {server} is gone: {said(why)}.",
+        f"The connection to {server} is gone: {reason_of(why)}.",
         "It is made anew as soon as the server can be reached.",
     )
 
@@ -139,7 +139,7 @@ def lost(server: object, why: str) -> LaunchError:
 def no_session(server: str, why: str) -> LaunchError:
     return of(
         "no_session",
-        f"{server} opens no further session: {plain(why)}.",
+        f"{server} opens no further session: {printable(why)}.",
         "Close other connections to it, or raise MaxSessions in its sshd_config.",
     )
 
@@ -183,7 +183,7 @@ def host_key_revoked(place: Place, where: str) -> LaunchError:
 def host_certificate(place: Place, why: str) -> LaunchError:
     return of(
         "host_certificate",
-        f"{place} shows a certificate of a known authority that does not hold: {plain(why)}.",
+        f"{place} shows a certificate of a known authority that does not hold: {printable(why)}.",
         "Ask its administrator to have the host certificate renewed.",
     )
 
@@ -196,7 +196,7 @@ def passphrase_wrong(place: Place, key: str, tries: int) -> LaunchError:
     )
 
 
-def gave_up(place: Place, kind: str, what: str) -> LaunchError:
+def cancelled_by_user(place: Place, kind: str, what: str) -> LaunchError:
     return of(
         "passphrase_given_up" if kind == "passphrase" else "given_up",
         f"{place} was not connected to: {what} was not given.",
@@ -238,7 +238,7 @@ def certificate_expired(place: Place, tried: Sequence[str]) -> LaunchError:
 def account_expired(place: Place, why: str) -> LaunchError:
     return of(
         "account_expired",
-        f"{place} lets this account in no more: {said(why)}.",
+        f"{place} lets this account in no more: {reason_of(why)}.",
         "Ask its administrator, or log in by hand to set a new password.",
     )
 
@@ -257,7 +257,7 @@ def no_common_algorithm(place: Place, why: str) -> LaunchError:
         "no_common_algorithm",
         f"{place} and we know no algorithm in common.",
         "Update its SSH server, or allow the algorithm in ~/.ssh/config.",
-        detail=plain(why),
+        detail=printable(why),
     )
 
 
@@ -280,7 +280,7 @@ def jump_forbids(place: Place, onward: str) -> LaunchError:
 def jump_cannot_reach(place: Place, onward: str, why: str) -> LaunchError:
     return of(
         "jump_cannot_reach",
-        f"The jump host {place.server} cannot reach {onward}: {said(why)}.",
+        f"The jump host {place.server} cannot reach {onward}: {reason_of(why)}.",
         "Check the address as it is seen from the jump host, and whether the server is up.",
     )
 
@@ -296,7 +296,7 @@ def jump_loop(server: str) -> LaunchError:
 def proxy_failed(place: Place, command: str, why: str) -> LaunchError:
     return of(
         "proxy_failed",
-        f"The ProxyCommand to {place.server} ended before a connection stood: {said(why)}.",
+        f"The ProxyCommand to {place.server} ended before a connection stood: {reason_of(why)}.",
         "Run it in a terminal to see what it needs.",
         detail=command,
     )
@@ -305,7 +305,7 @@ def proxy_failed(place: Place, command: str, why: str) -> LaunchError:
 def config_broken(where: str, why: str) -> LaunchError:
     return LaunchError.of(
         "ssh.config_broken",
-        f"The SSH configuration cannot be read: {plain(why, 300)}.",
+        f"The SSH configuration cannot be read: {printable(why, 300)}.",
         "Mend that line; `ssh -G NAME` says when it is well.",
         where,
     )
@@ -330,7 +330,7 @@ def ssh_missing() -> LaunchError:
 def upload_failed(server: str, path: str, why: str) -> LaunchError:
     return of(
         "upload_failed",
-        f"{server} did not take the file {path}: {said(why)}.",
+        f"{server} did not take the file {path}: {reason_of(why)}.",
         "Check free space, quota and rights of that folder there.",
     )
 

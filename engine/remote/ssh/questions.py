@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from engine.protocol.requests.remote import Question, QuestionKind
 from engine.remote.ssh.base import Asker
-from engine.remote.ssh.problems import Place, plain
+from engine.remote.ssh.problems import Place, printable
 
 
 class Clock:
@@ -68,7 +68,7 @@ class QuestionService:
             kind=kind,
             host=self.place.server,
             via=self.place.via,
-            prompt=plain(prompt),
+            prompt=printable(prompt),
             detail=detail,
             echo=echo,
         )

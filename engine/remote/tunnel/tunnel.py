@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 from engine.client import EngineClient
-from engine.launcher.local import proves
+from engine.launcher.local import verify_engine
 from engine.protocol import API_VERSION
 from engine.protocol.problems import AtelierError, LaunchError, Problem, Refused
 from engine.protocol.requests.home import Lease
@@ -263,7 +263,7 @@ class Tunnel:
 
     async def _greet(self, client: EngineClient, reached: Reached, socket: Path) -> None:
         """It must show that it knows the token before it is sent; then we are who it works for."""
-        if not await proves(reached.port, reached.token, socket):
+        if not await verify_engine(reached.port, reached.token, socket):
             raise LaunchError.of(
                 "host.engine_silent",
                 f"What answers on {self.spec.name} is not the engine that was started there.",

@@ -22,7 +22,7 @@ def turn_returns(rewards_K: Sequence[float], discount: float) -> list[float]:
     return returns[::-1]
 
 
-def terminal(reward: float, count: int) -> list[float]:
+def terminal_rewards(reward: float, count: int) -> list[float]:
     """One reward at the end of `count` turns or tokens."""
     return [0.0] * (count - 1) + [reward] if count else []
 
@@ -31,7 +31,7 @@ def by_turn(reward: float, rewards_K: Sequence[float], count: int) -> list[float
     """One reward over `count` turns: what each was worth by itself, as far as that is known, and
     the rest at the end. They add up to `reward`."""
     if not rewards_K:
-        return terminal(reward, count)
+        return terminal_rewards(reward, count)
     rest = reward - math.fsum(rewards_K)
     return [*rewards_K[:-1], rewards_K[-1] + rest]
 
@@ -74,14 +74,16 @@ def divergence(logprobs_T: Sequence[float], reference_T: Sequence[float]) -> lis
     return [gap if math.isfinite(gap) else 0.0 for gap in gaps]
 
 
-def charged(advantages_T: Sequence[float], k1_T: Sequence[float], weight: float) -> list[float]:
+def kl_in_reward(
+    advantages_T: Sequence[float], k1_T: Sequence[float], weight: float
+) -> list[float]:
     """The distance taken from the reward, token by token: A_t − weight · Σ_{s ≥ t} k1_s
     (REINFORCE++, 2501.03262; RLOO, 2402.14740, charges the sum)."""
     still_to_pay = turn_returns(k1_T, 1.0)
     return [a - weight * k1 for a, k1 in zip(advantages_T, still_to_pay, strict=True)]
 
 
-def leaned(
+def kl_centred(
     advantages_BT: Sequence[Sequence[float]], k1_BT: Sequence[Sequence[float]], weight: float
 ) -> list[list[float]]:
     """Tokens nearer to the reference than the batch is get more: A + weight · (mean k1 − k1)

@@ -28,7 +28,7 @@ def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float
     if isinstance(kind, PlainReward):
         return list(rewards_G)
     scored = [reward for reward in rewards_G if reward is not None]
-    if not differ(rewards_G):
+    if not rewards_differ(rewards_G):
         return [None if reward is None else 0.0 for reward in rewards_G]
     mean = math.fsum(scored) / len(scored)
     scale = _scale(kind, scored, mean)
@@ -40,10 +40,10 @@ def has_signal(kind: Advantage, rewards_G: Sequence[float | None]) -> bool:
     baseline is not the group's."""
     if isinstance(kind, PlainReward):
         return any(reward is not None for reward in rewards_G)
-    return differ(rewards_G)
+    return rewards_differ(rewards_G)
 
 
-def differ(rewards_G: Sequence[float | None]) -> bool:
+def rewards_differ(rewards_G: Sequence[float | None]) -> bool:
     """Whether at least two scored siblings differ."""
     scored = [reward for reward in rewards_G if reward is not None]
     return len(scored) > 1 and max(scored) - min(scored) > TIE

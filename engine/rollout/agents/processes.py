@@ -18,9 +18,9 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 from engine.environments.agent_packages import packages_python
 from engine.protocol.config.project import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, RolloutError
-from engine.rollout.gateway.messages import first_wrong
+from engine.rollout.gateway.messages import first_invalid_field
 from engine.runtime.child import LINE_LIMIT, Child, ChildDied
-from engine.runtime.timeouts import Away, never, within
+from engine.runtime.timeouts import Away, never, run_with_timeout
 
 HOST = Path(__file__).parent / "host.py"
 LOAD_TIMEOUT_S = 120.0
@@ -146,7 +146,7 @@ class AgentPool:
         worker.running += 1
         try:
             asked = worker.child.ask("run", **attempt._asdict())
-            answer = await within(self.config.timeout_s, away, asked)
+            answer = await run_with_timeout(self.config.timeout_s, away, asked)
         except TimeoutError:
             late = RolloutError.of(
                 "agent.timeout",
@@ -172,7 +172,7 @@ class AgentPool:
         except ValidationError as error:
             raise RolloutError.of(
                 "agent.bad_result",
-                f"The result of the agent cannot be used: {first_wrong(error)[:300]}.",
+                f"The result of the agent cannot be used: {first_invalid_field(error)[:300]}.",
                 'Return {"reward": 1.0, "metrics": {...}} with finite numbers; rewards lie between '
                 f"-{MOST_REWARD:g} and {MOST_REWARD:g}.",
             ) from error

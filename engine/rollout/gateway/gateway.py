@@ -25,7 +25,7 @@ from engine.protocol.problems import AtelierError, RolloutError
 from engine.protocol.records.runs import CutBy
 from engine.rollout.conversation import Prompt
 from engine.rollout.gateway.completions import completion_body, logprobs_of
-from engine.rollout.gateway.messages import first_wrong
+from engine.rollout.gateway.messages import first_invalid_field
 from engine.rollout.gateway.provider import RemoteSession, chunks, completion_of
 from engine.rollout.gateway.requests import (
     MODEL_NAME,
@@ -176,7 +176,7 @@ class Gateway:
         try:
             return await answer()
         except ValidationError as error:
-            return error_answer(400, "gateway.bad_request", first_wrong(error))
+            return error_answer(400, "gateway.bad_request", first_invalid_field(error))
         except BadBody as error:
             return error_answer(400, "gateway.bad_request", f"body: {error}")
         except RolloutError as error:

@@ -133,7 +133,7 @@ Item = Annotated[dict[str, Any], _checked(ItemFields)]
 FlatTool = Annotated[dict[str, Any], _checked(FlatToolFields)]
 
 
-def first_wrong(error: ValidationError) -> str:
+def first_invalid_field(error: ValidationError) -> str:
     """First invalid field, and its error: `messages.0.name: Input should be a valid string`."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     names = [str(part) for part in first["loc"] if not str(part).startswith("(")]

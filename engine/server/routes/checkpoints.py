@@ -47,6 +47,6 @@ class CheckpointRoutes:
         reader = RunReader(folder / DATABASE)
         try:
             replica = read_record(folder) is not None
-            return retention.view(folder, reader, read_spec(folder), replica)
+            return retention.checkpoint_rows(folder, reader, read_spec(folder), replica)
         finally:
             reader.close()

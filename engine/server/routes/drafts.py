@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.autorl.draft_folder import open_place
-from engine.autorl.job import writing
-from engine.autorl.project_files import begin_with_tools, finish
+from engine.autorl.draft_folder import open_draft
+from engine.autorl.job import open_writer
+from engine.autorl.project_files import begin_with_tools, finish_project
 from engine.integrations.mcp.servers import views_of
 from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTold, FinishProject
 from engine.server.bodies import Routes, body_of, json_lines, json_of, path_of
@@ -32,14 +32,14 @@ class DraftRoutes:
     async def write(self, request: Request) -> Response:
         """A line of JSON before and after each question; hanging up asks no more of them."""
         asked = await body_of(request, DescribeTask)
-        folder = await open_place(asked)
+        folder = await open_draft(asked)
         run_id = (await asyncio.to_thread(read_spec, folder)).id
         self._library.remember(run_id, folder)
 
         async def progress() -> AsyncGenerator[DraftTold, None]:
             async with self._lifecycle.opened(run_id) as opened:
                 access = self._credentials.access(opened.run.spec)
-                async with writing(asked, opened.run, access) as work:
+                async with open_writer(asked, opened.run, access) as work:
                     async with contextlib.aclosing(work.tell()) as told:
                         async for one in told:
                             yield one
@@ -56,5 +56,5 @@ class DraftRoutes:
 
     async def finish(self, request: Request) -> Response:
         asked = await body_of(request, FinishProject)
-        folder = await asyncio.to_thread(finish, asked)
+        folder = await asyncio.to_thread(finish_project, asked)
         return json_of(await asyncio.to_thread(self._library.open_project, folder))

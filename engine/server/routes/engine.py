@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from engine import __version__
 from engine.hardware.doctor import examine
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.hardware.machine import device_words
 from engine.launcher.local import PROOF_PATH, proof
 from engine.launcher.source_files import build
@@ -63,7 +63,7 @@ class EngineRoutes:
                 living_runs=len(self._services.lifecycle.active),
                 build=await asyncio.to_thread(build),
                 host=platform.node(),
-                cards=(await asyncio.to_thread(look)).cards,
+                cards=(await asyncio.to_thread(read_gpus)).cards,
                 free_bytes=shutil.disk_usage(self._services.workspace).free,
             )
         )

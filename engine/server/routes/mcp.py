@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.integrations.mcp.discovery import look
+from engine.integrations.mcp.discovery import discover_tools
 from engine.integrations.mcp.servers import set_server, views_of
 from engine.protocol.config.mcp import SetServer
 from engine.server.bodies import Routes, body_of, json_of, project_of
@@ -34,4 +34,4 @@ class McpRoutes:
 
     async def look(self, request: Request) -> Response:
         """Each is started, or called, and asked for its tools."""
-        return json_of(await look(project_of(request)))
+        return json_of(await discover_tools(project_of(request)))

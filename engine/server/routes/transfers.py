@@ -13,10 +13,10 @@ from starlette.responses import Response
 from engine.protocol.problems import Problem, Refused
 from engine.protocol.requests.exports import ExportCheckpoint
 from engine.protocol.requests.remote import Moved, MoveTicked, SendRun
-from engine.remote.exports import export_there
+from engine.remote.exports import export_remote
 from engine.remote.server import Host
 from engine.remote.sync.upload import Progress
-from engine.remote.transfers import bring_home, fetch_checkpoint, send
+from engine.remote.transfers import fetch_checkpoint, move_to_server, move_to_this_machine
 from engine.server.bodies import Routes, body_of, json_lines
 from engine.server.composition import Services
 from engine.server.services.runs.work import problem_of
@@ -54,7 +54,7 @@ class TransferRoutes:
 
         async def work(say: Say) -> BaseModel:
             async with host.moving:
-                await bring_home(host, folder, _told(say))
+                await move_to_this_machine(host, folder, _told(say))
             return Moved(path=str(folder))
 
         return self._lines(work)
@@ -67,7 +67,7 @@ class TransferRoutes:
 
         async def work(say: Say) -> BaseModel:
             async with host.moving, self._lifecycle.resting(run_id) as folder:
-                await send(host, folder, _told(say))
+                await move_to_server(host, folder, _told(say))
             return Moved(path=str(folder))
 
         return self._lines(work)
@@ -79,7 +79,7 @@ class TransferRoutes:
 
         async def work(say: Say) -> BaseModel:
             async with host.moving:
-                return await export_there(host, folder, step, asked, say)
+                return await export_remote(host, folder, step, asked, say)
 
         return self._lines(work)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from engine.evaluation.arena.chat import Chat
-from engine.evaluation.arena.run import unjudged
+from engine.evaluation.arena.run import without_judge
 from engine.evaluation.contestants import check_adapter
 from engine.evaluation.provider_models import Providers
 from engine.hardware.forecast import PROGRAM_BYTES
@@ -242,7 +242,7 @@ async def _load(run: Run, contestant: Contestant, model: ModelConfig, place: Pat
 
 def _settings(project: Path, asked: AskArena, contestant: Contestant) -> ProjectConfig:
     """The project's, with room for a talk and nobody judging."""
-    config = unjudged(load_config(project))
+    config = without_judge(load_config(project))
     if not asked.chats:
         return config
     shape = contestant.shape or config.model

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.environments.bootstrap import EnvironmentMissing, Status, statuses
 from engine.hardware.devices import computes_on_cards, visible
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.protocol.records.backends import BackendFacts, Provision
 
 BESIDE = {"vllm": "vllm-cpu", "unsloth": "unsloth-cpu"}
@@ -16,7 +16,7 @@ TITLES = {"vllm": "vLLM", "unsloth": "Unsloth"}
 
 def backend_facts() -> BackendFacts:
     """Asks driver and disk; takes about a second."""
-    shown = len(visible(look().cards, os.environ))
+    shown = len(visible(read_gpus().cards, os.environ))
     cards = shown if computes_on_cards() else 0
     present = {name for name in BESIDE if importlib.util.find_spec(name)}
     try:

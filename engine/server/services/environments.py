@@ -8,7 +8,7 @@ from engine.environments.catalogue import WORDS, environments
 from engine.environments.engines import use_engine
 from engine.environments.job import carry_out
 from engine.hardware.gpu_doctor import card_lacks
-from engine.hardware.gpus import look
+from engine.hardware.gpus import read_gpus
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records.environments import (
     EngineChoice,
@@ -42,7 +42,7 @@ class EnvironmentService:
 
     async def view(self) -> EnvironmentList:
         """All environments, with the progress of their jobs."""
-        found = await asyncio.to_thread(lambda: environments(card_lacks(look())))
+        found = await asyncio.to_thread(lambda: environments(card_lacks(read_gpus())))
         views = [
             one.model_copy(update=self._jobs[one.name].view()) if one.name in self._jobs else one
             for one in found.environments

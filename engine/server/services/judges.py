@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from engine.judge.calibration.examples import lessons_of
+from engine.judge.calibration.examples import examples_of_run
 from engine.judge.calibration.rescoring import Rescoring
 from engine.judge.local_model.judge import LocalJudge
 from engine.judge.panel import Panel
@@ -49,7 +49,7 @@ class JudgeService:
         config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
         async with self._lock:
             provider = await self._ready(config, run)
-            yield Rescoring(run, config, rubric, provider, lambda: lessons_of(run))
+            yield Rescoring(run, config, rubric, provider, lambda: examples_of_run(run))
 
     async def close(self) -> None:
         if self._provider:
@@ -87,7 +87,7 @@ async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncItera
         ledger = Ledger(run, provider, judge)
         rubric, seed = parse_rubric(run.spec.rubric), run.config.train.seed
         ruler = Ruler(
-            judge, rubric, ledger, seed, lambda: lessons_of(run), lambda: run.orders.rubric
+            judge, rubric, ledger, seed, lambda: examples_of_run(run), lambda: run.orders.rubric
         )
         yield Panel(run, ruler, local)
     finally:

@@ -9,7 +9,7 @@ from engine.protocol.events.progress import KINDS, RunProgress
 from engine.protocol.problems import AtelierError, Problem, StoreError, in_one_line, readable
 from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.remote.mirror.record import read_record
-from engine.runtime.ids import begun_at
+from engine.runtime.ids import ulid_time
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.files import check_run_folder
 from engine.storage.run_folder.run import DATABASE, SPEC, is_locked, read_spec
@@ -117,7 +117,7 @@ def damaged_run(folder: Path, problem: Problem) -> RunSummary:
     except AtelierError:
         spec = None
     changed = folder.stat().st_mtime
-    started = (spec.started_at if spec else None) or begun_at(folder.name) or changed
+    started = (spec.started_at if spec else None) or ulid_time(folder.name) or changed
     return RunSummary(
         id=readable(folder.name),
         name=spec.name if spec else readable(folder.name)[-8:].lower(),

@@ -5,8 +5,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from engine.integrations.trackers.cursor import Cursor, held, read_cursor
-from engine.integrations.trackers.feed import Feed, Source, goes_on, lacking, view_of
+from engine.integrations.trackers.cursor import Cursor, hold_tracker, read_cursor
+from engine.integrations.trackers.feed import Feed, Source, count_unsent, is_unfinished, view_of
 from engine.protocol.config.tracking import (
     TRACKERS,
     TrackConfig,
@@ -108,7 +108,7 @@ class TrackingService:
             )
         for name in names:
             if (spec.id, name) not in self._feeds:
-                with held(folder, name):
+                with hold_tracker(folder, name):
                     pass  # nobody else does it
         self._tell(folder, spec, track, names)
 
@@ -151,7 +151,7 @@ class TrackingService:
             await self._active.log(spec.id, level, text)
 
         def living() -> bool:
-            return goes_on(folder) if read_record(folder) else spec.id in self._active
+            return is_unfinished(folder) if read_record(folder) else spec.id in self._active
 
         source = Source(folder, spec, living, say)
         for name in names:
@@ -189,11 +189,11 @@ class TrackingService:
         if spec.kind not in TRACKED:
             return None
         cursor = cursor or Cursor()
-        behind = lacking(folder, name, cursor.seq)
+        behind = count_unsent(folder, name, cursor.seq)
         state: TrackerState = "unsent" if behind or cursor.problem else "in_step"
         return view_of(name, state, behind, cursor.problem, cursor)
 
 
 def _lacks(folder: Path, name: TrackerName) -> bool:
     cursor = read_cursor(folder, name)
-    return goes_on(folder) or lacking(folder, name, cursor.seq if cursor else 0) > 0
+    return is_unfinished(folder) or count_unsent(folder, name, cursor.seq if cursor else 0) > 0

@@ -196,7 +196,7 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
     )
 
 
-async def plant(origin: Origin, project: Path, spec: RunSpec) -> Path:
+async def make_branch(origin: Origin, project: Path, spec: RunSpec) -> Path:
     """The new run's folder: everything of it, or nothing. Raises what reading and writing raise."""
     with tempfile.TemporaryDirectory(dir=project, prefix=SCRATCH) as scratch:
         folder = Path(scratch) / spec.id

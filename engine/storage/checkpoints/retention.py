@@ -1,4 +1,5 @@
-"""Which checkpoints stay, and why. Pure but for `view` and `prune`, which read and clear."""
+"""Which checkpoints stay, and why. Pure but for `checkpoint_rows` and `prune`, which read and
+clear."""
 
 import asyncio
 import shutil
@@ -104,7 +105,7 @@ def kept_by(
     return reasons(steps, known.merits, marked, train.keep_last, train.keep_best)
 
 
-def view(
+def checkpoint_rows(
     folder: Path, reader: RunReader, spec: RunSpec, replica: bool = False
 ) -> list[KeptCheckpoint]:
     """All of a run's checkpoints, oldest first; a `replica` need not have their files."""

@@ -13,7 +13,7 @@ MOST_UNPACKED = 2**26
 R = TypeVar("R", bound=Value)
 
 
-def parsed(kind: type[R], body: object) -> R:
+def parse_record(kind: type[R], body: object) -> R:
     """A record out of its column. Raises StoreError where it is none."""
     try:
         return kind.model_validate_json(str(body))
@@ -21,9 +21,9 @@ def parsed(kind: type[R], body: object) -> R:
         raise damaged(None, f"a row is no {kind.__name__}: {in_one_line(error)}") from error
 
 
-def unpacked(kind: type[R], body: object) -> R:
+def unpack_record(kind: type[R], body: object) -> R:
     """The same out of a packed column."""
-    return parsed(kind, unpacked_text(kind, body))
+    return parse_record(kind, unpacked_text(kind, body))
 
 
 def unpacked_text(kind: type[Value], body: object) -> str:

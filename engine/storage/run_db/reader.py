@@ -21,7 +21,7 @@ from engine.protocol.records.runs import (
 )
 from engine.protocol.requests.runs import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
 from engine.storage.run_db.curves import read_curves
-from engine.storage.run_db.packed import parsed, unpacked, unpacked_text
+from engine.storage.run_db.packed import parse_record, unpack_record, unpacked_text
 from engine.storage.run_db.schema import damaged, open_reader
 
 MOST_WORDS = 40
@@ -106,7 +106,7 @@ class RunReader:
             f"ORDER BY {known}{order} {down}, number {down} LIMIT ? OFFSET ?"
         )
         rows = self._rows(sql, (*values, query.limit, query.offset))
-        items = [parsed(TrajectorySummary, row[0]) for row in rows]
+        items = [parse_record(TrajectorySummary, row[0]) for row in rows]
         return TrajectoryPage(total=total, items=items)
 
     def groups(self, query: TrajectoryQuery) -> GroupPage:
@@ -123,7 +123,7 @@ class RunReader:
             "ORDER BY c.step DESC, c.split, c.grp LIMIT ? OFFSET ?"
         )
         rows = self._rows(sql, (*values, query.limit, query.offset))
-        items = [parsed(GroupSummary, row[0]) for row in rows]
+        items = [parse_record(GroupSummary, row[0]) for row in rows]
         return GroupPage(total=total, items=items)
 
     def curves(self, query: CurveQuery) -> CurvePage:
@@ -133,7 +133,7 @@ class RunReader:
     def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
         sql = "SELECT summary FROM groups WHERE split = ? AND step = ? AND grp = ?"
         rows = self._rows(sql, (split, step, group))
-        return parsed(GroupSummary, rows[0][0]) if rows else None
+        return parse_record(GroupSummary, rows[0][0]) if rows else None
 
     def siblings(self, split: Split, step: int, group: int) -> Siblings:
         """A group with its whole trajectories. Raises Refused where there is none."""
@@ -162,7 +162,7 @@ class RunReader:
             text = unpacked_text(Trajectory, body)
             if room is not None and (room := room - len(text)) < 0:
                 raise damaged(self._file, f"a group holds more than {MOST_TOGETHER >> 20} MB")
-            one = parsed(Trajectory, text)
+            one = parse_record(Trajectory, text)
             found.append(one.model_copy(update={"advantage": advantage}))
         return found
 
@@ -211,7 +211,7 @@ class RunReader:
         """All verdicts of these trajectories, oldest first."""
         marks = ", ".join("?" * len(trajectory_ids))
         sql = f"SELECT body FROM verdicts WHERE trajectory_id IN ({marks}) ORDER BY at, judge"
-        return [parsed(Verdict, row[0]) for row in self._rows(sql, tuple(trajectory_ids))]
+        return [parse_record(Verdict, row[0]) for row in self._rows(sql, tuple(trajectory_ids))]
 
     def judges(self) -> list[tuple[str, str]]:
         """(judge, version of the rubric) of all verdicts, that which judged last first."""
@@ -233,7 +233,7 @@ class RunReader:
     def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
         """Of one judge by one rubric, newest first."""
         sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
-        return [parsed(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
+        return [parse_record(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
     def cost_of(self, keys: Collection[str]) -> float:
         """Dollars of these questions, every try."""
@@ -265,12 +265,12 @@ class RunReader:
         marks = ", ".join("?" * len(trajectory_ids))
         sql = f"SELECT summary FROM trajectories WHERE id IN ({marks})"
         rows = self._rows(sql, tuple(trajectory_ids))
-        return [parsed(TrajectorySummary, row[0]) for row in rows]
+        return [parse_record(TrajectorySummary, row[0]) for row in rows]
 
     def summaries_of(self, split: Split, step: int) -> list[TrajectorySummary]:
         """All rows of a step, ordered by group and index."""
         sql = "SELECT summary FROM trajectories WHERE split = ? AND step = ? ORDER BY grp, idx"
-        return [parsed(TrajectorySummary, row[0]) for row in self._rows(sql, (split, step))]
+        return [parse_record(TrajectorySummary, row[0]) for row in self._rows(sql, (split, step))]
 
     def last_step(self, split: Split) -> int:
         """The highest step with an attempt; 0 without any."""
@@ -280,7 +280,7 @@ class RunReader:
 
     def checkpoints(self) -> list[Checkpoint]:
         rows = self._rows("SELECT record FROM checkpoints ORDER BY step", ())
-        return [parsed(Checkpoint, row[0]) for row in rows]
+        return [parse_record(Checkpoint, row[0]) for row in rows]
 
     def _rows(
         self, sql: str, values: tuple[object, ...] | dict[str, object]
@@ -346,15 +346,15 @@ def _event(body: object, seq: object) -> Event | UnknownEvent:
 
 
 def _trajectory(body: object, advantage: object) -> Trajectory:
-    return unpacked(Trajectory, body).model_copy(update={"advantage": advantage})
+    return unpack_record(Trajectory, body).model_copy(update={"advantage": advantage})
 
 
 def _label(seq: object, undone: object, body: object) -> Label:
-    return parsed(Label, body).model_copy(update={"seq": seq, "undone": undone})
+    return parse_record(Label, body).model_copy(update={"seq": seq, "undone": undone})
 
 
 def _call(body: object) -> Call:
-    return unpacked(Call, body)
+    return unpack_record(Call, body)
 
 
 def _unfinished(trajectories: list[Trajectory]) -> GroupSummary:

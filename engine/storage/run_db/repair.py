@@ -24,7 +24,7 @@ from engine.protocol.records.judging import Call, Verdict
 from engine.protocol.records.runs import RunSpec, Trajectory, TrajectorySummary
 from engine.runtime.files import move_into_place
 from engine.storage.run_db import salvage
-from engine.storage.run_db.packed import unpacked
+from engine.storage.run_db.packed import unpack_record
 from engine.storage.run_db.salvage import UNREADABLE, ReadableEvents, TrajectoryState
 from engine.storage.run_db.schema import MOST_VALUE_BYTES, foreign_object, open_writer, refuse_newer
 from engine.storage.run_db.writer import summary_of, trajectory_rows
@@ -69,7 +69,7 @@ def repair_database(folder: Path, database: str, known: RunSpec | None) -> Repai
             if (file := folder / f"{database}{suffix}").is_file():
                 shutil.copyfile(file, f"{copy}{suffix}")
         with contextlib.closing(_open_copy(copy, folder)) as db:
-            spec = _spec_of(found := salvage.beginning(db, known), folder)
+            spec = _spec_of(found := salvage.readable_events(db, known), folder)
             stored, found = _whole(db, found)
             lost = [id_ for id_ in found.rollouts() if id_ not in stored]
             if not found.broken and not lost and _is_whole(db):
@@ -206,8 +206,8 @@ def _write_calls(target: apsw.Connection, db: apsw.Connection, found: ReadableEv
     """Write all readable answers, and the cost of the others: money that was spent still counts."""
     costs = found.costs()
     select = "SELECT rowid, id, key, judge, answered, cost, body FROM calls NOT INDEXED"
-    for row in salvage.numbered(db, select, "rowid"):
-        if not fits(row[1:], str, str, str, int, float, bytes | None):
+    for row in salvage.rows_by_rowid(db, select, "rowid"):
+        if not has_column_types(row[1:], str, str, str, int, float, bytes | None):
             continue
         tries, known = costs.get(str(row[2]), []), (row[3], row[5])
         if known in tries:  # else it was answered behind the damage: both are counted
@@ -224,20 +224,22 @@ def _write_calls(target: apsw.Connection, db: apsw.Connection, found: ReadableEv
 
 def _write_verdicts(target: apsw.Connection, db: apsw.Connection, found: ReadableEvents) -> None:
     kept, last = set(found.rollouts()), found.events[-1].at
-    for row in salvage.plain(db, "SELECT trajectory_id, judge, rubric, at, body FROM verdicts"):
-        known = fits(row, str, str, str, float, str) and row[0] in kept
+    for row in salvage.rows_until_error(
+        db, "SELECT trajectory_id, judge, rubric, at, body FROM verdicts"
+    ):
+        known = has_column_types(row, str, str, str, float, str) and row[0] in kept
         if known and float(str(row[3])) <= last and _is_verdict(str(row[4])):
             _insert(target, "verdicts(trajectory_id, judge, rubric, at, body)", row)
 
 
-def fits(row: tuple[object, ...], *kinds: type | UnionType) -> bool:
+def has_column_types(row: tuple[object, ...], *kinds: type | UnionType) -> bool:
     """Whether the values of a row have the types of its table's columns."""
     return all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
 def _is_call(body: object) -> bool:
     try:
-        unpacked(Call, body)
+        unpack_record(Call, body)
     except StoreError:
         return False
     return True

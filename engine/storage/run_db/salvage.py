@@ -29,7 +29,7 @@ from engine.protocol.records.runs import (
     Trajectory,
     TrajectorySummary,
 )
-from engine.storage.run_db.packed import unpacked
+from engine.storage.run_db.packed import unpack_record
 
 Row = tuple[object, ...]
 UNREADABLE = (apsw.Error, UnicodeDecodeError)
@@ -143,7 +143,7 @@ def _score(found: dict[str, TrajectoryState], group: GroupSummary) -> None:
             told.summary = one.model_copy(update={"advantage": told.advantage})
 
 
-def beginning(db: apsw.Connection, spec: RunSpec | None = None) -> ReadableEvents:
+def readable_events(db: apsw.Connection, spec: RunSpec | None = None) -> ReadableEvents:
     """Events 1, 2, 3 … up to the first that is missing, invalid or has another number.
 
     The first one says how the run began: where it cannot be read, `spec` says it.
@@ -174,15 +174,15 @@ def _event(number: int, body: Row | None) -> Event | UnknownEvent | None:
 def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
     """Whole trajectories whose row can be read, by id."""
     found = {}
-    for row in numbered(db, "SELECT number, id, body FROM trajectories NOT INDEXED", "number"):
+    for row in rows_by_rowid(db, "SELECT number, id, body FROM trajectories NOT INDEXED", "number"):
         try:
-            found[str(row[1])] = unpacked(Trajectory, row[2])
+            found[str(row[1])] = unpack_record(Trajectory, row[2])
         except StoreError:
             continue
     return found
 
 
-def numbered(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
+def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
     """Rows of a table by its rowid; unreadable ones are left out.
 
     Behind a row that cannot be read single rows are tried, at growing distances.
@@ -204,7 +204,7 @@ def numbered(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
         yield rows[0]
 
 
-def plain(db: apsw.Connection, select: str) -> Iterator[Row]:
+def rows_until_error(db: apsw.Connection, select: str) -> Iterator[Row]:
     """Rows of a query up to the first that cannot be read."""
     try:
         yield from db.execute(select)

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import psutil
 
 from engine.hardware.devices import visible
-from engine.hardware.gpus import watching
+from engine.hardware.gpus import open_gpu_reader
 from engine.protocol.events.base import BaseEvent
 from engine.protocol.events.run import (
     LogWritten,
@@ -174,7 +174,7 @@ class Run:
 
     async def keep_ticking(self) -> None:
         """Repeat the last tick with fresh figures of the machine, until cancelled."""
-        with watching() as look:
+        with open_gpu_reader() as look:
             for beat in itertools.count():
                 if look is not None and beat % CARDS_EVERY == 0:
                     self._cards = visible(await asyncio.to_thread(look), os.environ)
@@ -219,7 +219,7 @@ def write_spec(folder: Path, spec: RunSpec) -> None:
     remember_run(spec.id, text.encode())
 
 
-async def make_place(project: Path, spec: RunSpec) -> Path:
+async def make_open_ended_run(project: Path, spec: RunSpec) -> Path:
     """The folder of a run in which nothing goes on, and to which things are added: it has begun and
     ended."""
     folder = project / "runs" / spec.id

@@ -25,7 +25,7 @@ from engine.protocol.records.labels import (
 )
 from engine.protocol.records.runs import TRAINING_KINDS, Split, Trajectory
 from engine.reward.advantage.group import group_summary
-from engine.reward.labels import labelled, may_be_scored, outcomes, unlabelled
+from engine.reward.labels import apply_labels, may_be_scored, outcomes, without_labels
 from engine.reward.order import JudgeToPerson
 from engine.storage.run_db.writer import summary_of
 from engine.storage.run_folder.run import Run
@@ -116,8 +116,8 @@ class LabelService:
         siblings = self._siblings(place)
         own = {one.id for one in self._of(place)}
         held = [one for one in self._run.reader.labels() if one.holds() and one.id not in own]
-        to_person = judge_to_person(self._run, [*held, *labels], siblings)
-        after = labelled(self._run.config, siblings, labels, to_person)
+        to_person = judge_to_label_map(self._run, [*held, *labels], siblings)
+        after = apply_labels(self._run.config, siblings, labels, to_person)
         scored = any(word.kind == "score" for one in labels for word in one.words)
         return siblings, after, to_person.count if scored and to_person.is_fitted else 0
 
@@ -223,14 +223,14 @@ def closed_batches(run: Run) -> dict[int, BatchClosed]:
     return found
 
 
-def as_labelled(run: Run, split: Split, step: int, group: int, until: int) -> list[Trajectory]:
+def labelled_group(run: Run, split: Split, step: int, group: int, until: int) -> list[Trajectory]:
     """A stored group as the labels make it that were stored before event `until`, with
     advantages."""
     siblings = run.reader.stored(split, step, group)
     held = [label for label in run.reader.labels(split, step, group) if label.holds(until)]
     counted = [label for label in run.reader.labels() if label.holds(until)]
-    to_person = judge_to_person(run, counted, siblings)
-    now = labelled(run.config, siblings, held, to_person)
+    to_person = judge_to_label_map(run, counted, siblings)
+    now = apply_labels(run.config, siblings, held, to_person)
     summary = group_summary(run.config.train.algorithm.advantage, now)
     return [
         one.model_copy(update={"advantage": advantage})
@@ -238,7 +238,7 @@ def as_labelled(run: Run, split: Split, step: int, group: int, until: int) -> li
     ]
 
 
-def judge_to_person(
+def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
     """The run's map, fitted on every labelled score that holds; a later one of the same attempt in
@@ -251,7 +251,7 @@ def judge_to_person(
         for word in label.words
         if word.kind == "score" and word.trajectory_id and word.value is not None
     }
-    judged = {one.id: unlabelled(one).parts for one in siblings}
+    judged = {one.id: without_labels(one).parts for one in siblings}
     for row in run.reader.summaries([name for name in given if name not in judged]):
         judged[row.id] = row.unlabelled.parts if row.unlabelled else row.parts
     pairs = (

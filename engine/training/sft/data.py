@@ -193,13 +193,15 @@ def tally(entries: Iterable[Entry]) -> Tally:
 # What a run keeps: it learns the same when it is resumed, whatever has become of the files
 
 
-def keep_lines(folder: Path, data: Data) -> None:
+def store_examples(folder: Path, data: Data) -> None:
     for name, entries in ((TRAIN, data.train), (HELD_OUT, data.held_out)):
         text = b"".join(entry.line.strip() + b"\n" for entry in entries).decode("utf-8-sig")
         replace_file(folder / name, text)
 
 
-def kept_lines(folder: Path, chat: ChatFormat, context: int) -> tuple[list[Entry], list[Entry]]:
+def stored_examples(
+    folder: Path, chat: ChatFormat, context: int
+) -> tuple[list[Entry], list[Entry]]:
     """(training, held out) examples that a run has kept. Raises StoreError where its files cannot
     be read any more."""
     found = []

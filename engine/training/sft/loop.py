@@ -16,9 +16,16 @@ from engine.protocol.events.sft import LossMeasured
 from engine.rollout.rendering.chat import ChatFormat
 from engine.storage.checkpoints.retention import prune
 from engine.storage.run_folder.run import Run
-from engine.training.lifecycle import StopRequested, finished_steps, gate, keep, load, restore
-from engine.training.sft.data import Entry, kept_lines
-from engine.training.sft.schedule import batch_at, patience_ends, rate_at, updates_of
+from engine.training.lifecycle import (
+    StopRequested,
+    finished_steps,
+    load,
+    restore,
+    save_checkpoint,
+    wait_while_paused,
+)
+from engine.training.sft.data import Entry, stored_examples
+from engine.training.sft.schedule import batch_at, exceeds_patience, rate_at, updates_of
 from engine.training.sft.updates import loss_on, update
 
 
@@ -29,7 +36,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     policy.on_progress = lambda done, total: None
     await load(run, policy)
     context = run.config.model.max_context
-    learned, held_out = await asyncio.to_thread(kept_lines, run.folder, chat, context)
+    learned, held_out = await asyncio.to_thread(stored_examples, run.folder, chat, context)
     history = finished_steps(run)
     found = await restore(run, policy)
     step = found.step if found else 0
@@ -39,23 +46,25 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
         await run.log("warning", "sft", words)
     told = await measure(run, policy, held_out, step)
     if told and step == 0:
-        await keep(run, policy, step, told)  # where the loss only rises, it stays the best
+        await save_checkpoint(
+            run, policy, step, told
+        )  # where the loss only rises, it stays the best
     await run.enter(step, "training")
-    early = given_up(run, step)
+    early = is_out_of_patience(run, step)
     try:
         while step < run.orders.steps and not early:
-            await gate(run, policy, step)
+            await wait_while_paused(run, policy, step)
             step += 1
             metrics = await learn(run, policy, learned, step)
             if step not in history:
                 await say_step(run, step, metrics)
             if is_due(run, step):
                 told = await measure(run, policy, held_out, step)
-                await keep(run, policy, step, metrics | told)
-                early = given_up(run, step)
+                await save_checkpoint(run, policy, step, metrics | told)
+                early = is_out_of_patience(run, step)
                 await run.enter(step, "training")
     except StopRequested:
-        await keep(run, policy, step, history.get(step, {}))
+        await save_checkpoint(run, policy, step, history.get(step, {}))
         await run.say(RunStopped(step=step, reason="You stopped it after this update."))
         return
     if early:
@@ -119,10 +128,10 @@ def measured(run: Run) -> dict[int, float]:
     return {e.step: e.loss for e in events if isinstance(e, LossMeasured)}
 
 
-def given_up(run: Run, step: int) -> bool:
+def is_out_of_patience(run: Run, step: int) -> bool:
     """Whether the held-out loss has not fallen for as long as the run is patient."""
     losses = [loss for at, loss in sorted(measured(run).items()) if at <= step]
-    return patience_ends(losses, run.config.sft.patience)
+    return exceeds_patience(losses, run.config.sft.patience)
 
 
 def summary(run: Run, step: int, seconds: float) -> RunFinished:

@@ -41,7 +41,7 @@ def rate_at(update: int, updates: int, peak: float, schedule: Schedule, warmup: 
     return peak
 
 
-def patience_ends(losses: Sequence[float], patience: int | None) -> bool:
+def exceeds_patience(losses: Sequence[float], patience: int | None) -> bool:
     """Whether so many measurements in a row were not lower than the lowest before them."""
     if patience is None or not losses:
         return False

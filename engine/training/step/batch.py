@@ -1,7 +1,9 @@
 """Groups of trajectories → what the policy trains on. Pure: values in, values out.
 
-`rows` finds the sequences that may teach, `train_items` gives their tokens advantages, `deal` makes
-one batch per update of them. What the policy says of the rows comes in where `scores_wanted` asks.
+`rows` finds the sequences that may teach, `train_items` gives their tokens advantages,
+`split_into_batches` makes
+one batch per update of them. What the policy says of the rows comes in where `required_scores`
+asks.
 """
 
 from collections.abc import Sequence
@@ -48,19 +50,19 @@ def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
         Row(number, trajectory, branch)
         for number, group in enumerate(groups)
         for trajectory in group
-        if may_teach(trajectory, algorithm)
+        if can_be_trained(trajectory, algorithm)
         for branch in trajectory.branches
         if branch.spans
     ]
 
 
-def may_teach(trajectory: Trajectory, algorithm: Algorithm) -> bool:
+def can_be_trained(trajectory: Trajectory, algorithm: Algorithm) -> bool:
     """Scored, and not masked for being cut; its advantage may still be 0."""
     masked = algorithm.mask_truncated and trajectory.truncated
     return trajectory.reward is not None and not masked
 
 
-def scores_wanted(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
+def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
     """What must be asked of the policy before there are advantages."""
     algorithm = train.algorithm
     values = isinstance(algorithm.credit, ValueCredit)
@@ -96,7 +98,7 @@ def train_items(
     return items
 
 
-def deal(
+def split_into_batches(
     groups: list[list[Trajectory]],
     rows: list[Row],
     items: list[TrainItem | None],
@@ -125,7 +127,9 @@ def deal(
 def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
     """What the summed losses are divided by: over all that may teach, with signal or without."""
     algorithm = train.algorithm
-    taught = [t for group in groups for t in group if may_teach(t, algorithm) and t.sampled_tokens]
+    taught = [
+        t for group in groups for t in group if can_be_trained(t, algorithm) and t.sampled_tokens
+    ]
     if algorithm.average == "tokens":
         return sum(t.sampled_tokens for t in taught)
     if algorithm.average == "trajectories":
@@ -198,7 +202,7 @@ def _credited(rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores]) -
         )
         if charge:
             given = [
-                credit.charged(advantages_T, attempt.k1_T, charge)
+                credit.kl_in_reward(advantages_T, attempt.k1_T, charge)
                 for advantages_T, attempt in zip(given, attempts, strict=True)
             ]
         found += given
@@ -211,7 +215,7 @@ def _valued(attempt: Attempt, kind: ValueCredit, charge: float) -> list[float]:
     rewards_T = [
         reward
         for at_end, length in zip(rewards_K, spans, strict=True)
-        for reward in credit.terminal(at_end, length)
+        for reward in credit.terminal_rewards(at_end, length)
     ]
     if charge:
         rewards_T = [r - charge * k1 for r, k1 in zip(rewards_T, attempt.k1_T, strict=True)]
@@ -246,7 +250,7 @@ def _leaned(
     """Over the rows that teach; the others stay as they are and are not trained."""
     teaching = [number for number, advantages_T in enumerate(advantages_BT) if any(advantages_T)]
     k1_BT = [credit.divergence(scores[n].logprobs, scores[n].reference) for n in teaching]
-    leaned = credit.leaned([advantages_BT[n] for n in teaching], k1_BT, weight)
+    leaned = credit.kl_centred([advantages_BT[n] for n in teaching], k1_BT, weight)
     changed = dict(zip(teaching, leaned, strict=True))
     return [changed.get(n, advantages_T) for n, advantages_T in enumerate(advantages_BT)]
 

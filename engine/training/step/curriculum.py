@@ -35,7 +35,7 @@ class Visit(NamedTuple):
     """Of the scored attempts; none where nobody was scored."""
 
 
-def weigh(
+def scenario_weights(
     kind: Kind,
     scenarios: Sequence[Scenario],
     visits: Sequence[Visit],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from engine.protocol.events.run import GroupScored
 from engine.protocol.records.runs import Scenario
 from engine.storage.run_folder.run import Run
-from engine.training.step.curriculum import Visit, weigh
+from engine.training.step.curriculum import Visit, scenario_weights
 from engine.training.step.scenario_sampling import Choice
 
 PAGE = 5000
@@ -38,7 +38,9 @@ class CurriculumHistory:
         newest = step - 1 - train.staleness
         seen = [visit for _, visit in sorted(self._visits.items()) if visit.step <= newest]
         done = (step - 1) / train.steps
-        return weigh(train.curriculum, self._scenarios, seen, done, train.curriculum_floor)
+        return scenario_weights(
+            train.curriculum, self._scenarios, seen, done, train.curriculum_floor
+        )
 
     def _read(self) -> None:
         while events := self._run.reader.events_after(self._last, ("group.scored",), PAGE):

@@ -11,12 +11,12 @@ from engine.reward.advantage.group import has_signal
 from engine.rollout.groups import roll_out_groups
 from engine.rollout.rollout import Stage
 from engine.storage.run_folder.run import Run
-from engine.training.step.scenario_sampling import Choice, further
+from engine.training.step.scenario_sampling import Choice, choose_further
 
 Groups = list[list[Trajectory]]
 
 
-async def refill(
+async def replace_groups_without_signal(
     run: Run,
     stage: Stage,
     choice: Choice,
@@ -28,10 +28,10 @@ async def refill(
     says so to the studio."""
     train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
-        missing = train.groups - len(informative(groups, train.algorithm))
+        missing = train.groups - len(groups_with_signal(groups, train.algorithm))
         if not missing:
             break
-        more = further(choice, chosen, missing)
+        more = choose_further(choice, chosen, missing)
         first = len(groups)
         if anew:
             plan = planned(more, train.group_size, first)
@@ -43,7 +43,7 @@ async def refill(
     return groups
 
 
-def informative(groups: Groups, algorithm: Algorithm) -> Groups:
+def groups_with_signal(groups: Groups, algorithm: Algorithm) -> Groups:
     """Those with something to learn."""
     return [g for g in groups if has_signal(algorithm.advantage, [t.reward for t in g])]
 

@@ -13,7 +13,7 @@ from engine.reward.reward_hacking import NAMES
 from engine.training.step.timing import Clock
 
 
-def describe(
+def step_metrics(
     groups: list[list[Trajectory]], kind: Advantage, told: dict[str, float], clock: Clock
 ) -> dict[str, float]:
     """The step's metrics by their documented names (protocol/metrics.py), with what the policy

@@ -29,7 +29,7 @@ def choose(choice: Choice, count: int) -> list[Scenario]:
     before it takes any a second time."""
     scenarios, seed, step, weights = choice
     if weights is not None:
-        found = drawn(scenarios, weights, random.Random(derive(seed, "curriculum", step)))
+        found = weighted_order(scenarios, weights, random.Random(derive(seed, "curriculum", step)))
         return [found[place % len(found)] for place in range(count)]
     chosen = []
     for position in range((step - 1) * count, step * count):
@@ -41,7 +41,7 @@ def choose(choice: Choice, count: int) -> list[Scenario]:
     return chosen
 
 
-def further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scenario]:
+def choose_further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scenario]:
     """`count` more after the `chosen` ones of a step, those first that are not among them; a file
     that is too small begins again."""
     scenarios, seed, step, weights = choice
@@ -49,7 +49,7 @@ def further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scen
     order = (
         chance.sample(scenarios, len(scenarios))
         if weights is None
-        else drawn(scenarios, weights, chance)
+        else weighted_order(scenarios, weights, chance)
     )
     times = [sum(one.id == scenario.id for one in chosen) for scenario in order]
     found = []
@@ -60,7 +60,9 @@ def further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scen
     return found
 
 
-def drawn(scenarios: Sequence[Scenario], weights: Weights, chance: random.Random) -> list[Scenario]:
+def weighted_order(
+    scenarios: Sequence[Scenario], weights: Weights, chance: random.Random
+) -> list[Scenario]:
     """All of them in the order of a draw by weight without putting back: by falling log(u) / w, u
     uniform in (0, 1] (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
     Those of weight 0 come last."""

@@ -8,14 +8,14 @@ from engine.policy.base import AdamStep, Policy, ScoreBatch, TrainBatch
 from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
 from engine.training.step.batch import (
-    deal,
     distance,
+    required_scores,
     rows,
-    scores_wanted,
+    split_into_batches,
     train_items,
     trained_tokens,
 )
-from engine.training.step.dynamic_sampling import informative
+from engine.training.step.dynamic_sampling import groups_with_signal
 from engine.training.step.timing import Clock
 
 
@@ -25,9 +25,9 @@ async def learn(
     """Updates from all groups with signal; empty when there is none, and nothing has changed."""
     train = run.config.train
     if train.algorithm.refills:
-        groups = informative(groups, train.algorithm)
+        groups = groups_with_signal(groups, train.algorithm)
     found = rows(groups, train.algorithm)
-    wanted = scores_wanted(found, train)
+    wanted = required_scores(found, train)
     items = [] if wanted else train_items(found, train.algorithm)
     if not (wanted or any(items)):
         return {}
@@ -37,7 +37,7 @@ async def learn(
             scores = await policy.score(wanted)
             items = train_items(found, train.algorithm, scores)
             seen = {"kl": distance(scores)} if wanted.reference else {}
-        batches = deal(groups, found, items, train)
+        batches = split_into_batches(groups, found, items, train)
         if train.algorithm.moving and len(batches) > 1 and not wanted:
             batches = [await with_old_logprobs(policy, batch) for batch in batches]
         adam = AdamStep(

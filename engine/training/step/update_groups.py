@@ -8,7 +8,7 @@ from engine.protocol.events.run import BatchClosed
 from engine.protocol.records.labels import MOST_STALE
 from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
-from engine.training.labels.service import as_labelled, closed_batches
+from engine.training.labels.service import closed_batches, labelled_group
 
 Groups = list[list[Trajectory]]
 
@@ -25,12 +25,12 @@ async def close_batch(run: Run, step: int, groups: Groups) -> tuple[Groups, Grou
     until = event.seq
     spoken_of = {label.group for label in run.reader.labels("train", step)}
     own = [
-        as_labelled(run, "train", step, group[0].group, until)
+        labelled_group(run, "train", step, group[0].group, until)
         if group[0].group in spoken_of
         else group
         for group in groups
     ]
-    again = [as_labelled(run, "train", past, number, until) for past, number in event.again]
+    again = [labelled_group(run, "train", past, number, until) for past, number in event.again]
     return own, again
 
 

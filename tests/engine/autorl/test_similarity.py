@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from engine.autorl.similarity import alike, shingles, split, without_likes
+from engine.autorl.similarity import shingles, similarity, split, without_duplicates
 from engine.protocol.requests.drafts import DraftScenario
 
 
@@ -43,7 +43,7 @@ def scenario(text: str, difficulty: int | None = None) -> DraftScenario:
     ],
 )
 def test_the_same_in_other_words(one: str, other: str, same: bool) -> None:
-    assert alike(shingles(one), shingles(other)) is same
+    assert similarity(shingles(one), shingles(other)) is same
 
 
 def test_the_first_of_two_likes_stays() -> None:
@@ -53,7 +53,7 @@ def test_the_first_of_two_likes_stays() -> None:
         scenario("Cancel it, please."),
         scenario("Cancel it please"),
     ]
-    assert [one.input for one in without_likes(kept, new)] == ["Cancel it, please."]
+    assert [one.input for one in without_duplicates(kept, new)] == ["Cancel it, please."]
 
 
 def test_every_difficulty_is_tested() -> None:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from engine.evaluation.results import Attempts, covered, quantile, result_of, tagged
+from engine.evaluation.results import (
+    Attempts,
+    covered_seconds,
+    quantile,
+    result_of,
+    scenarios_by_tag,
+)
 from engine.protocol.records.comparison import EvaluationResult
 from engine.protocol.records.runs import Scenario, TrajectorySummary
 from engine.protocol.requests.evaluation import Contestant, EvaluationPlan, SystemPrompt
@@ -72,7 +78,7 @@ def test_nothing_scored_is_none() -> None:
 
 
 def test_tags_stand_by_themselves() -> None:
-    assert tagged(scenarios()) == {"easy": {"s0", "s2"}, "hard": {"s1"}, "long": {"s1"}}
+    assert scenarios_by_tag(scenarios()) == {"easy": {"s0", "s2"}, "hard": {"s1"}, "long": {"s1"}}
     rows = [row("base", n, 0, float(n)) for n in range(4)]
     found = result(rows)
     assert [(tag.tag, tag.scenarios) for tag in found.tags] == [
@@ -112,8 +118,8 @@ def test_variants_are_siblings_and_compared_like_with_like() -> None:
 
 
 def test_time_on_this_machine_is_counted_once() -> None:
-    assert covered([(0, 10), (5, 12), (20, 21)]) == 13
-    assert covered([]) == 0
+    assert covered_seconds([(0, 10), (5, 12), (20, 21)]) == 13
+    assert covered_seconds([]) == 0
     rows = [row("base", 0, n, 1.0) for n in range(2)]
     spans = {rows[0].id: (0.0, 1800.0), rows[1].id: (900.0, 3600.0)}
     assert result(rows, spans=spans, rate=4.0).standings[0].usd_per_1000 == pytest.approx(2000)

@@ -9,9 +9,9 @@ from engine.export.torch.logprobs import (
     Computing,
     LogProbs,
     Passage,
+    greedy_continuations,
     load_exported,
     load_trained,
-    speak,
 )
 from engine.export.torch.merge import read_adapter
 from engine.export.torch.vocabulary import read_vocabulary
@@ -46,7 +46,7 @@ def passages(base: Path) -> list[Passage]:
 
 @pytest.fixture(scope="module")
 def trained(base: Path, adapter: Path, passages: list[Passage]) -> LogProbs:
-    return speak(load_trained(base, adapter, CPU), passages, [2], 4, QUIET)
+    return greedy_continuations(load_trained(base, adapter, CPU), passages, [2], 4, QUIET)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_it_is_exported_within_the_limits(
 ) -> None:
     factors = read_adapter(adapter)
     out = write(base, factors, tmp_path / "out", kind, dtype, 300_000_000)
-    found = speak(load_exported(out, kind, base, CPU), passages, [2], 4, QUIET)
+    found = greedy_continuations(load_exported(out, kind, base, CPU), passages, [2], 4, QUIET)
     gap, limits = logprob_gap(trained.logprobs, found.logprobs), LIMITS[dtype]
     assert gap.mean <= limits.mean
     assert gap.p99 <= limits.p99

@@ -19,9 +19,9 @@ from engine.export.torch.logprobs import (
     Computing,
     LogProbs,
     Passage,
+    greedy_continuations,
     load_exported,
     load_trained,
-    speak,
 )
 from engine.export.torch.merge import BaseWeights, Factors, read_adapter
 from engine.export.torch.serve import ExportServer
@@ -79,7 +79,7 @@ def passages(base: Path) -> list[Passage]:
 
 
 def said(base: Path, model: torch.nn.Module) -> LogProbs:
-    return speak(model, passages(base), [2], 8, QUIET)  # type: ignore[arg-type]
+    return greedy_continuations(model, passages(base), [2], 8, QUIET)  # type: ignore[arg-type]
 
 
 LONG = {

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.hardware.devices import chosen, read_build, visible
-from engine.hardware.gpus import look
+from engine.hardware.devices import chosen_gpus, read_build, visible
+from engine.hardware.gpus import read_gpus
 from engine.protocol.records.hardware import Card
 from tests.engine.hardware.nvml_stub import build
 
 ROOT = Path(__file__).parents[3]
-ASK = "from engine.hardware.gpus import look; import json; f = look(); "
+ASK = "from engine.hardware.gpus import read_gpus; import json; f = read_gpus(); "
 TELL = "print(json.dumps([[c.model_dump(mode='json') for c in f.cards], f.reason]))"
 
 
@@ -81,9 +81,9 @@ def test_a_machine_without_cards_says_why(library: Path) -> None:
     assert ask(library, STUB_UNLOADED="1") == ([], unloaded)
 
 
-@pytest.mark.skipif(bool(look().cards), reason="this machine has a card")
+@pytest.mark.skipif(bool(read_gpus().cards), reason="this machine has a card")
 def test_a_machine_without_a_driver_is_no_error() -> None:
-    found = look()
+    found = read_gpus()
     assert found.cards == ()
     assert found.reason.startswith("The")
 
@@ -113,11 +113,11 @@ def test_cuda_visible_devices_is_respected(said: str | None, indices: list[int])
 
 def test_cards_of_several_kinds_are_all_meant_unless_the_order_is_known() -> None:
     cards = named("small", "large")
-    assert len(chosen(cards, 1, {})) == 2
-    assert len(chosen(cards, 1, {"CUDA_VISIBLE_DEVICES": "0"})) == 2
-    assert [c.index for c in chosen(cards, 1, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})] == [0]
-    assert [c.index for c in chosen(cards, 1, {"CUDA_VISIBLE_DEVICES": "GPU-11"})] == [1]
-    assert [c.index for c in chosen(named("A", "A"), 1, {})] == [0]
+    assert len(chosen_gpus(cards, 1, {})) == 2
+    assert len(chosen_gpus(cards, 1, {"CUDA_VISIBLE_DEVICES": "0"})) == 2
+    assert [c.index for c in chosen_gpus(cards, 1, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})] == [0]
+    assert [c.index for c in chosen_gpus(cards, 1, {"CUDA_VISIBLE_DEVICES": "GPU-11"})] == [1]
+    assert [c.index for c in chosen_gpus(named("A", "A"), 1, {})] == [0]
 
 
 def test_what_torch_was_built_for_is_read_from_its_files() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.hardware.memory_fixes import advice
-from engine.hardware.memory_plan import job_of, preflight, smaller, vram_plan
+from engine.hardware.memory_plan import job_of, preflight, smaller_settings, vram_plan
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import changed_config
 from engine.protocol.records.hardware import Card, CardProcess
@@ -153,7 +153,10 @@ def test_without_cards_the_forecast_is_as_before(tiny_model: Path, tmp_path: Pat
 
 def test_memory_that_ran_out_gets_advice_with_numbers(model: Path) -> None:
     config = ProjectConfig()
-    on_card, on_host = smaller(config, model, [card(80 * GB)]), smaller(config, model, [])
+    on_card, on_host = (
+        smaller_settings(config, model, [card(80 * GB)]),
+        smaller_settings(config, model, []),
+    )
     assert next(iter(on_card[0].values)) == "train.batch_tokens"
     assert next(iter(on_host[0].values)) == "train.batch_tokens"
     assert not any("backend.weights" in fix.values for fix in on_host)

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from engine.judge.calibration.agreement import kendall_tau
-from engine.judge.calibration.measurement import flips
+from engine.judge.calibration.measurement import order_flips
 from engine.judge.panel import Panel
 from engine.judge.prompting.rubric import parse_rubric
 from engine.judge.providers.ledger import Ledger
 from engine.judge.ruler import Ruler, check_fit, combined
-from engine.judge.scoring import judged
+from engine.judge.scoring import judge_group
 from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.judging import PART, Verdict
@@ -248,7 +248,7 @@ def test_verdicts_become_rewards_and_are_stored(court: Court) -> None:
         attempts = worth(0.1, 0.9)
         for attempt in attempts:
             await run.writer.add_trajectory(attempt)
-        await judged(run, Panel(run, ruler, None), attempts)
+        await judge_group(run, Panel(run, ruler, None), attempts)
         stored = run.reader.stored("train", 1)
         return stored, run.reader.verdicts([t.id for t in stored]), run.reader.events()
 
@@ -308,7 +308,7 @@ def test_an_order_biased_judge_is_exposed_and_passes_help(court: Court) -> None:
             found.append(tau)
             if passes > 1:
                 stabilities.append(verdicts[0].stability)
-                flipped = flips({v.trajectory_id: v.passes for v in verdicts})
+                flipped = order_flips({v.trajectory_id: v.passes for v in verdicts})
                 turned, compared = turned + flipped[0], compared + flipped[1]
     once, often = (sum(found) / len(found) for found in taus.values())
     assert often > once + 0.2

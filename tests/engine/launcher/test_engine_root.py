@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.launcher.engine_root import PARTS, stand_in
+from engine.launcher.engine_root import PARTS, make_engine_root
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def root(tmp_path: Path) -> Path:
     launch = made / "engine" / "launcher"
     launch.mkdir()
     (launch / "__init__.py").write_text("")
-    source = Path(stand_in.__code__.co_filename)
+    source = Path(make_engine_root.__code__.co_filename)
     (launch / "engine_root.py").write_text(source.read_text())
     return made
 
@@ -35,23 +35,23 @@ def seen(stand: Path) -> str:
 
 
 def test_it_is_links_and_made_once(root: Path, tmp_path: Path) -> None:
-    stand = stand_in(tmp_path / "home", root)
+    stand = make_engine_root(tmp_path / "home", root)
     assert sorted(one.name for one in stand.iterdir()) == sorted(PARTS)
     assert all((stand / part).is_symlink() for part in PARTS)
     assert seen(stand) == f"None {root}"
     before = stand.stat().st_mtime_ns
-    assert stand_in(tmp_path / "home", root) == stand
+    assert make_engine_root(tmp_path / "home", root) == stand
     assert stand.stat().st_mtime_ns == before
     (stand / "engine").unlink()
     (stand / "engine").symlink_to(tmp_path)
-    assert seen(stand_in(tmp_path / "home", root)) == f"None {root}"
+    assert seen(make_engine_root(tmp_path / "home", root)) == f"None {root}"
 
 
 def test_two_checkouts_stand_apart(root: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     root.rename(other)
     other.joinpath("copy").mkdir()
-    assert stand_in(tmp_path / "home", root) != stand_in(tmp_path / "home", other)
+    assert make_engine_root(tmp_path / "home", root) != make_engine_root(tmp_path / "home", other)
 
 
 def test_without_links_it_is_a_copy_that_follows(
@@ -61,14 +61,14 @@ def test_without_links_it_is_a_copy_that_follows(
         raise OSError("no links here")
 
     monkeypatch.setattr(Path, "symlink_to", no_links)
-    stand = stand_in(tmp_path / "home", root)
+    stand = make_engine_root(tmp_path / "home", root)
     assert not any((stand / part).is_symlink() for part in PARTS)
     assert seen(stand) == f"None {root}"
     changed = root / "engine" / "new.py"
     changed.write_text("")
     os.utime(changed, (2e9, 2e9))
-    stand_in(tmp_path / "home", root)
+    make_engine_root(tmp_path / "home", root)
     assert (stand / "engine" / "new.py").exists()
     before = (stand / "engine" / "new.py").stat().st_ino
-    stand_in(tmp_path / "home", root)
+    make_engine_root(tmp_path / "home", root)
     assert (stand / "engine" / "new.py").stat().st_ino == before

@@ -19,7 +19,7 @@ from engine.policy.base import (
     TrainBatch,
     TrainItem,
 )
-from engine.policy.data_parallel import ParallelPolicy, deal
+from engine.policy.data_parallel import ParallelPolicy, partition_sequences
 from engine.policy.worker import TorchPolicy
 from engine.protocol.config.algorithm import Algorithm, Gspo
 from engine.protocol.config.project import ModelConfig
@@ -147,6 +147,6 @@ def test_shares_are_alike_in_work_and_keep_siblings_together() -> None:
     siblings = [[*range(100), 1000 + n, n] for n in range(4)]
     others = [[*range(500, 600), 2000 + n, n] for n in range(4)]
     mixed = [s for pair in zip(siblings, others, strict=True) for s in pair]
-    assert deal(mixed, 2) == [[0, 2, 4, 6], [1, 3, 5, 7]]
-    assert deal([[5, 6, 7]], 3) == [[], [0], []]
-    assert sorted(n for share in deal(mixed, 3) for n in share) == list(range(8))
+    assert partition_sequences(mixed, 2) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert partition_sequences([[5, 6, 7]], 3) == [[], [0], []]
+    assert sorted(n for share in partition_sequences(mixed, 3) for n in share) == list(range(8))

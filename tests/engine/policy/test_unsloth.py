@@ -18,7 +18,7 @@ from tests.engine.policy.test_data_parallel import STEADY, batch, gradient, mome
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
-BRING = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['bring']()"
+BRING = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='alone')['import_engine']()"
 TRIALS = Path(__file__).parent / "unsloth_trials.py"
 
 

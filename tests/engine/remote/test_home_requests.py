@@ -15,7 +15,7 @@ from engine.protocol.problems import Refused
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.home import HomeRequest
 from engine.remote.home_requests import HomeRequestService, Trial
-from engine.remote.server_list import book_file
+from engine.remote.server_list import server_list_file
 from engine.remote.started_runs import FOLDER, StartedRun, StartedRuns, check_spec
 from engine.runtime.ids import ulid
 from engine.storage.run_db.writer import RunWriter
@@ -304,7 +304,7 @@ def test_many_questions_at_once_do_not_spend_the_same_cent(house: House) -> None
 
 
 def test_record_is_private_and_an_id_is_not_taken_over(house: House) -> None:
-    folder = book_file().parent / FOLDER
+    folder = server_list_file().parent / FOLDER
     assert folder.stat().st_mode & 0o077 == 0
     for change in ({"host": "evil"}, {"project": "/elsewhere"}):
         with pytest.raises(Refused, match="id of another run"):

@@ -11,7 +11,7 @@ from engine.protocol.problems import Problem
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.labels import PART, Label, Word, preferences
 from engine.protocol.records.runs import Trajectory
-from engine.reward.labels import labelled, outcomes, unlabelled
+from engine.reward.labels import apply_labels, outcomes, without_labels
 from engine.reward.order import LEAST_PAIRS, JudgeToPerson
 from tests.engine.judge.conftest import group
 
@@ -58,7 +58,7 @@ def rewards(attempts: list[Trajectory]) -> list[float | None]:
 
 def test_a_score_replaces_the_judges_and_siblings_are_mapped() -> None:
     said = label(word("score", 0, value=0.9))
-    found = labelled(JUDGED, judged(0.1, 0.5, None), [said], LENIENT)
+    found = apply_labels(JUDGED, judged(0.1, 0.5, None), [said], LENIENT)
     assert rewards(found) == [0.9, pytest.approx(0.7), None]
     assert [one.parts for one in found[:2]] == [{PART: 0.9}, {RULER: pytest.approx(0.7)}]
     assert found[0].labels == ("score",)
@@ -70,7 +70,7 @@ def test_only_the_judges_part_is_overruled() -> None:
         judge=JUDGED.judge, reward=RewardConfig(weights={RULER: 2.0}, required=(RULER, "rules"))
     )
     said = label(word("score", 0, value=0.9))
-    found = labelled(config, judged(0.1, 0.5, rules=0.25), [said], NOBODY)
+    found = apply_labels(config, judged(0.1, 0.5, rules=0.25), [said], NOBODY)
     assert found[0].parts == {"rules": 0.25, PART: 0.9}
     assert found[0].reward == pytest.approx(0.25 + 2 * 0.9)
 
@@ -78,7 +78,7 @@ def test_only_the_judges_part_is_overruled() -> None:
 def test_without_a_judge_the_word_stands_for_the_reward() -> None:
     config = ProjectConfig(reward=RewardConfig(required=("rules",)))
     said = label(word("score", 1, value=0.2))
-    found = labelled(config, ruled(3.0, 5.0), [said], NOBODY)
+    found = apply_labels(config, ruled(3.0, 5.0), [said], NOBODY)
     assert rewards(found) == [3.0, 0.2]
     assert found[1].parts == {PART: 0.2}
 
@@ -91,7 +91,7 @@ def test_nobody_else_has_scored_it() -> None:
         for one in ruled(0, 0, 0)
     ]
     said = label(word("order", order=(("t0-2",), ("t0-0",))))
-    found = labelled(RULES, bare, [said], NOBODY)
+    found = apply_labels(RULES, bare, [said], NOBODY)
     assert found[2].reward is not None
     assert found[0].reward is not None
     assert found[2].reward > found[0].reward
@@ -102,16 +102,16 @@ def test_a_constraint_still_holds_against_a_person() -> None:
     constraint = Constraint(part="rules", below=0.5, effect="penalty", value=0.3)
     config = ProjectConfig(reward=RewardConfig(constraints=(constraint,)))
     said = label(word("score", 0, value=1.0))
-    assert labelled(config, ruled(0.2, 0.9), [said], NOBODY)[0].reward == pytest.approx(0.7)
+    assert apply_labels(config, ruled(0.2, 0.9), [said], NOBODY)[0].reward == pytest.approx(0.7)
 
 
 def test_a_later_score_counts() -> None:
     labels = [label(word("score", 0, value=0.2)), label(word("score", 0, value=0.8))]
-    assert labelled(JUDGED, judged(0.5, 0.6), labels, NOBODY)[0].reward == 0.8
+    assert apply_labels(JUDGED, judged(0.5, 0.6), labels, NOBODY)[0].reward == 0.8
 
 
 def test_the_best_is_above_and_says_so_where_it_moved() -> None:
-    found = labelled(JUDGED, judged(0.5, 0.9, 0.2), [label(word("best", 0))], NOBODY)
+    found = apply_labels(JUDGED, judged(0.5, 0.9, 0.2), [label(word("best", 0))], NOBODY)
     assert rewards(found) == [pytest.approx(0.725), pytest.approx(0.675), 0.2]
     assert [PART in one.parts for one in found] == [True, True, False]
     assert found[0].labels == ("best",)
@@ -119,14 +119,16 @@ def test_the_best_is_above_and_says_so_where_it_moved() -> None:
 
 def test_a_veto_is_worth_nothing_or_the_least() -> None:
     said = label(word("veto", 1), word("best", 1))
-    assert rewards(labelled(JUDGED, judged(0.5, 0.6), [said], NOBODY)) == [0.5, 0.0]
-    assert rewards(labelled(RULES, ruled(-2.0, 1.0), [label(word("veto", 1))], NOBODY))[1] == -2.0
+    assert rewards(apply_labels(JUDGED, judged(0.5, 0.6), [said], NOBODY)) == [0.5, 0.0]
+    assert (
+        rewards(apply_labels(RULES, ruled(-2.0, 1.0), [label(word("veto", 1))], NOBODY))[1] == -2.0
+    )
 
 
 def test_who_is_left_out_is_unscored_and_leaves_the_statistics() -> None:
     said = label(word("exclude", 1))
     before = judged(0.2, 0.9, 0.4)
-    after = labelled(JUDGED, before, [said], NOBODY)
+    after = apply_labels(JUDGED, before, [said], NOBODY)
     assert after[1].problem is not None
     assert after[1].problem.code == "label.excluded"
     told = outcomes(JUDGED, before, after)
@@ -138,7 +140,7 @@ def test_who_is_left_out_is_unscored_and_leaves_the_statistics() -> None:
 def test_what_is_only_measured_changes_nothing_but_the_mark() -> None:
     before = judged(0.2, 0.9)
     said = label(word("best", 0), word("flag", 1), effect="none")
-    after = labelled(JUDGED, before, [said], LENIENT)
+    after = apply_labels(JUDGED, before, [said], LENIENT)
     assert rewards(after) == rewards(before)
     assert [one.labels for one in after] == [("best",), ("flag",)]
     assert all(one.unlabelled is None for one in after)
@@ -157,11 +159,11 @@ def test_taking_it_all_back_brings_back_every_byte(scores, said, with_judge):  #
     config = JUDGED if with_judge else RULES
     before = judged(*scores)
     labels = [label(*(word(k, i, value=v) for k, i, v in one)) for one in said]
-    after = labelled(config, before, labels, LENIENT)
-    again = [unlabelled(one).model_dump_json() for one in after]
+    after = apply_labels(config, before, labels, LENIENT)
+    again = [without_labels(one).model_dump_json() for one in after]
     assert again == [one.model_dump_json() for one in before]
-    assert labelled(config, after, [], LENIENT) == before
-    assert labelled(config, after, labels, LENIENT) == after
+    assert apply_labels(config, after, [], LENIENT) == before
+    assert apply_labels(config, after, labels, LENIENT) == after
 
 
 def test_preferences_follow_the_latest_word() -> None:

@@ -12,9 +12,9 @@ from engine.reward.order import (
     JudgeToPerson,
     Span,
     isotonic,
-    lifted,
-    obeying,
-    sunk,
+    scores_in_order,
+    scores_with_best,
+    scores_with_worst,
 )
 
 shares = st.floats(0, 1, width=32)
@@ -52,7 +52,7 @@ def test_an_order_is_obeyed_within_bounds(values, chance):  # type: ignore[no-un
     scores = {f"t{n}": value for n, value in enumerate(values)}
     names = list(scores)
     chance.shuffle(names)
-    found = obeying(scores, [[name] for name in names])
+    found = scores_in_order(scores, [[name] for name in names])
     gap = min(GAP, 1 / (len(names) - 1))
     for better, worse in itertools.pairwise(names):
         assert found[better] >= found[worse] + gap - 1e-9
@@ -61,15 +61,17 @@ def test_an_order_is_obeyed_within_bounds(values, chance):  # type: ignore[no-un
 
 def test_an_order_that_holds_already_changes_nothing() -> None:
     scores = {"a": 0.9, "b": 0.5, "c": 0.1}
-    assert obeying(scores, [["a"], ["b"], ["c"]]) == pytest.approx(scores)
-    assert obeying({"a": 0.4, "b": 0.6}, [["a", "b"]]) == pytest.approx({"a": 0.5, "b": 0.5})
+    assert scores_in_order(scores, [["a"], ["b"], ["c"]]) == pytest.approx(scores)
+    assert scores_in_order({"a": 0.4, "b": 0.6}, [["a", "b"]]) == pytest.approx(
+        {"a": 0.5, "b": 0.5}
+    )
 
 
 @given(st.lists(shares, min_size=2, max_size=8), st.integers(0, 7))
 def test_the_best_is_above_and_the_worst_below_all_others(values, which):  # type: ignore[no-untyped-def]
     scores = {f"t{n}": value for n, value in enumerate(values)}
     chosen = f"t{which % len(values)}"
-    up, down = scores | lifted(scores, chosen), scores | sunk(scores, chosen)
+    up, down = scores | scores_with_best(scores, chosen), scores | scores_with_worst(scores, chosen)
     for name in scores:
         if name != chosen:
             assert up[chosen] >= up[name] + GAP - 1e-6
@@ -79,15 +81,15 @@ def test_the_best_is_above_and_the_worst_below_all_others(values, which):  # typ
 
 def test_only_who_stands_in_the_way_is_moved() -> None:
     scores = {"a": 0.5, "b": 0.9, "c": 0.2}
-    assert lifted(scores, "a") == pytest.approx({"a": 0.725, "b": 0.675, "c": 0.2})
-    assert lifted({"a": 0.9, "b": 0.2}, "a") == pytest.approx({"a": 0.9, "b": 0.2})
-    assert lifted({"a": None, "b": 0.2, "c": 0.6}, "a") == pytest.approx(
+    assert scores_with_best(scores, "a") == pytest.approx({"a": 0.725, "b": 0.675, "c": 0.2})
+    assert scores_with_best({"a": 0.9, "b": 0.2}, "a") == pytest.approx({"a": 0.9, "b": 0.2})
+    assert scores_with_best({"a": None, "b": 0.2, "c": 0.6}, "a") == pytest.approx(
         {"a": 0.65, "b": 0.2, "c": 0.6}
     )
 
 
 def test_a_wider_span_has_a_wider_gap() -> None:
     span = Span(-1.0, 3.0)
-    found = lifted({"a": -0.5, "b": 2.5}, "a", span)
+    found = scores_with_best({"a": -0.5, "b": 2.5}, "a", span)
     assert found["a"] - found["b"] == pytest.approx(4 * GAP)
-    assert lifted({"a": None}, "a", span) == {"a": 3.0}
+    assert scores_with_best({"a": None}, "a", span) == {"a": 3.0}

@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.text import storable
+from engine.runtime.text import replace_surrogates
 
 
 @given(st.text())
 def test_whole_text_stays_as_it_is(text: str) -> None:
-    assert storable(text) == text
+    assert replace_surrogates(text) == text
 
 
 def test_half_a_pair_becomes_the_replacement_character() -> None:
-    found = storable({"a\ud83d": ["x\ude00y", 3, None, ("\ud800",)]})
+    found = replace_surrogates({"a\ud83d": ["x\ude00y", 3, None, ("\ud800",)]})
     assert found == {"a�": ["x�y", 3, None, ["�"]]}
-    assert storable("\ud83d\ude00") == "😀", "two halves are one"
+    assert replace_surrogates("\ud83d\ude00") == "😀", "two halves are one"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from engine.runtime.timeouts import Outages, within
+from engine.runtime.timeouts import Outages, run_with_timeout
 
 
 async def rest(seconds: float) -> str:
@@ -15,10 +15,10 @@ async def rest(seconds: float) -> str:
 
 def test_work_has_its_time_and_no_more() -> None:
     async def work() -> None:
-        assert await within(1.0, lambda: 0.0, rest(0.01)) == "done"
+        assert await run_with_timeout(1.0, lambda: 0.0, rest(0.01)) == "done"
         begun = time.monotonic()
         with pytest.raises(TimeoutError):
-            await within(0.05, lambda: 0.0, rest(5))
+            await run_with_timeout(0.05, lambda: 0.0, rest(5))
         assert time.monotonic() - begun < 1
 
     asyncio.run(work())
@@ -27,13 +27,13 @@ def test_work_has_its_time_and_no_more() -> None:
 def test_an_outage_is_given_back_while_it_lasts_and_after() -> None:
     async def work() -> None:
         outages = Outages()
-        task = asyncio.create_task(within(0.1, lambda: outages.seconds, rest(0.5)))
+        task = asyncio.create_task(run_with_timeout(0.1, lambda: outages.seconds, rest(0.5)))
         await asyncio.sleep(0.02)
         with outages.during():
             await asyncio.sleep(0.45)
         assert await task == "done"
         with pytest.raises(TimeoutError):
-            await within(0.1, lambda: outages.seconds, rest(5))
+            await run_with_timeout(0.1, lambda: outages.seconds, rest(5))
 
     asyncio.run(work())
 
@@ -43,7 +43,7 @@ def test_what_fails_says_so_itself() -> None:
         raise ValueError("of its own")
 
     with pytest.raises(ValueError, match="of its own"):
-        asyncio.run(within(1.0, lambda: 0.0, fail()))
+        asyncio.run(run_with_timeout(1.0, lambda: 0.0, fail()))
 
 
 def test_outages_at_the_same_time_count_once_and_from_when_they_began() -> None:

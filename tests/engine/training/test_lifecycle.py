@@ -12,7 +12,7 @@ from engine.protocol.problems import StoreError
 from engine.protocol.records.runs import Parent, RunSpec
 from engine.storage.checkpoints.checkpoint import folder_of, verify
 from engine.storage.run_folder.run import Run, write_spec
-from engine.training.lifecycle import keep, restore
+from engine.training.lifecycle import restore, save_checkpoint
 from tests.engine.storage.kept_runs import Weights, make_run
 
 
@@ -61,7 +61,7 @@ def test_what_is_damaged_is_saved_anew(
         assert [(e.step, e.by) for e in said if isinstance(e, CheckpointDropped)] == [
             (step, "damage") for step in damaged
         ]
-        await keep(run, policy, 3, {})
+        await save_checkpoint(run, policy, 3, {})
         assert run.reader.checkpoints()[-1].step == 3
 
     policy = within(folder, spec, work)
@@ -81,7 +81,7 @@ def test_a_damaged_one_takes_no_place_of_those_that_are_kept(tmp_path: Path) -> 
 
     async def work(run: Run, policy: Policy) -> None:
         await restore(run, policy)
-        await keep(run, policy, 2, {})
+        await save_checkpoint(run, policy, 2, {})
         assert [one.step for one in run.reader.checkpoints()] == [2]
 
     within(folder, spec, work)

@@ -9,13 +9,13 @@ from engine.protocol.problems import AtelierError
 from engine.reward.reward_hacking import signs
 from engine.rollout.agents.processes import SentResult
 from engine.rollout.conversation import _normal
-from engine.rollout.gateway.messages import first_wrong
+from engine.rollout.gateway.messages import first_invalid_field
 from engine.rollout.gateway.requests import BadBody, ChatRequest, parse_request
 from engine.rollout.gateway.responses import ResponsesRequest, chat_request
 from engine.rollout.rendering.chat import for_template, read_completion
 from engine.rollout.rollout import _message
 from engine.runtime.child import read_answer
-from engine.runtime.text import storable
+from engine.runtime.text import replace_surrogates
 
 REFUSALS = (BadBody, AtelierError)
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": [1, {}]}'}}
@@ -72,7 +72,7 @@ def _line(data: bytes) -> None:
     try:
         sent = SentResult.model_validate(answer.value)
     except ValidationError as error:
-        first_wrong(error)
+        first_invalid_field(error)
     else:
         assert all(abs(one) <= 1e6 for one in (*sent.parts.values(), *sent.turns))
 
@@ -81,7 +81,7 @@ def _refused(read: Any, data: bytes) -> Exception | None:
     try:
         read(data)
     except ValidationError as error:
-        return BadBody(first_wrong(error))
+        return BadBody(first_invalid_field(error))
     except REFUSALS as error:
         return error
     return None
@@ -100,8 +100,8 @@ def _recorded(asked: ChatRequest) -> None:
     for message in asked.messages:
         _normal(message)
         json.dumps(for_template(message), allow_nan=False)
-    messages = [_message(storable(message)) for message in asked.messages]
+    messages = [_message(replace_surrogates(message)) for message in asked.messages]
     signs(messages)
     for message in messages:
         message.model_dump_json()
-    json.dumps(storable(asked.tools), allow_nan=False).encode()
+    json.dumps(replace_surrogates(asked.tools), allow_nan=False).encode()

@@ -22,8 +22,10 @@ MEAN_DEPTH, LAST_DEPTH = 1 / 2, 2 / 3
 def features(model: LoraModel, items: list[TrainItem], batch_tokens: int) -> Tensor:
     """[N, 2 H] in float32 on the CPU, in the order of the items, which all have sampled tokens."""
     found: dict[int, Tensor] = {}
-    for chosen in micro_batches(items, batch_tokens if model.shares_prefixes else 0, whole):
-        forest = grow([whole(item) for item in chosen])
+    for chosen in micro_batches(
+        items, batch_tokens if model.shares_prefixes else 0, prefix_and_target
+    ):
+        forest = grow([prefix_and_target(item) for item in chosen])
         states = model.base_states(TreePlan(forest, model.device))
         depth = len(states) - 1
         mean_SH, last_SH = (states[round(share * depth)] for share in (MEAN_DEPTH, LAST_DEPTH))
@@ -34,6 +36,6 @@ def features(model: LoraModel, items: list[TrainItem], batch_tokens: int) -> Ten
     return torch.stack([found[id(item)] for item in items])
 
 
-def whole(item: TrainItem) -> list[int]:
+def prefix_and_target(item: TrainItem) -> list[int]:
     """All up to its last sampled token, and that one too."""
     return item.tokens[: item.spans[-1][1]]

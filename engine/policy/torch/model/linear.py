@@ -39,7 +39,7 @@ def pack(weight_OI: Tensor, rows: int) -> Packed | Tensor:
     return weight_OI
 
 
-def times_packed(x_SI: Tensor, weight: Packed | Tensor, bias_O: Tensor | None = None) -> Tensor:
+def packed_linear(x_SI: Tensor, weight: Packed | Tensor, bias_O: Tensor | None = None) -> Tensor:
     """x Wᵀ + b: [S, O]."""
     if isinstance(weight, Packed):
         return _onednn(x_SI, weight.weight, bias_O, "none", [], "")  # type: ignore[no-any-return]

@@ -20,10 +20,10 @@ from engine.policy.base import PolicySpec
 from engine.policy.torch.machine_limits import Limits, limits, shape_of
 from engine.policy.torch.model.attention import Plan
 from engine.policy.torch.model.head import SelectedLogProb
-from engine.policy.torch.model.linear import Packed, pack, times_packed
+from engine.policy.torch.model.linear import Packed, pack, packed_linear
 from engine.policy.torch.model.loading import Loader, load
 from engine.policy.torch.model.value_head import ValueHead
-from engine.policy.torch.model.verification import PROBE_TOKENS, prove
+from engine.policy.torch.model.verification import PROBE_TOKENS, verify_forward
 from engine.policy.torch.sampling.fused_lora import ROWS, Bundles
 from engine.policy.torch.sampling.kv_cache import Extension, ExtensionPlan, KeyValueCache
 from engine.policy.torch.training.prefix_tree import TreePlan, grow, shares_prefixes
@@ -70,7 +70,7 @@ class LoraModel:
         _refuse_unusual_head(base)
         self._recomputed = _checkpointed_layers(base) if spec.recompute else []
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
-        prove(self, spec.model.max_context)
+        verify_forward(self, spec.model.max_context)
         self.eos_tokens = _eos_tokens(base)
         self.value_head: ValueHead | None = None
         if spec.value_lr is not None:
@@ -158,7 +158,7 @@ class LoraModel:
     def logits(self, hidden_BH: Tensor) -> Tensor:
         """[B, vocabulary], in the sampler's way."""
         head = self._copies[1] if self._copies else self._head
-        return times_packed(hidden_BH, head, self._head_bias)
+        return packed_linear(hidden_BH, head, self._head_bias)
 
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False

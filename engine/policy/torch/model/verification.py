@@ -43,7 +43,7 @@ class Computed(Protocol):
 
 
 @torch.inference_mode()
-def prove(model: Computed, max_context: int) -> None:
+def verify_forward(model: Computed, max_context: int) -> None:
     """Compare the trainer's forward pass with the model's own on a fixed text.
 
     Raises ModelError where the states before the head or the log-probs differ by more than the

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.policy.torch.model.adapter import LoraLinear
-from engine.policy.torch.model.linear import Packed, pack, times_packed
+from engine.policy.torch.model.linear import Packed, pack, packed_linear
 
 ROWS = 32
 """The copies are laid out for this many sequences."""
@@ -43,7 +43,7 @@ class Bundle:
 
     def _compute(self, x: Tensor) -> dict[int, Tensor]:
         self._renew()
-        y = times_packed(x.reshape(-1, x.shape[-1]), self._weight, self._bias)
+        y = packed_linear(x.reshape(-1, x.shape[-1]), self._weight, self._bias)
         split = len(self._up_RO[0])
         y[:, :split].addmm_(y[:, split:], self._up_RO)
         parts = y[:, :split].view(*x.shape[:-1], split).split(self._widths, -1)

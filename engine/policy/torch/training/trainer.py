@@ -74,10 +74,10 @@ def forward_backward(
     with other ranks, rank 0 returns those over all their shares, the others only their effort.
     """
     begun, done = time.perf_counter(), 0
-    effort = TrainEffort(model.shape, [seen(item) for item in batch.items])
+    effort = TrainEffort(model.shape, [visible_tokens(item) for item in batch.items])
     parts: list[Terms] = []
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
-        forest = grow([seen(item) for item in items])
+        forest = grow([visible_tokens(item) for item in items])
         plan = TreePlan(forest, model.device)
         trained = _trained(items, forest, model.device)
         with model.recomputing():
@@ -172,7 +172,7 @@ def score(
     """The same forward over the same trees, without gradient."""
     found: dict[int, Scores] = {}
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
-        forest = grow([seen(item) for item in items])
+        forest = grow([visible_tokens(item) for item in items])
         trained = _trained(items, forest, model.device)
         plan = TreePlan(forest, model.device)
         hidden_NH = model.hidden(plan)[trained.places_N]
@@ -204,20 +204,22 @@ def _values(model: LoraModel, hidden_NH: Tensor) -> Tensor:
     return model.value_head(hidden_NH)
 
 
-def seen(item: TrainItem) -> list[int]:
+def visible_tokens(item: TrainItem) -> list[int]:
     """What the model must see of a sequence: all before its last trained token."""
     return item.tokens[: item.spans[-1][1] - 1]
 
 
 def micro_batches(
-    items: list[TrainItem], batch_tokens: int, seen: Callable[[TrainItem], list[int]] = seen
+    items: list[TrainItem],
+    batch_tokens: int,
+    visible_tokens: Callable[[TrainItem], list[int]] = visible_tokens,
 ) -> Iterator[list[TrainItem]]:
     """Like beginnings together, at most `batch_tokens` different tokens at once (or one item)."""
     chosen: list[TrainItem] = []
     total = 0
     for item in sorted(items, key=lambda item: item.tokens):
-        tokens = seen(item)
-        new = len(tokens) - (shared(seen(chosen[-1]), tokens) if chosen else 0)
+        tokens = visible_tokens(item)
+        new = len(tokens) - (shared(visible_tokens(chosen[-1]), tokens) if chosen else 0)
         if chosen and total + new > batch_tokens:
             yield chosen
             chosen, total, new = [], 0, len(tokens)

@@ -9,7 +9,7 @@ import asyncssh
 from engine.remote.ssh.asyncssh.keys import Keys
 from engine.remote.ssh.base import AUTHENTICATE_S, GREET_S, TRIES
 from engine.remote.ssh.host_keys import Trust
-from engine.remote.ssh.problems import account_expired, gave_up
+from engine.remote.ssh.problems import account_expired, cancelled_by_user
 from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
 
 Stage = Literal["reach", "greet", "authenticate", "open"]
@@ -95,5 +95,5 @@ class Client(asyncssh.SSHClient):
         kind = kind_of_secret(theirs, echo)
         typed = await self._person.ask(kind, prompt, echo=echo)
         if typed is None:
-            raise gave_up(self._person.place, kind, f"the {kind} it asks for")
+            raise cancelled_by_user(self._person.place, kind, f"the {kind} it asks for")
         return typed

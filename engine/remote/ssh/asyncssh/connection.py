@@ -22,7 +22,14 @@ from engine.remote.ssh.asyncssh.failures import explain
 from engine.remote.ssh.asyncssh.keys import Keys
 from engine.remote.ssh.asyncssh.proxy_command import Proxy
 from engine.remote.ssh.base import KEEPALIVE_S, REACH_S, UNANSWERED, Asker, Done
-from engine.remote.ssh.commands import ENDING_S, PROCESS, by_sh, converse, end_group, number_of
+from engine.remote.ssh.commands import (
+    ENDING_S,
+    PROCESS,
+    by_sh,
+    end_group,
+    number_of,
+    run_with_input,
+)
 from engine.remote.ssh.host_keys import Trust
 from engine.remote.ssh.openssh.sockets import prepare_socket
 from engine.remote.ssh.problems import Place
@@ -137,7 +144,7 @@ class Hop:
             self._proxy = None
 
 
-async def connect_in_process(
+async def connect_by_asyncssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "AsyncSSHConnection":
     """Raises LaunchError."""
@@ -205,7 +212,7 @@ class AsyncSSHConnection:
         said = bytearray()
         stdin = process.stdin if fed else None
         try:
-            out, err = await converse(
+            out, err = await run_with_input(
                 stdin, process.stdout, process.stderr, input, heard, said.extend
             )
             await process.wait_closed()

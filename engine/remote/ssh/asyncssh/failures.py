@@ -38,7 +38,7 @@ def _late(place: Place, client: Client | None, seconds: float) -> LaunchError:
     if stage == "reach":
         return problems.timed_out(place, seconds)
     if stage == "greet":
-        return problems.silent(place, f"says nothing that is SSH within {seconds:.0f} s")
+        return problems.no_response(place, f"says nothing that is SSH within {seconds:.0f} s")
     return problems.auth_timed_out(place, seconds)
 
 
@@ -69,7 +69,9 @@ def _said(error: asyncssh.Error, place: Place, client: Client | None, tried: Tri
     if isinstance(error, asyncssh.KeyExchangeFailed):
         return problems.no_common_algorithm(place, reason)
     if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
-        return problems.silent(place, f"speaks no SSH that we know ({problems.plain(reason, 200)})")
+        return problems.no_response(
+            place, f"speaks no SSH that we know ({problems.printable(reason, 200)})"
+        )
     return problems.closed(place, reason)
 
 

@@ -20,7 +20,7 @@ from asyncssh.public_key import SSHOpenSSHCertificate
 
 from engine.remote.ssh.base import TRIES
 from engine.remote.ssh.host_keys import kind_of
-from engine.remote.ssh.problems import gave_up, passphrase_wrong
+from engine.remote.ssh.problems import cancelled_by_user, passphrase_wrong
 from engine.remote.ssh.questions import QuestionService
 from engine.remote.ssh.settings import Settings
 
@@ -202,7 +202,9 @@ class Keys:
                 break
             typed = await self._person.ask("passphrase", f"The passphrase of {one.name}")
             if typed is None:
-                raise gave_up(self._person.place, "passphrase", f"the passphrase of {one.name}")
+                raise cancelled_by_user(
+                    self._person.place, "passphrase", f"the passphrase of {one.name}"
+                )
             if not typed:
                 raise ValueError("the person leaves this key out")
             key = await asyncio.to_thread(_decrypt, one.private, typed)

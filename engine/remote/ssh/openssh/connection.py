@@ -20,7 +20,14 @@ from engine.protocol.problems import LaunchError, Problem
 from engine.remote.ssh import problems
 from engine.remote.ssh.address import parse_address
 from engine.remote.ssh.base import AUTHENTICATE_S, REACH_S, Asker, Done
-from engine.remote.ssh.commands import ENDING_S, PROCESS, by_sh, converse, end_group, number_of
+from engine.remote.ssh.commands import (
+    ENDING_S,
+    PROCESS,
+    by_sh,
+    end_group,
+    number_of,
+    run_with_input,
+)
 from engine.remote.ssh.openssh.command_line import OpenSSH, Resolved, destination
 from engine.remote.ssh.openssh.master import Master
 from engine.remote.ssh.openssh.prompts import Prompts
@@ -34,7 +41,7 @@ SUFFIX_BYTES = 20
 """What `ssh` adds to the name of a socket while it makes it."""
 
 
-async def connect_by_system(
+async def connect_by_openssh(
     address: str, asker: Asker, config: Path | None = None, known_hosts: Path | None = None
 ) -> "OpenSSHConnection":
     """Raises LaunchError."""
@@ -208,7 +215,7 @@ class OpenSSHConnection:
         assert process.stdout
         assert process.stderr
         try:
-            out, err = await converse(
+            out, err = await run_with_input(
                 process.stdin, process.stdout, process.stderr, input, heard, said.extend
             )
             code = await process.wait()

@@ -17,7 +17,7 @@ from pathlib import Path
 from engine.protocol.problems import LaunchError
 from engine.remote.ssh.base import TRIES, Asker
 from engine.remote.ssh.openssh import askpass
-from engine.remote.ssh.problems import Place, gave_up, host_key_refused, passphrase_wrong
+from engine.remote.ssh.problems import Place, cancelled_by_user, host_key_refused, passphrase_wrong
 from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
 
 UNKNOWN_KEY = re.compile(
@@ -115,7 +115,7 @@ class Prompts:
         self.typed.add(place.server)
         typed = await person.ask(kind, f"The password for {place.server}" if own else theirs)
         if typed is None:
-            raise gave_up(place, kind, f"the {kind} it asks for")
+            raise cancelled_by_user(place, kind, f"the {kind} it asks for")
         return typed
 
     async def _host_key(self, person: QuestionService, prompt: str, shown: str) -> str:
@@ -139,7 +139,7 @@ class Prompts:
         self._passphrases[name] += 1
         typed = await person.ask("passphrase", f"The passphrase of {name}")
         if typed is None:
-            raise gave_up(person.place, "passphrase", f"the passphrase of {name}")
+            raise cancelled_by_user(person.place, "passphrase", f"the passphrase of {name}")
         return typed
 
     def passphrase_failed(self) -> str:

@@ -68,7 +68,7 @@ def explain(
     if found := _NEGOTIATE.search(said):
         return problems.no_common_algorithm(goal, found[0])
     if _BANNER.search(said):
-        return problems.silent(goal)
+        return problems.no_response(goal)
     return problems.closed(goal, last_line(said))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.evaluation.stored import kept_scenarios
+from engine.evaluation.stored import stored_scenarios
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError, StoreError
 from engine.protocol.records.demonstrations import SelectDemonstrations
@@ -16,7 +16,7 @@ from engine.training.sft.selection import demonstrate, words_of
 STEP = 0
 
 
-def earlier(project: Path, plan: EvaluationPlan) -> list[Path]:
+def earlier_runs(project: Path, plan: EvaluationPlan) -> list[Path]:
     """Run folders in which the same teacher was asked the same way, newest first."""
     found = []
     for folder, spec in specs_of(project):
@@ -50,7 +50,7 @@ def _settings(spec: RunSpec) -> tuple[ProjectConfig, str]:
 def _kept(folder: Path) -> list[Scenario] | None:
     """None where they cannot be read: it cannot go on."""
     try:
-        return kept_scenarios(folder)
+        return stored_scenarios(folder)
     except StoreError:
         return None
 
@@ -69,7 +69,7 @@ def _scored(folder: Path) -> list[Scenario]:
     finally:
         reader.close()
     good = {row.scenario_id for row in rows if row.reward is not None}
-    return [scenario for scenario in kept_scenarios(folder) if scenario.id in good]
+    return [scenario for scenario in stored_scenarios(folder) if scenario.id in good]
 
 
 def check(plan: EvaluationPlan) -> None:
@@ -82,13 +82,13 @@ def check(plan: EvaluationPlan) -> None:
         )
 
 
-def keep_earlier(folders: Sequence[Path], asked: SelectDemonstrations) -> None:
+def store_earlier_demonstrations(folders: Sequence[Path], asked: SelectDemonstrations) -> None:
     """By the rule that holds now, in the order in which they were made."""
     for folder in reversed(folders):
         demonstrate(folder, asked)
 
 
-async def keep(run: Run) -> None:
+async def store_demonstrations(run: Run) -> None:
     """At the end of an evaluation that was made for it."""
     plan = run.spec.evaluation
     if plan and plan.demonstrate:

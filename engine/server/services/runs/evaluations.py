@@ -88,7 +88,7 @@ async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> Non
         hall = EvaluationResources(
             gateway, base_url, pool, access, lambda: judging(run, access, None)
         )
-        await evaluate(run, hall, distillation.keep)
+        await evaluate(run, hall, distillation.store_demonstrations)
     finally:
         await asyncio.shield(pool.close())
 
@@ -105,8 +105,8 @@ def _not_yet_asked(
     read_rule(request.demonstrate.keep)
     if request.again:
         return planned
-    earlier = distillation.earlier(project, spec.evaluation)
-    distillation.keep_earlier(earlier, request.demonstrate)
+    earlier = distillation.earlier_runs(project, spec.evaluation)
+    distillation.store_earlier_demonstrations(earlier, request.demonstrate)
     same = distillation.same_as(spec, scenarios, earlier)
     scenarios = distillation.missing(scenarios, earlier)
     evaluation = spec.evaluation.model_copy(update={"scenarios": len(scenarios)})

@@ -8,7 +8,7 @@ import psutil
 
 from engine.hardware.devices import cards_of
 from engine.hardware.memory_fixes import advice
-from engine.hardware.memory_plan import smaller, vram_plan
+from engine.hardware.memory_plan import smaller_settings, vram_plan
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.records.hardware import Card, CardProcess
@@ -18,7 +18,7 @@ LOOKS, PAUSE_S = 3, 1.0
 """A process that has just ended gives its memory back within a moment."""
 
 
-async def refuse_held(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> None:
+async def require_gpu_memory(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> None:
     """Raises Refused where other programs hold memory without which the run would fit."""
     if config.backend.share_card or not cards:
         return
@@ -63,7 +63,7 @@ def _emptied(card: Card) -> Card:
     return card.model_copy(update={"used_bytes": 0, "processes": ()})
 
 
-def explained(problem: Problem, config: ProjectConfig, model: Path) -> Problem:
+def with_memory_advice(problem: Problem, config: ProjectConfig, model: Path) -> Problem:
     """Memory that ran out, with the mildest setting that needs less of it by the plan. Where the
     model's files cannot be read any more, the policy's own hint stays."""
     if problem.code != OUT_OF_MEMORY:
@@ -76,7 +76,7 @@ def explained(problem: Problem, config: ProjectConfig, model: Path) -> Problem:
 
 def _hint(config: ProjectConfig, model: Path) -> str:
     cards = cards_of(config.backend)
-    fixes = smaller(config, model, cards)
+    fixes = smaller_settings(config, model, cards)
     best = next((fix for fix in fixes if fix.fits), fixes[-1] if fixes else None)
     if best is None:
         return "Take a smaller model."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.environments.agent_packages import packages_python
-from engine.evaluation.stored import keep_scenarios
+from engine.evaluation.stored import store_scenarios
 from engine.models.registry import find_model
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.runs import RunSpec, Scenario
@@ -15,10 +15,10 @@ from engine.protocol.requests.runs import StartRun
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.ids import run_name, ulid
 from engine.server.services.runs.spec import rubric_of, versions
-from engine.storage.checkpoints.branches import Origin, find_origin, plant
+from engine.storage.checkpoints.branches import Origin, find_origin, make_branch
 from engine.storage.project import load_config, load_scenarios, refuse_outside
 from engine.storage.run_folder.run import write_spec
-from engine.training.sft.data import Data, collect, keep_lines, plan_of, refuse
+from engine.training.sft.data import Data, collect, plan_of, refuse, store_examples
 from engine.training.step.curriculum import check
 from engine.trust.addresses import check_addresses
 from engine.trust.files import check_files
@@ -56,10 +56,10 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
         keys_at_home=request.keys_at_home,
         supervised=plan_of(config, data) if data else None,
     )
-    folder = await plant(origin, project, spec) if origin else make_folder(project, spec)
+    folder = await make_branch(origin, project, spec) if origin else make_folder(project, spec)
     if data:
         try:
-            await asyncio.to_thread(keep_lines, folder, data)
+            await asyncio.to_thread(store_examples, folder, data)
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -71,7 +71,7 @@ def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()
     folder = project / "runs" / spec.id
     folder.mkdir(parents=True)
     if scenarios:
-        keep_scenarios(folder, scenarios)
+        store_scenarios(folder, scenarios)
     write_spec(folder, spec)
     return folder
 

@@ -13,7 +13,7 @@ from engine.protocol.problems import AtelierError, Problem, Refused, StoreError
 from engine.runtime.child import ChildDied, reap_orphans
 from engine.server.lock import device_lock
 from engine.server.services.runs import evaluations
-from engine.server.services.runs.gpu_memory import explained, refuse_held
+from engine.server.services.runs.gpu_memory import require_gpu_memory, with_memory_advice
 from engine.server.services.runs.workers import RunResources, policy_of, workers
 from engine.storage.run_folder.run import Run
 from engine.training import loop
@@ -49,7 +49,7 @@ async def work(run: Run, resources: RunResources) -> None:
     try:
         cards = await asyncio.to_thread(cards_of, run.config.backend)
         with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):
-            await refuse_held(run.config, model_of(run.spec), cards)
+            await require_gpu_memory(run.config, model_of(run.spec), cards)
             ticking = asyncio.create_task(run.keep_ticking())
             try:
                 await _train_with_restarts(run, resources)
@@ -73,7 +73,7 @@ def _advised(problem: Problem, run: Run) -> Problem:
         model = model_of(run.spec)
     except AtelierError:
         return problem
-    return explained(problem, run.config, model)
+    return with_memory_advice(problem, run.config, model)
 
 
 async def _train_with_restarts(run: Run, resources: RunResources) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.integrations.art.logging import tell_of_logs
+from engine.integrations.art.logging import forward_logs
 
 
 class Model:
@@ -53,7 +53,7 @@ def telling(model: Model) -> Told:
     ) -> None:
         told.append((split, step, groups, values))
 
-    tell_of_logs(model, tell)
+    forward_logs(model, tell)
     return told
 
 

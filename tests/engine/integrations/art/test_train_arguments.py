@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.integrations.art.metrics import trained_figures
+from engine.integrations.art.metrics import training_metrics
 from engine.integrations.art.script_arguments import train_arguments
 from engine.integrations.art.settings import LINEAR, NO_EFFECT, REFUSED, TAKEN, settings_of
 from engine.integrations.art.train_arguments import INSTEAD, TrainArguments, algorithm_of
@@ -208,19 +208,19 @@ def test_without_a_file_nothing_is_looked_for(tmp_path: Path) -> None:
 
 def test_figures_have_its_names_where_it_has_some() -> None:
     ours = {"loss": 0.5, "grad_norm": 1.0, "reward/mean": 0.25}
-    assert trained_figures(ours, False, 1) == {
+    assert training_metrics(ours, False, 1) == {
         "loss/train": 0.5,
         "loss/grad_norm": 1.0,
         "atelier/reward/mean": 0.25,
         "data/step_num_gradient_steps": 1.0,
     }
-    assert trained_figures({}, True, 1) == {"data/step_num_gradient_steps": 0.0}
+    assert training_metrics({}, True, 1) == {"data/step_num_gradient_steps": 0.0}
 
 
 def test_a_backend_says_what_the_one_table_has_for_it() -> None:
     """And nothing of what ART measures itself, which would take its place."""
     ours = {name: 1.0 for row in NAMES for name in row.ours if "*" not in name}
-    told = trained_figures(ours | {"unscored": 2.0}, False, 1)
+    told = training_metrics(ours | {"unscored": 2.0}, False, 1)
     theirs = {name for name in told if not name.startswith("atelier/")}
     assert theirs == {
         *(row.art for row in NAMES if row.art.startswith("loss/")),

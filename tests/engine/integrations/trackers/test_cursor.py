@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from engine.integrations.trackers.cursor import (
     Cursor,
-    fitting,
-    held,
+    cursor_for,
+    hold_tracker,
     read_cursor,
     target_of,
     write_cursor,
@@ -29,10 +29,10 @@ from engine.protocol.problems import Refused
 def test_a_cursor_is_of_one_target(tmp_path: Path) -> None:
     assert read_cursor(tmp_path, "mlflow") is None
     write_cursor(tmp_path, "mlflow", Cursor(target="here", seq=7))
-    assert fitting(tmp_path, "mlflow", "here").seq == 7
-    assert fitting(tmp_path, "mlflow", "elsewhere").seq == 0
+    assert cursor_for(tmp_path, "mlflow", "here").seq == 7
+    assert cursor_for(tmp_path, "mlflow", "elsewhere").seq == 0
     (tmp_path / "track" / "mlflow.json").write_text("{")
-    assert fitting(tmp_path, "mlflow", "here").seq == 0
+    assert cursor_for(tmp_path, "mlflow", "here").seq == 0
 
 
 def test_another_address_is_another_target_and_another_wish_is_not() -> None:
@@ -44,10 +44,13 @@ def test_another_address_is_another_target_and_another_wish_is_not() -> None:
 
 
 def test_one_sends_at_a_time(tmp_path: Path) -> None:
-    with held(tmp_path, "wandb"), held(tmp_path, "mlflow"):
-        with pytest.raises(Refused, match=r"sends this run to W&B"), held(tmp_path, "wandb"):
+    with hold_tracker(tmp_path, "wandb"), hold_tracker(tmp_path, "mlflow"):
+        with (
+            pytest.raises(Refused, match=r"sends this run to W&B"),
+            hold_tracker(tmp_path, "wandb"),
+        ):
             pass
-    with held(tmp_path, "wandb"):
+    with hold_tracker(tmp_path, "wandb"):
         pass
 
 

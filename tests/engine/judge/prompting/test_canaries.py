@@ -3,7 +3,7 @@
 import pytest
 
 from engine.judge.panel import Panel
-from engine.judge.prompting.canaries import ID, KINDS, catches, plant
+from engine.judge.prompting.canaries import ID, KINDS, canary_results, with_canary
 from engine.protocol.events.run import CanaryJudged
 from engine.protocol.records.judging import Verdict
 from tests.engine.judge.conftest import Court, group, worth
@@ -18,7 +18,7 @@ def verdict(name: str, score: float | None, judge: str = "a") -> Verdict:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_canary_shares_the_task_and_nothing_else(kind: str) -> None:
     real = group("the answer", "another")
-    *kept, canary = plant(real, kind)  # type: ignore[arg-type]
+    *kept, canary = with_canary(real, kind)  # type: ignore[arg-type]
     assert kept == real
     assert canary.id == ID
     assert canary.messages[0] == real[0].messages[0]
@@ -27,12 +27,12 @@ def test_a_canary_shares_the_task_and_nothing_else(kind: str) -> None:
 
 def test_it_is_caught_at_the_middle_or_below() -> None:
     real = [verdict(f"t{n}", score) for n, score in enumerate((0.2, 0.5, 0.9))]
-    assert [c.caught for c in catches([*real, verdict(ID, 0.5)])] == [True]
-    assert [c.caught for c in catches([*real, verdict(ID, 0.6)])] == [False]
-    assert [c.caught for c in catches([*real, verdict(ID, None)])] == [True]
-    assert catches([verdict(ID, 1.0)]) == []
+    assert [c.caught for c in canary_results([*real, verdict(ID, 0.5)])] == [True]
+    assert [c.caught for c in canary_results([*real, verdict(ID, 0.6)])] == [False]
+    assert [c.caught for c in canary_results([*real, verdict(ID, None)])] == [True]
+    assert canary_results([verdict(ID, 1.0)]) == []
     both = [*real, verdict(ID, 0.1), verdict("t0", 0.4, "b"), verdict(ID, 0.8, "b")]
-    assert [(c.judge, c.caught) for c in catches(both)] == [("a", True), ("b", False)]
+    assert [(c.judge, c.caught) for c in canary_results(both)] == [("a", True), ("b", False)]
 
 
 @pytest.mark.parametrize("obeys", [False, True])

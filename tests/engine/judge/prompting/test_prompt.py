@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.bench.rival import environment
 from engine.judge.prompting.prompt import art_messages, correction, relative_messages
-from engine.judge.prompting.transcript import lines_of, openai_messages, shortened
+from engine.judge.prompting.transcript import lines_of, openai_messages, shorten_middle
 from engine.protocol.records.judging import Criterion, Rubric
 from engine.protocol.records.runs import Message
 from tests.engine.judge.conftest import group
@@ -95,8 +95,8 @@ def test_a_correction_repeats_the_question_with_the_complaint() -> None:
 
 
 def test_long_attempts_are_shortened_in_the_middle_and_say_so() -> None:
-    assert shortened("abc", 3) == "abc"
-    cut = shortened("a" * 1000 + "b" * 1000, 300)
+    assert shorten_middle("abc", 3) == "abc"
+    cut = shorten_middle("a" * 1000 + "b" * 1000, 300)
     assert cut.startswith("a" * 200)
     assert cut.endswith("b" * 100)
     assert "1700 characters left out" in cut

@@ -15,7 +15,7 @@ from engine.protocol.config.presets import PRESETS, PresetName
 from engine.protocol.config.project import ModelConfig, TrainConfig
 from engine.protocol.records.runs import Branch, Trajectory
 from engine.reward.advantage.group import advantages
-from engine.training.step.batch import deal, rows, scores_wanted, train_items
+from engine.training.step.batch import required_scores, rows, split_into_batches, train_items
 from tests.support.tiny_model import make_tiny_model
 
 GROUPS, SIZE, LENGTH, STEPS = 4, 8, 8, 6
@@ -81,9 +81,11 @@ def learn(
         pass
 
     found = rows(groups, train.algorithm)
-    wanted = scores_wanted(found, train)
+    wanted = required_scores(found, train)
     scores = score(model, wanted, 4096, quiet) if wanted else []
-    for batch in deal(groups, found, train_items(found, train.algorithm, scores), train):
+    for batch in split_into_batches(
+        groups, found, train_items(found, train.algorithm, scores), train
+    ):
         forward_backward(model, batch, 4096, quiet)
         optimizer.step(AdamStep(lr=LR))
         if model.value_head:

@@ -18,7 +18,7 @@ from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.sampling.sampler import Sampler
 from engine.policy.torch.training.optimizer import Optimizer
 from engine.policy.torch.training.prefix_tree import grow
-from engine.policy.torch.training.trainer import forward_backward, micro_batches, seen
+from engine.policy.torch.training.trainer import forward_backward, micro_batches, visible_tokens
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import ModelConfig
 
@@ -203,7 +203,7 @@ def test_micro_batches_keep_every_item_within_the_budget() -> None:
     parts = list(micro_batches(batch, 100))
     everyone = [item for part in parts for item in part]
     assert sorted(map(id, everyone)) == sorted(map(id, batch))
-    assert all(len(p) == 1 or grow([seen(i) for i in p]).tokens <= 100 for p in parts)
+    assert all(len(p) == 1 or grow([visible_tokens(i) for i in p]).tokens <= 100 for p in parts)
     assert len(parts) < 8
 
 

@@ -20,7 +20,7 @@ from engine.protocol.events import run
 from engine.protocol.problems import StoreError
 from engine.protocol.records.runs import Message
 from engine.remote.mirror.pages import ROWS, SPEAKS, read_page
-from engine.remote.mirror.replica import Replica, words_of
+from engine.remote.mirror.replica import Replica, search_text_of
 from engine.storage.run_db.copy import copy_until
 from engine.storage.run_db.schema import open_writer
 from engine.storage.run_db.writer import RunWriter, searchable
@@ -233,7 +233,7 @@ def test_words_that_look_like_the_end_of_the_messages() -> None:
     for number, messages in enumerate(([message], [long, message], [message, long], [long])):
         named = one.model_copy(update={"id": str(number), "messages": messages})
         body = zlib.compress(named.model_dump_json().encode(), 1)
-        assert words_of(body) == searchable(named.model_dump())  # type: ignore[arg-type]
+        assert search_text_of(body) == searchable(named.model_dump())  # type: ignore[arg-type]
 
 
 CHILD = """

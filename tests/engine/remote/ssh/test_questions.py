@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engine.remote.ssh.problems import Place, plain
+from engine.remote.ssh.problems import Place, printable
 from engine.remote.ssh.questions import Clock, QuestionService, kind_of_secret
 from tests.engine.remote.ssh.person import Scripted
 
@@ -56,5 +56,5 @@ def test_what_kind_of_secret_it_is(prompt: str, echo: bool, kind: str) -> None:
 
 
 def test_text_of_theirs_is_plain() -> None:
-    assert plain("\x1b[31mred\x1b[0m \x1b]0;title\x07\r\nnext\x00\u202e\n") == "red \nnext"
-    assert len(plain("x" * 5000)) == 2000
+    assert printable("\x1b[31mred\x1b[0m \x1b]0;title\x07\r\nnext\x00\u202e\n") == "red \nnext"
+    assert len(printable("x" * 5000)) == 2000

@@ -11,7 +11,7 @@ import pytest
 from engine.protocol.problems import LaunchError, Refused
 from engine.remote.install.install import MARK, OURS, SWITCH, remove_all, roll_back
 from engine.remote.install.survey import refuse_unfit, survey
-from engine.remote.install.uploads import bring
+from engine.remote.install.uploads import upload_file
 from engine.remote.ssh.base import Done
 from engine.remote.tunnel.shell import Shell
 from tests.engine.remote.this_machine import ThisMachine
@@ -129,14 +129,14 @@ def test_a_file_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     target.parent.mkdir()
     target.with_name("file.part").write_bytes(source.read_bytes()[:400_000])
     sent: list[int] = []
-    asyncio.run(bring(shell, source, str(target), digest, sent.append))
+    asyncio.run(upload_file(shell, source, str(target), digest, sent.append))
     assert target.read_bytes() == source.read_bytes()
     assert sent[0] == 400_000
     assert sum(sent) == 1_000_000
 
     target.unlink()
     target.with_name("file.part").write_bytes(b"x" * 400_000)
-    asyncio.run(bring(shell, source, str(target), digest, sent.append))
+    asyncio.run(upload_file(shell, source, str(target), digest, sent.append))
     assert target.read_bytes() == source.read_bytes()
 
 

@@ -16,8 +16,8 @@ batches = st.lists(st.lists(numbers, max_size=6), max_size=5)
 def test_a_turn_is_worth_what_comes_after_it() -> None:
     assert credit.turn_returns([1.0, 0.0, 2.0], 0.5) == [1.5, 1.0, 2.0]
     assert credit.turn_returns([], 0.5) == []
-    assert credit.terminal(3.0, 3) == [0.0, 0.0, 3.0]
-    assert credit.terminal(3.0, 0) == []
+    assert credit.terminal_rewards(3.0, 3) == [0.0, 0.0, 3.0]
+    assert credit.terminal_rewards(3.0, 0) == []
 
 
 @given(numbers, st.lists(numbers, max_size=6))
@@ -67,12 +67,14 @@ def test_a_distance_that_is_not_finite_counts_nothing(broken: float) -> None:
 
 
 def test_a_distance_in_the_reward_is_paid_by_all_before_it() -> None:
-    assert credit.charged([1.0, 1.0, 1.0], [0.1, 0.2, -0.4], 0.5) == pytest.approx([1.05, 1.1, 1.2])
-    assert credit.charged([], [], 0.5) == []
+    assert credit.kl_in_reward([1.0, 1.0, 1.0], [0.1, 0.2, -0.4], 0.5) == pytest.approx(
+        [1.05, 1.1, 1.2]
+    )
+    assert credit.kl_in_reward([], [], 0.5) == []
 
 
 def test_a_distance_in_the_advantage_moves_it_by_hand() -> None:
-    found = credit.leaned([[1.0, 1.0], [-1.0]], [[0.3, 0.0], [0.6]], 0.1)
+    found = credit.kl_centred([[1.0, 1.0], [-1.0]], [[0.3, 0.0], [0.6]], 0.1)
     assert found[0] == pytest.approx([1.0, 1.03])
     assert found[1] == pytest.approx([-1.03])
 
@@ -80,7 +82,7 @@ def test_a_distance_in_the_advantage_moves_it_by_hand() -> None:
 @given(batches, st.floats(0, 1))
 def test_leaning_keeps_the_sum(advantages: list[list[float]], weight: float) -> None:
     k1 = [[a * a - 1 for a in row] for row in advantages]
-    leaned = credit.leaned(advantages, k1, weight)
+    leaned = credit.kl_centred(advantages, k1, weight)
     before, after = (math.fsum(a for row in rows for a in row) for rows in (advantages, leaned))
     assert after == pytest.approx(before, abs=1e-6)
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.autorl.draft_folder import find_place
+from engine.autorl.draft_folder import find_draft
 from engine.evaluation.arena.run import find_arena
 from engine.integrations.scripts.folders import known_run
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.evaluation import EvaluationPlan
-from engine.server.services.runs.distillation import earlier
+from engine.server.services.runs.distillation import earlier_runs
 from engine.storage.checkpoints.references import find_checkpoint, newest_best
 from tests.engine.storage.kept_runs import make_run
 from tests.engine_http.test_damaged import DAMAGES
@@ -72,9 +72,9 @@ def test_a_damaged_run_does_not_stop_a_search_through_the_others(
     assert found is not None
     assert found.name == "amber-kestrel@4"
     assert find_arena(project) is None
-    assert find_place(project) is None
+    assert find_draft(project) is None
     assert known_run(project, "x") is None
-    assert earlier(project, PLAN) == []
+    assert earlier_runs(project, PLAN) == []
 
 
 def test_what_is_not_there_is_said(project: Path, run: RunSpec) -> None:

@@ -12,7 +12,7 @@ from engine.cli.parser import parse
 from engine.protocol.records.curves import CurveQuery, ScenarioCurve
 from engine.protocol.records.runs import Scenario
 from engine.storage.run_db.reader import RunReader
-from engine.training.step.curriculum import Visit, weigh
+from engine.training.step.curriculum import Visit, scenario_weights
 from tests.engine.storage.kept_runs import make_run
 from tests.engine.storage.run_db.test_store import trajectory, write
 
@@ -98,7 +98,7 @@ def difficulties(known: dict[str, list[list[float]]]) -> dict[str, float]:
         Visit(n, name, tuple(own)) for name, all in known.items() for n, own in enumerate(all)
     ]
     visits.sort(key=lambda visit: visit.step)
-    weights = weigh("hard", scenarios, visits, 0.0, 0.0)
+    weights = scenario_weights("hard", scenarios, visits, 0.0, 0.0)
     return {
         one.id: 0.5 * weight / weights[-1] for one, weight in zip(scenarios, weights, strict=True)
     }

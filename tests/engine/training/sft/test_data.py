@@ -13,12 +13,12 @@ from engine.rollout.rendering.chat import ChatFormat
 from engine.training.sft.data import (
     TRAIN,
     collect,
-    keep_lines,
-    kept_lines,
     plan_of,
     refusal,
     refuse,
     split,
+    store_examples,
+    stored_examples,
 )
 
 
@@ -94,10 +94,10 @@ def test_a_run_keeps_the_very_lines(tmp_path: Path, chat: ChatFormat) -> None:
     content = b"\xef\xbb\xbf" + (line("Q1", "A ✓") + line("Q2", "B")).replace("\n", "\r\n").encode()
     (tmp_path / "demonstrations.jsonl").write_bytes(content)
     data = collect(tmp_path, ProjectConfig(), chat)
-    keep_lines(tmp_path, data)
-    learned, held_out = kept_lines(tmp_path, chat, 1024)
+    store_examples(tmp_path, data)
+    learned, held_out = stored_examples(tmp_path, chat, 1024)
     assert [e.items for e in learned] == [e.items for e in data.train]
     assert [e.items for e in held_out] == [e.items for e in data.held_out]
     (tmp_path / TRAIN).write_text("{")
     with pytest.raises(StoreError, match="cannot be read any more"):
-        kept_lines(tmp_path, chat, 1024)
+        stored_examples(tmp_path, chat, 1024)

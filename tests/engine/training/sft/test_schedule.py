@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from engine.training.sft.schedule import Schedule, batch_at, patience_ends, rate_at, updates_of
+from engine.training.sft.schedule import Schedule, batch_at, exceeds_patience, rate_at, updates_of
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
@@ -51,4 +51,4 @@ def test_each_epoch_takes_everything_once_in_an_order_of_its_own() -> None:
     ],
 )
 def test_patience(losses: list[float], patience: int | None, ends: bool) -> None:
-    assert patience_ends(losses, patience) is ends
+    assert exceeds_patience(losses, patience) is ends

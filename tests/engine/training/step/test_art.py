@@ -12,7 +12,7 @@ from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import TrainConfig
 from engine.protocol.records.runs import Branch, Trajectory
 from engine.reward.advantage.group import advantages
-from engine.training.step.batch import deal, rows, train_items
+from engine.training.step.batch import rows, split_into_batches, train_items
 
 ART = Algorithm(preset="art")
 REWARDS = ([1.0, 0.0, 0.25, 0.0], [0.5, 0.5, 0.5], [0.9, 0.1, 0.5])
@@ -84,7 +84,7 @@ def test_one_packed_row(seed: int) -> None:
     }
     train = TrainConfig(algorithm=ART)
     found = rows(groups, ART)
-    (batch,) = deal(groups, found, train_items(found, ART), train)
+    (batch,) = split_into_batches(groups, found, train_items(found, ART), train)
     kept = {t.id: new[t.id] for group in groups for t in group if t.advantage}
     logprobs = [lp for lps in kept.values() for lp in lps]
     tokens = Tokens(

@@ -9,7 +9,14 @@ from engine.policy.base import Scores, TrainItem
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import TrainConfig
 from engine.protocol.records.runs import Branch, Trajectory
-from engine.training.step.batch import anchors, deal, normaliser, rows, scores_wanted, train_items
+from engine.training.step.batch import (
+    anchors,
+    normaliser,
+    required_scores,
+    rows,
+    split_into_batches,
+    train_items,
+)
 
 Spans = list[tuple[int, int]]
 
@@ -113,7 +120,7 @@ def test_gae_runs_over_observations_and_branches() -> None:
     assert second.advantages == pytest.approx([last])
     assert second.returns == pytest.approx([1.0])
     assert first.values == [0.5, 0.4, 0.9]
-    wanted = scores_wanted(found, TrainConfig(algorithm=algorithm))
+    wanted = required_scores(found, TrainConfig(algorithm=algorithm))
     assert wanted is not None
     assert wanted.values
     assert not wanted.reference
@@ -226,8 +233,8 @@ def test_art_does_not_care_about_the_size_of_rewards() -> None:
 
 def test_the_default_asks_for_no_scores() -> None:
     found = rows([GROUP], Algorithm())
-    assert scores_wanted(found, TrainConfig()) is None
-    assert scores_wanted([], TrainConfig(algorithm=Algorithm(preset="ppo"))) is None
+    assert required_scores(found, TrainConfig()) is None
+    assert required_scores([], TrainConfig(algorithm=Algorithm(preset="ppo"))) is None
 
 
 def grouped(number: int, advantage: float) -> list[Trajectory]:
@@ -241,7 +248,7 @@ def test_one_update_takes_all_groups_in_order() -> None:
     groups = [grouped(0, 0.5), grouped(1, 0.0), grouped(2, 0.5)]
     train = TrainConfig()
     found = rows(groups, train.algorithm)
-    (batch,) = deal(groups, found, train_items(found, train.algorithm), train)
+    (batch,) = split_into_batches(groups, found, train_items(found, train.algorithm), train)
     assert [len(item.advantages) for item in batch.items] == [1, 1, 3, 1]
     assert batch.normaliser == normaliser(groups, train) == 9
 
@@ -250,12 +257,12 @@ def test_several_updates_share_the_groups_and_each_is_a_mean() -> None:
     groups = [grouped(0, 0.0), grouped(1, 0.5), grouped(2, 0.5), grouped(3, 0.5)]
     train = TrainConfig(algorithm=Algorithm(updates=2))
     found = rows(groups, train.algorithm)
-    first, second = deal(groups, found, train_items(found, train.algorithm), train)
+    first, second = split_into_batches(groups, found, train_items(found, train.algorithm), train)
     assert [len(item.advantages) for item in first.items] == [2, 1, 4, 1]
     assert first.normaliser == 8
     assert [len(item.advantages) for item in second.items] == [3, 1]
     assert second.normaliser == 6
     silent = [grouped(0, 0.0), grouped(1, 0.5)]
     found = rows(silent, train.algorithm)
-    (only,) = deal(silent, found, train_items(found, train.algorithm), train)
+    (only,) = split_into_batches(silent, found, train_items(found, train.algorithm), train)
     assert only.normaliser == 3

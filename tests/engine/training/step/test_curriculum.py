@@ -4,8 +4,8 @@ import pytest
 
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import Scenario
-from engine.training.step.curriculum import Visit, weigh
-from engine.training.step.scenario_sampling import Choice, choose, further
+from engine.training.step.curriculum import Visit, scenario_weights
+from engine.training.step.scenario_sampling import Choice, choose, choose_further
 
 SCENARIOS = [Scenario(id=name, title="", data={}) for name in ("solved", "half", "never", "new")]
 VISITS = [
@@ -20,7 +20,7 @@ VISITS = [
 
 
 def weights(kind: str, visits: list[Visit] = VISITS, floor: float = 0.0) -> dict[str, float]:
-    found = weigh(kind, SCENARIOS, visits, 0.0, floor)  # type: ignore[arg-type]
+    found = scenario_weights(kind, SCENARIOS, visits, 0.0, floor)  # type: ignore[arg-type]
     return {one.id: weight for one, weight in zip(SCENARIOS, found, strict=True)}
 
 
@@ -68,7 +68,7 @@ def test_easy_first_opens_from_the_easiest_to_all() -> None:
     told = [Scenario(id=f"s{n}", title="", data={"difficulty": n % 4}) for n in range(8)]
 
     def open_at(progress: float) -> set[int]:
-        found = weigh("easy_first", told, [], progress, 0.0)
+        found = scenario_weights("easy_first", told, [], progress, 0.0)
         return {n % 4 for n, weight in enumerate(found) if weight}
 
     assert [open_at(p) for p in (0, 0.2, 0.4, 0.5, 1, 2)] == [
@@ -81,14 +81,14 @@ def test_easy_first_measures_what_nobody_told() -> None:
     found = weights("easy_first")
     assert found["solved"] == 1
     mixed = [*SCENARIOS, Scenario(id="told", title="", data={"difficulty": 3})]
-    assert len(weigh("easy_first", mixed, VISITS, 1.0, 0.0)) == 5
+    assert len(scenario_weights("easy_first", mixed, VISITS, 1.0, 0.0)) == 5
 
 
 @pytest.mark.parametrize("said", ["hard", True, float("nan"), [1]])
 def test_a_difficulty_is_a_number(said: object) -> None:
     bad = [Scenario(id="s7", title="", data={"difficulty": said})]
     with pytest.raises(ConfigError, match="The difficulty of scenario s7 is no number"):
-        weigh("easy_first", bad, [], 0.0, 0.1)
+        scenario_weights("easy_first", bad, [], 0.0, 0.1)
 
 
 def test_a_draw_follows_the_weights_and_takes_each_once() -> None:
@@ -110,4 +110,6 @@ def test_a_weighted_choice_follows_from_seed_and_step() -> None:
     assert choose(choice, 3) == choose(choice, 3)
     assert any(choose(choice, 3) != choose(choice._replace(step=n), 3) for n in range(6, 10))
     chosen = choose(choice, 2)
-    assert {one.id for one in further(choice, chosen, 2)}.isdisjoint(one.id for one in chosen)
+    assert {one.id for one in choose_further(choice, chosen, 2)}.isdisjoint(
+        one.id for one in chosen
+    )

@@ -1,7 +1,7 @@
 """The scenarios of a step follow from seed and step."""
 
 from engine.protocol.records.runs import Scenario
-from engine.training.step.scenario_sampling import Choice, choose, further
+from engine.training.step.scenario_sampling import Choice, choose, choose_further
 
 SCENARIOS = [Scenario(id=f"s{n}", title="", data={}) for n in range(6)]
 
@@ -14,9 +14,9 @@ def test_an_epoch_takes_every_scenario_once() -> None:
 
 def test_further_ones_are_new_while_there_are_any() -> None:
     chosen = choose(Choice(SCENARIOS, 0, 1), 4)
-    more = further(Choice(SCENARIOS, 0, 1), chosen, 5)
+    more = choose_further(Choice(SCENARIOS, 0, 1), chosen, 5)
     assert len({s.id for s in [*chosen, *more[:2]]}) == 6
     assert len({s.id for s in more[2:]}) == 3
-    first = further(Choice(SCENARIOS, 0, 1), chosen, 2)
-    assert first + further(Choice(SCENARIOS, 0, 1), [*chosen, *first], 3) == more
-    assert further(Choice(SCENARIOS, 0, 2), chosen, 5) != more
+    first = choose_further(Choice(SCENARIOS, 0, 1), chosen, 2)
+    assert first + choose_further(Choice(SCENARIOS, 0, 1), [*chosen, *first], 3) == more
+    assert choose_further(Choice(SCENARIOS, 0, 2), chosen, 5) != more

@@ -7,7 +7,7 @@ import torch
 
 from engine.hardware import forecast
 from engine.policy.torch.model.adapter import LoraLinear
-from engine.policy.torch.model.linear import Packed, pack, times, times_packed
+from engine.policy.torch.model.linear import Packed, pack, packed_linear, times
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from tests.engine.policy.conftest import load
@@ -86,6 +86,6 @@ def test_packed_products_are_the_plain_ones(dtype: torch.dtype) -> None:
         assert isinstance(packed, Packed) == torch.backends.mkldnn.is_available()
         for got in (
             times(x.to(dtype), weight.to(dtype), bias.to(dtype)),
-            times_packed(x.to(dtype), packed, bias.to(dtype)),
+            packed_linear(x.to(dtype), packed, bias.to(dtype)),
         ):
             torch.testing.assert_close(got.double(), wanted, rtol=rtol, atol=atol)

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from engine.policy.base import ScoreBatch, TrainBatch, TrainItem
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.training.prefix_tree import grow
-from engine.policy.torch.training.trainer import forward_backward, score, seen
+from engine.policy.torch.training.trainer import forward_backward, score, visible_tokens
 from tests.engine.policy.conftest import load
 
 TOKENS = st.lists(st.integers(0, 2), max_size=9)
@@ -170,7 +170,9 @@ def test_every_family_learns_what_plain_rows_teach_it(folder: Path) -> None:
     model, items = stirred(folder), family_items()
     expected = plain(model, items)
     assert (packed(model, items, 200) - expected).norm() <= 1e-5 * expected.norm()
-    assert grow([seen(item) for item in items]).tokens < 0.6 * sum(len(i.tokens) for i in items)
+    assert grow([visible_tokens(item) for item in items]).tokens < 0.6 * sum(
+        len(i.tokens) for i in items
+    )
     eager = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
     with torch.no_grad():
         for parameter in model.adapter.values():

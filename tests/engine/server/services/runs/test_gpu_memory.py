@@ -103,13 +103,13 @@ def test_a_card_that_others_hold_is_refused_with_numbers(
     monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (held,))
     config = ProjectConfig()
     with pytest.raises(Refused) as refused:
-        asyncio.run(gpu_memory.refuse_held(config, model, [held]))
+        asyncio.run(gpu_memory.require_gpu_memory(config, model, [held]))
     message = refused.value.problem.message
     assert message.startswith("python (process 4242) holds memory on card 0 (NVIDIA L40S): 30.0 of")
     assert "this run needs about" in message
     share = changed_config(config, {"backend.share_card": True})
-    asyncio.run(gpu_memory.refuse_held(share, model, [held]))
-    asyncio.run(gpu_memory.refuse_held(config, model, [card(held=GB)]))
+    asyncio.run(gpu_memory.require_gpu_memory(share, model, [held]))
+    asyncio.run(gpu_memory.require_gpu_memory(config, model, [card(held=GB)]))
 
 
 def test_a_moment_is_given_to_what_has_just_ended(
@@ -117,7 +117,7 @@ def test_a_moment_is_given_to_what_has_just_ended(
 ) -> None:
     monkeypatch.setattr(gpu_memory, "PAUSE_S", 0.0)
     monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (card(),))
-    asyncio.run(gpu_memory.refuse_held(ProjectConfig(), model, [card(held=30 * GB)]))
+    asyncio.run(gpu_memory.require_gpu_memory(ProjectConfig(), model, [card(held=30 * GB)]))
 
 
 def test_memory_that_ran_out_names_a_setting_and_its_number(
@@ -126,14 +126,14 @@ def test_memory_that_ran_out_names_a_setting_and_its_number(
     problem = Problem(code="policy.out_of_memory", message="Memory ran out.", hint="Halve it.")
     config = changed_config(ProjectConfig(), {"train.batch_tokens": 16_384})
     monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: (card(),))
-    hint = gpu_memory.explained(problem, config, model).hint
+    hint = gpu_memory.with_memory_advice(problem, config, model).hint
     assert hint.startswith("Start again from the last checkpoint with train.batch_tokens = ")
     assert "of 48.0 GB" in hint
     monkeypatch.setattr(gpu_memory, "cards_of", lambda backend: ())
-    assert "train.batch_tokens = " in gpu_memory.explained(problem, config, model).hint
-    assert gpu_memory.explained(problem, config, model / "gone") == problem
+    assert "train.batch_tokens = " in gpu_memory.with_memory_advice(problem, config, model).hint
+    assert gpu_memory.with_memory_advice(problem, config, model / "gone") == problem
     other = problem.model_copy(update={"code": "policy.other"})
-    assert gpu_memory.explained(other, config, model) is other
+    assert gpu_memory.with_memory_advice(other, config, model) is other
 
 
 def test_a_cpu_build_of_torch_computes_on_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
