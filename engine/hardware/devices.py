@@ -1,4 +1,4 @@
-"""What a run computes on: the processor, or which of the machine's graphics cards."""
+"""Devices of a run: the CPU, or GPUs of the machine."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ GPU_ENVIRONMENT = "engine-gpu"
 
 
 class TorchBuild(NamedTuple):
-    """What the installed torch was built for."""
+    """Target (CPU or CUDA version) of the installed torch."""
 
     version: str
     cuda: str | None
@@ -34,7 +34,7 @@ def torch_build() -> TorchBuild | None:
 
 
 def read_build(text: str) -> TorchBuild:
-    """Of torch's version.py."""
+    """Parse torch's version.py."""
     version = re.search(r"^__version__ = '([^']*)'", text, re.MULTILINE)
     cuda = re.search(r"^cuda: Optional\[str\] = '([^']*)'", text, re.MULTILINE)
     return TorchBuild(version[1] if version else "", cuda[1] if cuda else None)
@@ -56,7 +56,7 @@ def computes_on_cards() -> bool:
 
 
 def cards_of(backend: BackendConfig) -> tuple[Card, ...]:
-    """Those that a run of these settings computes on, as they are now; none: on the processor."""
+    """GPUs that a run with these settings computes on; empty for the CPU."""
     if not computes_on_cards():
         return ()
     wanted = backend.processes + (backend.sampler == "vllm")
@@ -84,8 +84,7 @@ def chosen_gpus(
 
 
 def visible(cards: Sequence[Card], environment: Mapping[str, str]) -> tuple[Card, ...]:
-    """What CUDA_VISIBLE_DEVICES leaves, in its order; CUDA stops at the first that it does not
-    know."""
+    """GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; CUDA stops at the first unknown entry."""
     said = environment.get("CUDA_VISIBLE_DEVICES")
     if said is None:
         return tuple(cards)

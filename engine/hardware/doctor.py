@@ -1,4 +1,4 @@
-"""What could stand in the way of training here, checked before it does."""
+"""Doctor: checks of this machine before a training fails on them."""
 
 import importlib.util
 import os

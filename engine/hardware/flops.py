@@ -1,9 +1,9 @@
-"""How much work a step is: floating-point operations and bytes, from shapes and counts. Pure.
+"""Operations and bytes of a training step, from shapes and counts. Pure.
 
-`needed` always means what a step cannot do without: shared prefixes once, no padding, the head only
-where a token is scored. Divided by a machine's peak it is the shortest time there can be, and that
-over the measured time is the *goodput*. What was really executed over the same is the *hardware*
-share: padding and repeated prefixes raise it, and lower the other.
+`needed` means what a step cannot do without: shared prefixes once, no padding, the head only on
+scored tokens. Divided by the machine's peak it is the shortest possible time, and that over the
+measured time is the *goodput*. What was executed over the same is the *hardware* share: padding and
+repeated prefixes raise it and lower the goodput.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What the counts depend on. A multiplication with addition is two operations."""
+    """Dimensions of a model. A multiply-add counts as two operations."""
 
     body: int
     """N_b: weights of the linear layers between embedding and head."""
@@ -89,12 +89,12 @@ def forward_flops(
 
 
 def decode_flops(shape: ModelShape, rows: int, context_tokens: float) -> float:
-    """One more token for each row, whose contexts are `context_tokens` together."""
+    """Operations of one more token per row, for contexts of `context_tokens` tokens in total."""
     return forward_flops(shape, rows, rows, context_tokens)
 
 
 def decode_bytes(shape: ModelShape, context_tokens: float) -> float:
-    """What one decode step reads: all weights once, and the keys and values of the contexts."""
+    """Bytes that one decode step reads: all weights once, and the key-value cache of the contexts."""
     weights = (shape.body + shape.head) * shape.width_bytes
     return weights + shape.cached_token_bytes * context_tokens
 

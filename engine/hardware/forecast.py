@@ -90,7 +90,7 @@ def update_seconds(
 
 
 def sample_seconds(shape: ModelShape, machine: Machine, work: WorkShape) -> float:
-    """One prefill per group, then the completions in as few batches as fit."""
+    """Seconds of sampling: one prefill per group, then completions in as few batches as fit."""
     factors = FACTORS[shape.width_bytes]
     rows = min(MOST_ROWS, work.attempts)
     steps = work.completion * -(-work.attempts // MOST_ROWS)

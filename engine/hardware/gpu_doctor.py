@@ -1,4 +1,4 @@
-"""What `doctor` says about graphics cards: driver, cards, torch, the versions that fit together."""
+"""GPU checks of `doctor`: driver, GPUs, torch, and versions that fit together."""
 
 import shutil
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def examine_graphics(
 
 
 def card_lacks(found: Found) -> str:
-    """What stands between this machine and CUDA, in a sentence; empty where nothing does."""
+    """Reason why CUDA cannot be used on this machine, in a sentence; empty if it can."""
     if not found.cards:
         return f"{found.reason} It can be installed, and is of use only with a card."
     driver = _driver(found.cards[0])
@@ -109,7 +109,7 @@ def _torch(own: TorchBuild | None, gpu: TorchBuild | None, cache: Path) -> Itera
 
 
 def _versions() -> Iterator[Check]:
-    """Of what is installed here; what is not is no concern."""
+    """Checks of installed packages; missing ones are skipped."""
     found = {}
     for name in KNOWN:
         try:

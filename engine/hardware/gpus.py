@@ -109,7 +109,7 @@ def _processes(handle: Any, ours: frozenset[int]) -> tuple[CardProcess, ...] | N
 
 
 def _name(pid: int) -> str:
-    """Of the program; in a container, processes outside of it have none that we may read."""
+    """Name of a program; in a container, programs outside of it have no readable name."""
     try:
         return str(psutil.Process(pid).name())
     except psutil.Error:

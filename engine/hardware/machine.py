@@ -1,4 +1,4 @@
-"""What this machine has, and what a run will need of it. Sizes come from file headers."""
+"""Capabilities of this machine and needs of a run. Sizes come from file headers."""
 
 import math
 import os
@@ -40,14 +40,14 @@ def device_words() -> str:
 
 
 def devices_of(backend: BackendConfig) -> str:
-    """What a run of these settings computes on, in words."""
+    """Device of a run with these settings, in words."""
     names = Counter(card.name for card in cards_of(backend))
     words = [f"{count} × {name}" if count > 1 else name for name, count in names.items()]
     return " · ".join(words) or device_words()
 
 
 def threads() -> int:
-    """How many a process computes with: what OMP_NUM_THREADS says, else the cores it may use."""
+    """Number of threads per process: OMP_NUM_THREADS, else the usable cores."""
     said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if said.isdecimal() and int(said) > 0:
         return int(said)
@@ -73,7 +73,7 @@ def step_disk_need(config: ProjectConfig, model: Path) -> int:
 
 
 def kept_checkpoints(train: TrainConfig) -> int:
-    """How many a whole run leaves: the newest and the best, which may be others."""
+    """Number of checkpoints that a whole run keeps: the newest and the best, which may differ."""
     saved = math.ceil(train.steps / train.checkpoint_every)
     return saved if train.keep_last is None else min(saved, train.keep_last + train.keep_best)
 

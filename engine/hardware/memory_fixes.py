@@ -22,7 +22,7 @@ class Need(NamedTuple):
 
     @property
     def over(self) -> int:
-        """What is missing; below 0 it fits."""
+        """Missing bytes; below 0 it fits."""
         return self.peak - self.room
 
 
@@ -35,8 +35,9 @@ Price = Callable[[ProjectConfig], Need]
 
 
 def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tuple[MemoryFix, ...]:
-    """Of each kind the mildest that fits, else the one that saves most; at the end all of them
-    together where none is enough. `host`: on the processor, which has neither bits nor vLLM."""
+    """Smaller settings that fit: of each kind the mildest, else the one that saves most; at the end
+    all of them together if none is enough. `host`: on the CPU, where quantisation and vLLM do not
+    apply."""
     before = price(config)
     found: list[MemoryFix] = []
     together: dict[str, Any] = {}

@@ -54,7 +54,7 @@ TORCH_CACHE_SHARE = 0.3
 
 
 class Recipe(NamedTuple):
-    """How a trainer is written, as far as memory knows of it."""
+    """Memory-relevant properties of a trainer's implementation."""
 
     hidden_bytes: float
     """Kept for the backward pass by a token in each layer, for each number of its hidden vector."""
@@ -80,7 +80,7 @@ class Part(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a run does on one card."""
+    """Work of a run on one GPU."""
 
     tokens: int
     """Of the largest micro-batch."""
@@ -117,7 +117,7 @@ class Plan(NamedTuple):
 
     @property
     def together(self) -> int:
-        """Of both phases at once; what stays counts once."""
+        """Bytes of both phases at once; what stays in memory counts once."""
         return sum(max(part.sampling, part.training) for part in self.parts)
 
     @property
@@ -137,8 +137,8 @@ OF_VLLM = (SERVED, CACHE, SERVER, GRAPHS)
 
 
 def recipe_of(shape: ModelShape, storage: Storage, checkpointing: bool) -> Recipe:
-    """Ours: vectors as `forecast` counts them, the head in chunks on trained tokens only, and the
-    adapter once more in the weights' precision."""
+    """Recipe of our trainer: activations as `forecast` counts them, the head in chunks on trained
+    tokens only, and the adapter once more in the precision of the weights."""
     hidden, wide = KEPT[shape.width_bytes]
     cast = shape.width_bytes if shape.width_bytes < 4 else 0
     return Recipe(
@@ -152,8 +152,8 @@ def recipe_of(shape: ModelShape, storage: Storage, checkpointing: bool) -> Recip
 
 
 def weight_bytes(shape: ModelShape, rest: int, storage: Storage) -> int:
-    """Of a loaded model. Linear layers between embedding and head are quantised; `rest`, which is
-    embeddings, head and norms, stays as it is."""
+    """Bytes of a loaded model. Linear layers between embedding and head are quantised; `rest`
+    (embeddings, head and norms) is not."""
     whole = rest * shape.width_bytes
     if storage == "4bit":
         return int(whole + shape.body * NF4_BITS / 8)
@@ -211,11 +211,9 @@ def cache_bytes(shape: ModelShape, rows: int, context: int) -> int:
 
 
 def plan(shape: ModelShape, rest: int, job: Job, recipe: Recipe, room: int) -> Plan:
-    """One card that has `room` bytes for this run.
-
-    The sampler's keys and values take what is left for them, at most all attempts and at least
-    one. A trainer is expected to give PyTorch's cached blocks back before the other phase begins.
-    """
+    """Memory plan of one GPU with `room` bytes for this run. The sampler's key-value cache takes
+    what is left, between one rollout and all of them. A trainer is expected to release PyTorch's
+    cached blocks before the other phase begins."""
     weights = weight_bytes(shape, rest, job.storage)
     adapter = int(recipe.adapter_bytes * shape.adapter)
     kept = activation_bytes(shape, job.tokens, recipe)
@@ -288,5 +286,5 @@ def _vectors(shape: ModelShape, counts: tuple[int, int]) -> int:
 
 
 def _breadth(shape: ModelShape) -> int:
-    """Of the hidden vector, or of all its queries where these are wider."""
+    """Width of the hidden vector, or of all its queries if that is larger."""
     return max(shape.hidden, shape.query_heads * shape.head_size)

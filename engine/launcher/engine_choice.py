@@ -1,6 +1,4 @@
-"""Which engine is started: a small file of the user's, replaced whole, so that whoever is cut off
-leaves the old choice or the new one.
-"""
+"""Choice of the engine to start: a small file of the user, replaced atomically."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
-"""Where the engine stands in an environment that holds a whole one.
+"""Root folder of an engine in an environment that holds a complete one.
 
-Such an environment may have a package named studio (unsloth brings one), and what is started in our
-own folder would see ours. So it gets a folder of its own that links to our `engine`, `resources`
-and `packaging`, and to nothing else: one per checkout, inside the environment. Standard library
-only: bootstrap.py runs this as a script in an environment that has just been made.
+Such an environment may have a package named studio (Unsloth installs one), and a process started in
+the checkout would import ours instead. So the engine gets a folder inside the environment that
+links to `engine`, `resources` and `packaging` of the checkout and to nothing else. Standard library
+only: bootstrap.py runs this module as a script in a new environment.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def _link(link: Path, part: Path) -> None:
 
 
 def _copy(stand: Path, root: Path) -> None:
-    """Anew where something has changed since; half a copy has no stamp."""
+    """Copy the folders again if they have changed; an interrupted copy has no stamp."""
     stamp = _stamp(root)
     if (stand / STAMP).exists() and (stand / STAMP).read_text() == stamp:
         return

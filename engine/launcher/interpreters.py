@@ -35,7 +35,7 @@ class Interpreter:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Of the process."""
+        """Environment variables for the engine process."""
         kept = dict(os.environ)
         if self.apart:
             kept.pop("PYTHONPATH", None)
@@ -81,8 +81,7 @@ def own_interpreter() -> Interpreter:
 
 
 def given_interpreter(python: str, name: str = "") -> Interpreter:
-    """One that somebody names; an engine of an environment stands where it sees no more of ours
-    than it needs."""
+    """Interpreter at a given path; an engine of an environment runs in its own root folder."""
     home = engine_home(Path(python))
     if home is not None:
         known = json.loads((home / MARK).read_text())["name"]
@@ -110,8 +109,7 @@ def running_engine() -> ChosenEngine:
 
 
 def why_broken(one: Interpreter) -> str:
-    """What this interpreter says when it loads the engine; empty where it can, and something else
-    is the matter."""
+    """Error output of this interpreter when it imports the engine; empty where that works."""
     try:
         done = subprocess.run(
             [one.python, "-c", "import engine.server.serve"],

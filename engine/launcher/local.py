@@ -37,7 +37,7 @@ PROOF_PATH = "/proof"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a proven engine listens."""
+    """Address and token of an authenticated engine."""
 
     port: int
     token: str
@@ -76,7 +76,7 @@ def discovery_file(workspace: Path) -> Path:
 
 
 def proof(token: str, nonce: str) -> str:
-    """What a server that knows the token answers to a nonce."""
+    """Response to a nonce that proves knowledge of the token (HMAC)."""
     return hmac.new(token.encode(), f"atelier-engine:{nonce}".encode(), "sha256").hexdigest()
 
 

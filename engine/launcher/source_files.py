@@ -28,7 +28,7 @@ def engine_id(kind: str) -> str:
 
 
 def source_files() -> Iterator[tuple[str, Path]]:
-    """What an engine needs of the checkout, by its name in it."""
+    """Files of the checkout that an engine needs, with their names in it."""
     root = checkout()
     for part in PARTS:
         for file in sorted((root / part).rglob("*")):

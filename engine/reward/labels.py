@@ -80,7 +80,7 @@ def without_labels(one: Trajectory) -> Trajectory:
 
 
 class LabelledScores(NamedTuple):
-    """What words make of a group's scores."""
+    """Scores of a group after labels."""
 
     scores: dict[str, float | None]
     spoken: set[str]
@@ -90,8 +90,8 @@ class LabelledScores(NamedTuple):
 def scores_with_labels(
     scores: Scores, words: Sequence[Word], to_person: JudgeToPerson
 ) -> LabelledScores:
-    """What holds after all words: scores first, a later one of the same attempt in place of an
-    earlier one; then the orders in turn."""
+    """Scores after all labels: score labels first (a later one replaces an earlier one of the same
+    trajectory), then order labels in turn."""
     given = {
         word.trajectory_id: word.value
         for word in words
@@ -135,7 +135,7 @@ def outcomes(
 
 
 def may_be_scored(one: Trajectory) -> bool:
-    """It ended well: only then can somebody say how good it is."""
+    """Whether the rollout ended well: only then can it be scored."""
     problem = one.unlabelled.problem if one.unlabelled else one.problem
     return problem is None or problem.code.partition(".")[0] in ("judge", "reward", "label")
 

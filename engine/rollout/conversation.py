@@ -1,10 +1,10 @@
-"""One rollout's exchange with the policy, recorded as token sequences: tokens in, tokens out.
+"""Conversation of one rollout with the policy, recorded as token sequences.
 
-The sampled ids and log-probs are kept exactly as they were sampled. When the agent sends back what
-it was given, our assistant messages are put into the template as the raw text they were, so a
-prompt that extends the exchange extends the recorded tokens: nothing is re-tokenised, and the
-trajectory stays one branch. A prompt that does not extend anything starts a new branch; one that
-forks from an earlier turn starts one whose shared tokens are context, not trained again.
+Token ids and log-probs are kept exactly as they were sampled. When the agent sends back earlier
+messages, our assistant messages enter the template as their raw sampled text, so a prompt that
+extends the conversation extends the recorded tokens: nothing is re-tokenised, and the trajectory
+stays one branch. A prompt that extends nothing starts a new branch; one that forks from an earlier
+turn starts a branch whose shared tokens are context and not trained again.
 """
 
 import json
@@ -21,7 +21,7 @@ from engine.runtime.text import parse_shallow
 
 @dataclass
 class Turn:
-    """One model call: what was asked and what was sampled."""
+    """Model call: the prompt and the sampled completion."""
 
     asked: list[str]
     """The request's messages, normalised."""
@@ -181,7 +181,7 @@ class Conversation:
 
 
 def _normal(message: dict[str, Any]) -> str:
-    """What makes two messages the same, whatever a client library adds to them."""
+    """Canonical form of a message, by which messages are compared whatever a client library adds."""
     calls = [
         (call.get("function", {}).get("name"), _meaning(call.get("function", {}).get("arguments")))
         for call in message.get("tool_calls") or []
@@ -191,7 +191,7 @@ def _normal(message: dict[str, Any]) -> str:
 
 
 def _meaning(arguments: Any) -> Any:
-    """Of a call's arguments: client libraries write the same JSON in other ways."""
+    """Parsed arguments of a tool call: client libraries format the same JSON differently."""
     try:
         return parse_shallow(arguments) if isinstance(arguments, str) else arguments
     except ValueError:

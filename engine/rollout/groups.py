@@ -19,11 +19,9 @@ async def roll_out_groups(
     size: int,
     first: int = 0,
 ) -> list[list[Trajectory]]:
-    """One group of `size` attempts per scenario, numbered from `first`. What is stored already is
-    not done again.
-
-    Returns the groups in the order of the scenarios, with advantages.
-    """
+    """Roll out one group of `size` rollouts per scenario, numbered from `first`; stored
+    trajectories are not repeated. Returns the groups in the order of the scenarios, with
+    advantages."""
     numbers = range(first, first + len(scenarios))
     known = run.reader.stored(split, step)
     stored = {(t.group, t.index): t for t in known if t.group in numbers}

@@ -1,4 +1,4 @@
-"""One rollout, from scenario to trajectory. Whatever fails inside becomes data, never a zero."""
+"""Rollout: from scenario to trajectory. Failures become data, never a zero reward."""
 
 import asyncio
 import math
@@ -32,7 +32,7 @@ TURNS = "turns"
 
 @dataclass(frozen=True)
 class RolloutPlace:
-    """Where a rollout stands: it names the trajectory and derives its seed."""
+    """Position of a rollout in the run: it gives the trajectory's id and seed."""
 
     split: Split
     step: int
@@ -258,7 +258,7 @@ def _sampled(session: Session | RemoteSession) -> int:
 
 
 def _paid(session: Session | RemoteSession) -> dict[str, Any]:
-    """Whom, and how much."""
+    """Provider name and cost in USD of the remote calls of a rollout."""
     if not isinstance(session, RemoteSession):
         return {}
     answered = math.fsum(usage.cost_usd for usage in session.conversation.turns)

@@ -105,7 +105,7 @@ async def start_program(launch: Launch) -> Process:
 
 
 class Child:
-    """One running child. Make it with `spawn`."""
+    """Running child process. Create it with `spawn`."""
 
     def __init__(
         self,

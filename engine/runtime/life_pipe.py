@@ -44,7 +44,7 @@ def fork_under_guardian(life: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Whatever is started below this process and left alone comes back to it (Linux)."""
+    """Make this process the parent of orphaned descendants (sub-reaper; Linux)."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -1,7 +1,7 @@
-"""Who may call: exact Host, no browser at all, and the right token. Default deny, for every method.
+"""Authentication of requests: exact Host header, no browser, the right token; default deny.
 
-The control routes need the engine's token; `/v1/…` needs the key of a living rollout. `/proof`
-needs neither: by it the engine shows that it knows the token before a client sends it.
+The control routes need the engine's token; `/v1/…` needs the key of an active rollout. `/proof`
+needs neither: the engine proves there that it knows the token before a client sends it.
 """
 
 import hmac

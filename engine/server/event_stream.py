@@ -17,7 +17,7 @@ TICKS_KEPT = 16
 
 
 class Subscriber:
-    """One open stream."""
+    """Open event stream of one client."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
@@ -30,7 +30,7 @@ class Subscriber:
 
 
 class Broadcast:
-    """Who listens to which run. `announce` may be called from any thread."""
+    """Event subscribers by run. `announce` may be called from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -51,8 +51,8 @@ def _take(file: Path, discovery: Path) -> int:
 
 @contextlib.contextmanager
 def device_lock(cards: Sequence[Card] = (), who: str = "") -> Iterator[None]:
-    """One run on each of these cards, or on the processor where there are none, also across
-    engines. Raises Refused, naming the holder as it called itself by `who`."""
+    """Hold the lock of each of these GPUs, or of the CPU without any, also across engines. Raises
+    Refused with the holder, described by its `who`."""
     with contextlib.ExitStack() as stack:
         for card in cards:
             place = f"card {card.index} ({card.name})"

@@ -41,7 +41,7 @@ MOST_CONTEXT = 8192
 
 
 class Served:
-    """What a folder holds, and where its base model is."""
+    """Content of an exported folder, and the path of its base model."""
 
     def __init__(self, folder: Path, base: str | None) -> None:
         """Raises ConfigError for what cannot be served here, Refused for a damaged export."""

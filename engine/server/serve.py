@@ -59,8 +59,9 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What no task has caught. anyio waits for a unix socket with a bare Future.set_result: where
-    the wait is cancelled in the same turn of the loop, that comes too late and means nothing."""
+    """Handle exceptions that no task has caught. anyio waits for a unix socket with a bare
+    Future.set_result: if the wait is cancelled in the same iteration of the loop, the resulting
+    InvalidStateError is harmless."""
     late = isinstance(context.get("exception"), asyncio.InvalidStateError)
     if not (late and "Future.set_result" in context["message"]):
         loop.default_exception_handler(context)

@@ -13,7 +13,7 @@ from engine.reward.advantage.group import TIE, advantages
 
 
 def turn_returns(rewards_K: Sequence[float], discount: float) -> list[float]:
-    """What each of K turns led to: R_k = r_k + discount · R_{k+1}."""
+    """Returns of K turns: R_k = r_k + discount · R_{k+1}."""
     returns: list[float] = []
     later = 0.0
     for reward in reversed(rewards_K):
@@ -23,13 +23,13 @@ def turn_returns(rewards_K: Sequence[float], discount: float) -> list[float]:
 
 
 def terminal_rewards(reward: float, count: int) -> list[float]:
-    """One reward at the end of `count` turns or tokens."""
+    """Rewards of `count` turns or tokens: all 0 but the last."""
     return [0.0] * (count - 1) + [reward] if count else []
 
 
 def by_turn(reward: float, rewards_K: Sequence[float], count: int) -> list[float]:
-    """One reward over `count` turns: what each was worth by itself, as far as that is known, and
-    the rest at the end. They add up to `reward`."""
+    """Split a reward over `count` turns: the known turn rewards, and the remainder at the end. They
+    sum to `reward`."""
     if not rewards_K:
         return terminal_rewards(reward, count)
     rest = reward - math.fsum(rewards_K)

@@ -18,11 +18,11 @@ RESAMPLES = 2000
 
 
 def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float | None]:
-    """One advantage per sibling, in order.
+    """Advantages of a group, one per trajectory, in order.
 
     `group_mean`: R − mean (Dr. GRPO, 2503.20783). `group_std`: (R − mean) / (max(std, floor) + ε),
-    with the population's standard deviation (GRPO, 2402.03300). `leave_one_out`: R − mean of the
-    others = n/(n−1) · (R − mean) (RLOO, 2402.14740). `reward`: R, ties and all (REINFORCE++,
+    with the population standard deviation (GRPO, 2402.03300). `leave_one_out`: R − mean of the
+    others = n/(n−1) · (R − mean) (RLOO, 2402.14740). `reward`: R, ties included (REINFORCE++,
     2501.03262).
     """
     if isinstance(kind, PlainReward):
@@ -50,7 +50,8 @@ def rewards_differ(rewards_G: Sequence[float | None]) -> bool:
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Of the values that exist; population's standard deviation. (None, None) without any."""
+    """Mean and population standard deviation of the values that are not None; (None, None) without
+    any."""
     known = [value for value in values if value is not None]
     if not known:
         return None, None

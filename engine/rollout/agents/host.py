@@ -36,7 +36,7 @@ printed = contextvars.ContextVar("printed", default=None)
 
 
 class Model:
-    """What `rollout(scenario, model)` is given."""
+    """Second argument of `rollout(scenario, model)`."""
 
     def __init__(self, base_url, api_key, name):
         self.base_url = base_url

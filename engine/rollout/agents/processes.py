@@ -30,7 +30,7 @@ ISOLATED_AT_ONCE = 2
 
 
 class Attempt(NamedTuple):
-    """One execution of the agent."""
+    """Execution of the agent in one rollout."""
 
     scenario: dict[str, Any]
     base_url: str

@@ -1,7 +1,7 @@
-"""One rollout's exchange with a model that a provider runs: forwarded, recorded as messages.
+"""Conversation of one rollout with a provider's model: forwarded and recorded as messages.
 
-There are no token ids and no log-probs, so there is nothing to train on. What the provider does
-not answer makes the whole attempt unscored, whatever the agent makes of it.
+There are no token ids and no log-probs, so nothing can be trained on. A failed provider call makes
+the whole rollout unscored, even if the agent handles it.
 """
 
 import json
@@ -21,7 +21,7 @@ PASSED_ON = ("tool_choice", "temperature", "top_p", "stop")
 
 
 class ProviderAnswer(NamedTuple):
-    """What a provider has answered."""
+    """Response of a provider."""
 
     message: dict[str, Any]
     """The assistant's, with its tool calls."""
@@ -51,7 +51,7 @@ class Remote(Protocol):
 
 @dataclass
 class Exchange:
-    """What is recorded; the part of a `Conversation` that does not know tokens."""
+    """Recorded messages; the part of a `Conversation` without tokens."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     """The longest exchange so far, for reading."""
@@ -67,7 +67,7 @@ class Exchange:
 
 @dataclass
 class RemoteSession:
-    """What one rollout may ask, and what it has asked."""
+    """Limits and record of a rollout whose model runs at a provider."""
 
     attempt: str
     """Id of the trajectory."""
@@ -102,7 +102,7 @@ class RemoteSession:
         return choices
 
     def _request(self, asked: ChatRequest) -> dict[str, Any]:
-        """What is passed on, as far as the agent has said it."""
+        """Request to forward, with the parameters that the agent set."""
         wanted = asked.max_completion_tokens or asked.max_tokens or self.remote.max_tokens
         request: dict[str, Any] = {
             "messages": asked.messages,

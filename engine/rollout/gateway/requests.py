@@ -97,7 +97,7 @@ def chunk(
     finish: str | None = None,
     logprobs: dict[str, Any] | None = None,
 ) -> str:
-    """One server-sent event of a streamed answer."""
+    """Server-sent event of a streamed completion."""
     body = {
         "id": name,
         "object": "chat.completion.chunk",

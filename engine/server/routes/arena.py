@@ -28,7 +28,7 @@ class ArenaRoutes:
         return json_of(await asyncio.to_thread(read_tally, project_of(request)))
 
     async def ask(self, request: Request) -> Response:
-        """One line of JSON for each piece of text and each trajectory; hanging up cancels."""
+        """Stream a line of JSON for each piece of text and each trajectory; hanging up cancels."""
         asked = await body_of(request, AskArena)
         project = path_of(asked.project)
         contestants = await asyncio.to_thread(

@@ -83,7 +83,7 @@ class HomeRoutes:
     # Files of runs that go
 
     async def files(self, request: Request) -> Response:
-        """Those below a folder of the run, hashed now."""
+        """Files below a folder of the run, hashed now."""
         folder = self._library.folder(request.path_params["run"])
         below = request.query_params.get("below", "")
         found = await asyncio.to_thread(manifest, folder, NEVER_SENT, below)
@@ -123,7 +123,7 @@ class HomeRoutes:
     # HomeRequests
 
     async def errands(self, request: Request) -> Response:
-        """What waits to be done at home; held open until there is something."""
+        """Open requests to the home machine; waits until there is one."""
         wait = min(number_of(request, "wait"), LONGEST_WAIT_S)
         return json_of(HomeRequestList(errands=await self._requests.waiting(wait)))
 

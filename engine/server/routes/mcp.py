@@ -24,7 +24,7 @@ class McpRoutes:
         ]
 
     async def view(self, request: Request) -> Response:
-        """Nobody is asked."""
+        """MCP servers as mcp.json names them; no server is contacted."""
         return json_of(await asyncio.to_thread(views_of, project_of(request)))
 
     async def change(self, request: Request) -> Response:

@@ -198,7 +198,7 @@ class RunRoutes:
             return json_of(await trial.price(places))
 
     async def judge(self, request: Request) -> Response:
-        """One line of JSON for each group as it is judged; hanging up cancels the rest."""
+        """Stream a line of JSON for each group as it is judged; hanging up cancels the rest."""
         asked = await body_of(request, TryJudge)
 
         async def judged() -> AsyncGenerator[BaseModel, None]:
@@ -224,8 +224,8 @@ class RunRoutes:
                 yield trial, places
 
     async def export(self, request: Request) -> Response:
-        """One line of JSON per progress tick, then the report or a problem; hanging up cancels, and
-        leaves nothing behind. Step 0 is the newest whole checkpoint."""
+        """Stream a line of JSON per progress tick, then the report or a problem; hanging up cancels
+        and leaves nothing behind. Step 0 is the newest whole checkpoint."""
         asked = await body_of(request, ExportCheckpoint)
         p = request.path_params
         folder = self.library.folder(p["run"])

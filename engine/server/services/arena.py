@@ -56,7 +56,7 @@ class LoadedModel:
 
 
 class ArenaService:
-    """One question at a time. Base models are loaded once; adapters take turns in them."""
+    """Answers one question at a time. Base models are loaded once; adapters are swapped in them."""
 
     def __init__(self, resources: RunResources) -> None:
         self._resources = resources
@@ -170,7 +170,7 @@ class ArenaService:
     async def _agents(
         self, run: Run, asked: AskArena, place: int, texts: "asyncio.Queue[str | None]"
     ) -> AsyncIterator[Agents]:
-        """Who speaks with the model: the person, or the project's agent."""
+        """Agent of one answer: the person's chat, or the project's agent."""
         if asked.chats:
             messages = asked.chats[place if len(asked.chats) > 1 else 0]
             yield Chat(messages, asked.temperature, asked.max_tokens, texts.put_nowait)

@@ -1,4 +1,4 @@
-"""What this engine has for a project's [backend]: the same answer that a run's start would find."""
+"""Availability of backends for a project's [backend]: the same answer that starting a run finds."""
 
 import importlib.util
 import os

@@ -18,7 +18,7 @@ class HomeRequests:
         self._leaving = False
 
     def close(self) -> None:
-        """Whoever waits for errands goes; those that are open are asked again by a resumed run."""
+        """Release waiting clients; open requests are sent again by a resumed run."""
         self._leaving = True
         self._news.set()
 
@@ -35,7 +35,7 @@ class HomeRequests:
             self._taken.discard(errand.id)
 
     async def waiting(self, wait_s: float) -> list[HomeRequest]:
-        """Those that nobody has taken yet; they count as taken now."""
+        """Requests that no home machine has taken yet; they count as taken now."""
         if not self._untaken() and not self._leaving:
             self._news.clear()
             try:

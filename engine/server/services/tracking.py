@@ -89,8 +89,8 @@ class TrackingService:
                 feed.hurry()
 
     def send(self, folder: Path, wanted: list[TrackerName]) -> None:
-        """What has not gone out yet, by the project's settings of today. Raises Refused, and
-        ConfigError where they cannot be read."""
+        """Send what has not been sent yet, with the project's present settings. Raises Refused, and
+        ConfigError where the settings cannot be read."""
         require_run_trust(folder)
         spec = read_spec(folder)
         if spec.kind not in TRACKED:
@@ -113,7 +113,7 @@ class TrackingService:
         self._tell(folder, spec, track, names)
 
     async def views(self, run_id: str, folder: Path) -> TrackerList:
-        """Of those that are told, were told, or should have been."""
+        """State of the trackers that are, were or should have been sent this run."""
         spec = await asyncio.to_thread(read_spec, folder)
         found = [
             view
@@ -124,14 +124,14 @@ class TrackingService:
         return TrackerList(trackers=found, sending=sending)
 
     async def forget(self, run_id: str) -> None:
-        """Nobody reads its folder when this returns."""
+        """Stop all feeds of a run; nothing reads its folder when this returns."""
         tasks = [task for (run, _), (_, task) in self._feeds.items() if run == run_id]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """What is there goes out, for a bounded time; runs have ended before."""
+        """Send what is stored within `LEAVE_S` seconds, then stop; runs have ended before."""
         self._leaving = True
         for look in self._looks.values():
             look.cancel()

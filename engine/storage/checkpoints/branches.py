@@ -40,7 +40,7 @@ PLAIN = {"bias": "none", "use_dora": False, "modules_to_save": None, "lora_bias"
 
 
 class Origin(NamedTuple):
-    """Where the weights come from, and the settings that go with them."""
+    """Source of a branch: weights and the settings that go with them."""
 
     parent: Parent
     config: ProjectConfig

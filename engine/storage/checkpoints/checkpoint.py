@@ -67,7 +67,7 @@ async def save(
 
 
 def record(run_folder: Path, step: int, size: int, metrics: dict[str, float]) -> Checkpoint:
-    """What the store keeps of a checkpoint that is published."""
+    """Database record of a published checkpoint."""
     folder = folder_of(run_folder, step)
     return Checkpoint(
         step=step,

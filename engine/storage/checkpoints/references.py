@@ -1,4 +1,4 @@
-"""How a person names a checkpoint: `RUN@STEP`, `RUN@best`, `RUN@newest`, or just `RUN`.
+"""References to checkpoints: `RUN@STEP`, `RUN@best`, `RUN@newest`, or `RUN`.
 
 RUN is a name, an id, or the end of an id, among the trained runs of one project.
 """

@@ -1,5 +1,4 @@
-"""Which checkpoints stay, and why. Pure but for `checkpoint_rows` and `prune`, which read and
-clear."""
+"""Retention of checkpoints: rules and reasons. Pure except `checkpoint_rows` and `prune`."""
 
 import asyncio
 import shutil
@@ -31,7 +30,7 @@ SPOKEN = (
 
 
 class CheckpointFacts:
-    """What a run's events say of its checkpoints, by step."""
+    """Facts about the checkpoints of a run from its events, by step."""
 
     def __init__(self, reader: RunReader) -> None:
         self.pinned: dict[int, str] = {}
@@ -56,7 +55,7 @@ class CheckpointFacts:
 
     @property
     def merits(self) -> dict[int, float]:
-        """Of the steps that were tested; higher is better: the mean reward, or a loss below 0."""
+        """Merit of validated steps, higher is better: mean reward, or the negative held-out loss."""
         rewards = {step: reward.mean for step, reward in self.validations.items()}
         return rewards or {step: -loss for step, loss in self.losses.items()}
 
@@ -108,7 +107,7 @@ def kept_by(
 def checkpoint_rows(
     folder: Path, reader: RunReader, spec: RunSpec, replica: bool = False
 ) -> list[KeptCheckpoint]:
-    """All of a run's checkpoints, oldest first; a `replica` need not have their files."""
+    """Checkpoints of a run, oldest first; a mirror (`replica`) need not have their files."""
     known, checkpoints = CheckpointFacts(reader), reader.checkpoints()
     why = kept_by(known, checkpoints, spec)
     return [

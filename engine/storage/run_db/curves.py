@@ -1,6 +1,6 @@
-"""What came of each scenario, visit by visit: counted and sorted in SQL, over one covering index.
+"""Reward statistics per scenario and visit, computed and sorted in SQL over one covering index.
 
-A visit is one group; rewards are as they are now, labels included.
+A visit is one group; rewards are the present ones, labels included.
 """
 
 import json
@@ -91,7 +91,7 @@ SELECT one.value, (
 
 
 def read_curves(rows: Rows, query: CurveQuery) -> CurvePage:
-    """One page, through `rows`, which asks the database."""
+    """Read one page; `rows` runs a query."""
     low, high, last = (float(str(end)) for end in rows(SCALE, (query.split,))[0])
     order = SORTS[query.sort]
     down = "DESC" if query.descending else "ASC"

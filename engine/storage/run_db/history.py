@@ -42,7 +42,7 @@ ORDER BY seq
 
 @dataclass
 class Tally:
-    """What became of the attempts of a stretch, told in order; as the studio's RunState has it."""
+    """Counts of trajectories over a stretch of events, as the studio's RunState counts them."""
 
     recorded: dict[str, None] = field(default_factory=dict)
     count: int = 0

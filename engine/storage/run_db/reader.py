@@ -46,7 +46,7 @@ MOST_TOGETHER = 2**27
 
 
 class RunReader:
-    """One read-only connection; its methods may be called from any thread, one at a time."""
+    """Read-only connection to a run.db; callable from any thread, one call at a time."""
 
     def __init__(self, file: Path) -> None:
         """Raises StoreError, as all its methods do, where the file is damaged."""
@@ -80,7 +80,7 @@ class RunReader:
         return [_event(*row) for row in self._rows(sql, (*kinds, after, limit))]
 
     def count_after(self, after: int, kinds: Sequence[str]) -> int:
-        """How many of these kinds come behind `after`."""
+        """Number of events of these kinds after `after`."""
         marks = ", ".join("?" * len(kinds))
         sql = f"SELECT count(*) FROM events WHERE kind IN ({marks}) AND seq > ?"
         return self._value(sql, (*kinds, after))
@@ -127,7 +127,7 @@ class RunReader:
         return GroupPage(total=total, items=items)
 
     def curves(self, query: CurveQuery) -> CurvePage:
-        """What came of each scenario."""
+        """Reward statistics per scenario over time, one page."""
         return read_curves(self._rows, query)
 
     def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
@@ -231,7 +231,7 @@ class RunReader:
         return [("train", int(str(step)), int(str(grp))) for _, step, grp, _ in reversed(rows)]
 
     def verdicts_of(self, judge: str, rubric: str, most: int) -> list[Verdict]:
-        """Of one judge by one rubric, newest first."""
+        """Verdicts of one judge by one rubric, newest first."""
         sql = "SELECT body FROM verdicts WHERE judge = ? AND rubric = ? ORDER BY at DESC LIMIT ?"
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
@@ -249,7 +249,7 @@ class RunReader:
     def labels(
         self, split: Split | None = None, step: int | None = None, group: int | None = None
     ) -> list[Label]:
-        """Of the run, a split, a step or a group; oldest first, with those that were undone."""
+        """Labels of the run, a split, a step or a group, oldest first, including undone ones."""
         wanted = {"split": split, "step": step, "grp": group}
         tests = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
         values = tuple(value for value in wanted.values() if value is not None)

@@ -305,8 +305,9 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
 
 
 def updated_rows(trajectory: Trajectory) -> list[Statement]:
-    """What a later opinion changes: the row stays where it is, its search entry is made anew.
-    Advantages are the group's to give, so that the same opinion always leaves the same bytes."""
+    """Statements that update a trajectory after a new verdict or label: the row keeps its place,
+    its search entry is rebuilt. The advantage is not written here but with the group, so that the
+    same verdict leaves the same bytes."""
     trajectory = trajectory.model_copy(update={"advantage": None})
     summary = summary_of(trajectory)
     body = zlib.compress(trajectory.model_dump_json().encode(), 1)
@@ -332,7 +333,7 @@ class SearchedProblem(TypedDict):
 
 
 class SearchText(TypedDict):
-    """What of a trajectory's JSON is searched."""
+    """Searchable text of a trajectory."""
 
     title: str
     scenario_id: str

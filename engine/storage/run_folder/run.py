@@ -52,7 +52,7 @@ CARDS_EVERY = 2
 
 @dataclass
 class RunOrders:
-    """What the person wants of a living run; read by the loop between stages."""
+    """Orders of the person for an active run; read by the loop between stages."""
 
     steps: int
     stop_after_step: bool = False
@@ -78,8 +78,8 @@ class RunOrders:
 
 @dataclass
 class RunBudget:
-    """What everybody shares who spends this run's money: two questions must not spend the same
-    last dollar, and the same question is asked once."""
+    """Budget of a run, shared by all judges: two questions never spend the same dollar, and equal
+    questions are asked once."""
 
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     questions: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -287,7 +287,7 @@ def is_locked(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody works on this run meanwhile. Raises Refused where somebody does."""
+    """Hold the lock of a run folder for the block. Raises Refused where another engine holds it."""
     clear_lock(folder / LOCK)
     descriptor = _take_lock(folder / LOCK)
     try:

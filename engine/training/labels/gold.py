@@ -29,8 +29,7 @@ def pin(run: Run) -> None:
 
 
 def replace_lines(file: Path, own: str, lines: list[str]) -> None:
-    """These in place of all lines whose id begins with `own`; the others stay, and a file that has
-    none left goes."""
+    """Replace all lines whose id begins with `own`; other lines stay, and an empty file is removed."""
     lines = [line for line in _lines(file) if not _id(line).startswith(own)] + lines
     if not lines:
         file.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ from engine.training.labels.gold import pin
 
 
 class LabelService:
-    """One per open run; one label at a time."""
+    """Labels of one open run; one label at a time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -44,7 +44,7 @@ class LabelService:
         return self._run.spec.id
 
     def preview(self, label: Label) -> LabelPreview:
-        """What it would do. Raises Refused where it cannot be given."""
+        """Effect of a label before it is stored. Raises Refused where the label is not possible."""
         self._check_run(label)
         now, after, mapped = self._with(label)
         return LabelPreview(

@@ -1,8 +1,8 @@
-"""One line of a demonstrations file → an example. Pure: text in, value out, no tokens yet.
+"""Parser of demonstration lines: text in, example out, no tokens yet. Pure.
 
-Read are chat messages in the OpenAI format (tools, and `weight` 0 on answers that only give
-context), TRL's conversational and plain prompt with completion, and plain `text`. A line that is
-none of these raises ValueError, whose text is the reason in one sentence.
+Accepted are chat messages in the OpenAI format (tools, and `weight` 0 for answers that only give
+context), TRL's conversational and plain prompt with completion, and plain `text`. Any other line
+raises ValueError, whose text is the reason in one sentence.
 """
 
 import json
@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Example:
-    """What one line asks the model to learn."""
+    """Training example of one line."""
 
     form: Form
     messages: list[Message] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Example:
 
     @property
     def beginning(self) -> str:
-        """What it shares with other answers to the same question."""
+        """Text that the example shares with other answers to the same question."""
         if not self.messages:
             return self.prompt or self.answer
         first = min(self.learned)

@@ -77,7 +77,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
 
 
 async def learn(run: Run, policy: Policy, learned: list[Entry], step: int) -> dict[str, float]:
-    """One update, and what is known of it."""
+    """Make one update and return its metrics."""
     begun, sft = time.monotonic(), run.config.sft
     plan = run.spec.updates
     part = batch_at(learned, step, sft.batch_size, run.config.train.seed, "sft")

@@ -1,4 +1,4 @@
-"""What an SFT run of a project would learn from, for whoever looks before starting one."""
+"""Preview of an SFT run: the demonstrations that it would use."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How many updates there are, which demonstrations each takes, and how far it goes. Pure."""
+"""Schedule of an SFT run: number of updates, batch of each, learning rate. Pure."""
 
 import math
 import random

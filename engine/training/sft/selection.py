@@ -23,7 +23,7 @@ PAGE = 1000
 
 
 class Rule(NamedTuple):
-    """What is kept: `best` of each scenario or `all`, of those with at least this reward."""
+    """Selection rule: the `best` trajectory per scenario or `all`, with at least this reward."""
 
     which: Literal["best", "all"]
     least: float | None = None
@@ -109,7 +109,7 @@ def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
 
 
 def words_of(found: Selection) -> str:
-    """What was kept, in one line."""
+    """Summary of a selection in one line."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in found.left_out.items())
     where = f" in {found.file}" if found.file else ""
     mean = "" if found.mean is None else f", mean reward {found.mean:.2f}"

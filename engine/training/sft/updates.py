@@ -1,4 +1,4 @@
-"""One supervised update, the loss on what is held out, and the warm-up of an RL run."""
+"""Supervised updates, held-out loss, and the warm-up of an RL run."""
 
 import asyncio
 import time
@@ -20,8 +20,8 @@ from engine.trust.files import project_file
 
 
 async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[str, float]:
-    """One optimizer step. Its loss is the mean over all trained tokens, in nats; the metrics have
-    their count as `tokens/trained`."""
+    """Make one optimizer step. The loss is the mean over all trained tokens, in nats; the metrics
+    have their number as `tokens/trained`."""
     items = items_of(entries)
     count = sum(map(trained_tokens, items))
     batch = TrainBatch(items=items, objective="supervised", normaliser=count)

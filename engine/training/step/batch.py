@@ -18,7 +18,7 @@ from engine.reward.advantage import credit
 
 
 class Row(NamedTuple):
-    """One branch that may teach."""
+    """Branch of a trajectory that can be trained on."""
 
     group: int
     trajectory: Trajectory
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One trajectory's rows, and what is known of its T trained tokens, joined over them."""
+    """Rows of one trajectory with the data of its T trained tokens, concatenated."""
 
     trajectory: Trajectory
     branches: list[Branch]
@@ -40,7 +40,7 @@ class Attempt(NamedTuple):
 
     @property
     def turn_rewards(self) -> list[float]:
-        """Of its spans, where the agent has said them."""
+        """Rewards per span, where the agent returned turn rewards."""
         return [reward for branch in self.branches for reward in branch.rewards]
 
 
@@ -63,7 +63,7 @@ def can_be_trained(trajectory: Trajectory, algorithm: Algorithm) -> bool:
 
 
 def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
-    """What must be asked of the policy before there are advantages."""
+    """Log-probs or values that the algorithm needs from the policy before advantages; None if none."""
     algorithm = train.algorithm
     values = isinstance(algorithm.credit, ValueCredit)
     if not (rows and (algorithm.shaped or values)):
@@ -79,7 +79,7 @@ def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
 def train_items(
     rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores] = ()
 ) -> list[TrainItem | None]:
-    """One item a row; None where no token has anything to learn, and the row costs nothing."""
+    """Training items, one per row; None for a row in which no token has a gradient."""
     given_BT = _cut(_credited(rows, algorithm, scores), rows)
     weights_B = _weights(rows, algorithm)
     advantages_BT = _scaled(given_BT, weights_B, scores, algorithm)
@@ -125,7 +125,7 @@ def split_into_batches(
 
 
 def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
-    """What the summed losses are divided by: over all that may teach, with signal or without."""
+    """Divisor of the summed losses: all trainable tokens or sequences, with signal or without."""
     algorithm = train.algorithm
     taught = [
         t for group in groups for t in group if can_be_trained(t, algorithm) and t.sampled_tokens
@@ -179,7 +179,7 @@ def _scaled(
     scores: Sequence[Scores],
     algorithm: Algorithm,
 ) -> list[list[float]]:
-    """What the whole batch does to its advantages."""
+    """Apply the batch-wide scaling of advantages."""
     if algorithm.batch_scale == "whiten":
         given_BT = credit.whitened(given_BT)
     elif algorithm.batch_scale == "mean_abs":
@@ -289,7 +289,7 @@ def _cut(joined_BT: list[list[float]], rows: list[Row]) -> list[list[float]]:
 
 
 def _weights(rows: list[Row], algorithm: Algorithm) -> list[float]:
-    """What a trained token of each row counts before the division by the normaliser."""
+    """Weight of a trained token of each row, before the division by the normaliser."""
     if algorithm.average == "sequences":
         return [1 / row.branch.sampled for row in rows]
     if algorithm.average == "trajectories":

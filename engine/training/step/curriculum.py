@@ -1,10 +1,10 @@
-"""What came of the visits so far → how much each scenario is worth a visit. Pure.
+"""Curriculum: rewards of earlier visits → sampling weight of each scenario. Pure.
 
-Comes in: the groups of earlier steps as they were scored, oldest first. Goes out: one weight per
-scenario, at least `floor` of what an equal choice gives. `practised.py` reads the store for it.
+Input: groups of earlier steps as they were scored, oldest first. Output: one weight per scenario,
+at least `floor` of a uniform choice. `curriculum_history.py` reads the store for it.
 
-A visit is one group. Where rewards are 0 or 1, their mean is the solve rate p and their variance
-p(1 − p); others count by their spread, and by where they lie between the lowest and highest seen.
+A visit is one group. With rewards of 0 and 1, the mean is the solve rate p and the variance p(1 −
+p); other rewards count by their spread and by their position between the lowest and highest seen.
 """
 
 import math
@@ -42,12 +42,13 @@ def scenario_weights(
     progress: float,
     floor: float,
 ) -> list[float]:
-    """One weight per scenario; they add up to 1. `progress` is the share of the run that is done.
+    """Sampling weights of the scenarios; they sum to 1. `progress` is the finished share of the
+    run.
 
-    `frontier`: the variance of a scenario's rewards, p(1 − p) where they are 0 or 1 (learnability:
-    2408.15099; for language models 2502.12272); a scenario that was never seen counts as the most
-    promising. `hard`: 1 − p (prioritized sampling, Kimi k1.5, 2501.12599, §2.3.4). `easy_first`:
-    alike for the easiest c(t) of all, c growing in a line (competence, 1903.09848, eq. 5).
+    `frontier`: variance of a scenario's rewards, p(1 − p) for rewards of 0 and 1 (learnability:
+    2408.15099; for language models 2502.12272); an unseen scenario counts as the most promising.
+    `hard`: 1 − p (prioritized sampling, Kimi k1.5, 2501.12599, §2.3.4). `easy_first`: uniform over
+    the easiest share c(t), with c growing linearly (competence, 1903.09848, eq. 5).
     """
     recent = _recent(scenarios, visits)
     if kind == "frontier":
@@ -67,10 +68,8 @@ def check(kind: str, scenarios: Sequence[Scenario]) -> None:
 
 
 def difficulty(scenario: Scenario) -> float | None:
-    """What the file says under `difficulty`: the higher, the harder. None where it says nothing.
-
-    Raises ConfigError where that is no finite number.
-    """
+    """Value of the scenario's `difficulty` key: higher is harder; None without one. Raises
+    ConfigError for a value that is not a finite number."""
     said = scenario.data.get("difficulty")
     if said is None:
         return None
@@ -126,7 +125,7 @@ def _spreads(visits_S: Sequence[Sequence[Visit]]) -> list[float]:
 
 
 def _variance(rewards: Sequence[float]) -> float:
-    """Of the population."""
+    """Population variance."""
     mean = math.fsum(rewards) / len(rewards)
     return math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards)
 
@@ -134,8 +133,8 @@ def _variance(rewards: Sequence[float]) -> float:
 def _hardness(
     scenarios: Sequence[Scenario], recent: dict[str, list[Visit]], scale: _Scale
 ) -> list[float]:
-    """How hard each is among its like, from 0 to 1: by what its file says, else by what was
-    measured; in the middle where nobody knows."""
+    """Rank of each scenario by difficulty, from 0 to 1: by its `difficulty`, else by measured
+    rewards; 0.5 if neither is known."""
     said = {one.id: difficulty(one) for one in scenarios}
     told = {name: value for name, value in said.items() if value is not None}
     measured = {

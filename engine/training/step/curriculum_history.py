@@ -1,8 +1,8 @@
-"""What a curriculum knows before a step: the groups of earlier steps, read from the store.
+"""History of a curriculum: groups of earlier steps, read from the store.
 
-It reads how each group was scored when it was whole (`group.scored`), which nothing changes later:
-labels change what is learned, not what is practised. So a run that is resumed, branched or replayed
-chooses as it did.
+It uses the rewards at the time when a group was complete (`group.scored`), which nothing changes
+later: labels change updates, not the choice of scenarios. So resumed, branched and replayed runs
+choose the same scenarios.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ class CurriculumHistory:
         self._visits: dict[tuple[int, int], Visit] = {}
 
     def choice(self, step: int) -> Choice:
-        """What the scenarios of a step follow from. Groups of steps after step − 1 − staleness do
-        not count, however far those are."""
+        """Weights and history for the scenarios of a step. Groups after step − 1 − staleness do not
+        count, whether or not they are stored."""
         train = self._run.config.train
         return Choice(self._scenarios, train.seed, step, self._weights(step))
 

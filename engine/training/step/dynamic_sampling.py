@@ -44,7 +44,7 @@ async def replace_groups_without_signal(
 
 
 def groups_with_signal(groups: Groups, algorithm: Algorithm) -> Groups:
-    """Those with something to learn."""
+    """Groups whose rewards differ."""
     return [g for g in groups if has_signal(algorithm.advantage, [t.reward for t in g])]
 
 

@@ -27,7 +27,7 @@ def step_metrics(
 
 
 def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]:
-    """What can be said of any attempts, whoever made them."""
+    """Reward metrics of trajectories, from a run or a script."""
     everyone = [trajectory for group in groups for trajectory in group]
     scored = [t for t in everyone if t.reward is not None]
     known = [t.reward for t in scored if t.reward is not None]
@@ -85,6 +85,6 @@ def judge_and_rules(groups: list[list[Trajectory]]) -> float | None:
 
 
 def _rules(one: Trajectory) -> float | None:
-    """What the rules alone say of an attempt that was judged as well."""
+    """Rule-based reward of a trajectory that was also judged."""
     rules = [value for name, value in one.parts.items() if name not in (RULER, LABEL)]
     return sum(rules) if rules and RULER in one.parts else None

@@ -5,7 +5,7 @@ from engine.protocol.records.runs import Trajectory
 
 
 def planned_groups(groups: list[list[Trajectory]]) -> list[PlannedGroup]:
-    """One a group, by its first attempt."""
+    """Planned groups of an event, each described by its first trajectory."""
     return [
         PlannedGroup(
             group=group[0].group,

@@ -1,6 +1,6 @@
-"""Which scenarios a step practises: all of it derived from seed, step and weights. Pure.
+"""Choice of the scenarios of a step, derived from seed, step and weights. Pure.
 
-Without weights each epoch is a fresh shuffle; with them (`curriculum`) a step draws by weight.
+Without weights each epoch is a fresh shuffle; with them (`curriculum`) a step samples by weight.
 """
 
 import math
@@ -63,9 +63,9 @@ def choose_further(choice: Choice, chosen: Sequence[Scenario], count: int) -> li
 def weighted_order(
     scenarios: Sequence[Scenario], weights: Weights, chance: random.Random
 ) -> list[Scenario]:
-    """All of them in the order of a draw by weight without putting back: by falling log(u) / w, u
-    uniform in (0, 1] (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
-    Those of weight 0 come last."""
+    """All scenarios in the order of a weighted sample without replacement: by falling log(u) / w
+    with u uniform in (0, 1] (Efraimidis and Spirakis, Weighted random sampling with a reservoir,
+    2006). Weight 0 comes last."""
     keys = [math.log(1.0 - chance.random()) for _ in scenarios]
     places = sorted(
         range(len(scenarios)),

@@ -1,4 +1,4 @@
-"""Where the seconds of a step go."""
+"""Wall-clock time of a step by phase."""
 
 import contextlib
 import time

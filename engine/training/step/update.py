@@ -65,7 +65,7 @@ async def with_old_logprobs(policy: Policy, batch: TrainBatch) -> TrainBatch:
 
 
 async def update(policy: Policy, batch: TrainBatch, step: AdamStep) -> dict[str, float]:
-    """One optimizer step."""
+    """Make one optimizer step."""
     return await policy.forward_backward(batch) | await policy.optim_step(step)
 
 

@@ -1,7 +1,7 @@
-"""What the update of a step learns from: its groups as labelled by now, and corrected older ones.
+"""Groups of an update: those of the step with their labels so far, and corrected older ones.
 
-The event that settles it is stored once; a step that is trained again after a restart sees the very
-same labels, whatever was said since.
+The event that fixes them is stored once: a step that is trained again after a restart uses the same
+labels, whatever was labelled since.
 """
 
 from engine.protocol.events.run import BatchClosed

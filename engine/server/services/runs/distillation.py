@@ -32,8 +32,8 @@ def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
 
 
 def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Path]:
-    """Of these runs the ones that could go on in place of this one, if they did not come to their
-    end: with its settings, its rubric, and the very questions that it would ask beside them."""
+    """Earlier runs that can be resumed in place of this one, if they did not finish: same settings,
+    same rubric, and the same remaining questions."""
     return [
         one
         for one in folders
@@ -43,7 +43,7 @@ def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path
 
 
 def _settings(spec: RunSpec) -> tuple[ProjectConfig, str]:
-    """What a run goes by to its end, whatever the project says by then."""
+    """Settings and rubric that are fixed for the whole run."""
     return spec.config, spec.rubric
 
 
@@ -56,7 +56,7 @@ def _kept(folder: Path) -> list[Scenario] | None:
 
 
 def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scenario]:
-    """Those of which no earlier run has an attempt with a reward."""
+    """Scenarios for which no earlier run has a trajectory with a reward."""
     known = {one.model_dump_json() for folder in folders for one in _scored(folder)}
     return [one for one in scenarios if one.model_dump_json() not in known]
 

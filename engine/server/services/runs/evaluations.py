@@ -40,8 +40,8 @@ class PlannedEvaluation(NamedTuple):
 
 
 def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
-    """What is compared, and on what; on nothing, where an earlier one has paid for all that a
-    teacher is asked. Raises ConfigError, ModelError."""
+    """Contestants and scenarios of an evaluation; no scenarios if an earlier one has paid for all
+    that a teacher is asked. Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
@@ -115,8 +115,7 @@ def _not_yet_asked(
 
 
 def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:
-    """Of a split, or of a file. Raises ConfigError at the first bad line, and where there is
-    none."""
+    """Scenarios of a split, or of a file. Raises ConfigError at the first bad line, and for none."""
     if source in ("train", "validation"):
         found = load_scenarios(project, config, source)  # type: ignore[arg-type]
         if not found:

@@ -65,7 +65,7 @@ class OpenRuns:
                 await self._close(run_id)
 
     async def _close_unused(self) -> None:
-        """One by one, as they have rested long enough."""
+        """Close runs one by one when they have not been used for `LINGER_S` seconds."""
         while self._opened:
             await asyncio.sleep(LINGER_S / 2)
             async with self._changed:

@@ -1,4 +1,4 @@
-"""Which runs go on, and which get more steps: refusals in words."""
+"""Conditions for resuming and extending a run; refusals as messages."""
 
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records.runs import RunSummary

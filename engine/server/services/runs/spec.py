@@ -1,4 +1,4 @@
-"""What a run keeps of the world it was started in."""
+"""Versions and rubric that a run records at its start."""
 
 import contextlib
 import platform

@@ -128,7 +128,7 @@ def first_error(error: BaseException) -> BaseException:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """What is said about an error; one that is ours already says it itself."""
+    """Problem that describes an exception; an AtelierError has its own."""
     error = first_error(error)
     if isinstance(error, AtelierError):
         return error.problem
