@@ -84,7 +84,8 @@ def chosen_gpus(
 
 
 def visible(cards: Sequence[Card], environment: Mapping[str, str]) -> tuple[Card, ...]:
-    """GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; CUDA stops at the first unknown entry."""
+    """GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; CUDA stops at the first unknown
+    entry."""
     said = environment.get("CUDA_VISIBLE_DEVICES")
     if said is None:
         return tuple(cards)

@@ -150,7 +150,8 @@ def _sleep(config: ProjectConfig, counted: Counted, job: vram.Job, room: int) ->
 
 
 def _share(config: ProjectConfig, plan: vram.Plan, card: Card) -> float:
-    """Share of its GPU that vLLM takes, by its own count: weights, cache, activations and graphs."""
+    """Share of its GPU that vLLM takes, by its own count: weights, cache, activations and
+    graphs."""
     if config.backend.memory_share is not None:
         return config.backend.memory_share
     taken = plan.bytes_of(*vram.OF_VLLM) / (card.total_bytes or 1)

@@ -1,8 +1,8 @@
-"""Who judges a group: the judges named in the project, or the local one in between.
+"""Panel of judges: those named in the project, or the local judge in between.
 
-The named judges look every `local_every` steps; from their verdicts, and from labels, the local
-judge is fitted before the next step. It judges routine steps once its held-out accuracy is enough;
-where it is not, the named judges go on, and without any the attempts stay unscored.
+The named judges score every `local_every` steps; from their verdicts and from labels, the local
+judge is fitted before the next step. It scores routine steps once its held-out accuracy is
+sufficient; otherwise the named judges continue, and without any the trajectories stay unscored.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Panel:
             )
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """One verdict per judge and attempt; attempts that failed by themselves have none."""
+        """Verdicts, one per judge and trajectory; failed rollouts have none."""
         local = self._local
         if self._ruler is not None and not (self._is_routine(group[0]) and self._may_judge):
             verdicts = await self._ruler.judge(group)
@@ -73,7 +73,7 @@ class Panel:
         ]
 
     def metrics(self) -> dict[str, float]:
-        """How far the local judge can be trusted, and the share of canaries caught since asked."""
+        """Accuracy of the local judge, and the share of canaries caught since the last call."""
         accuracy = self._local.accuracy if self._local else None
         found = {"judge/local": accuracy.share} if accuracy else {}
         if self._caught is not None:

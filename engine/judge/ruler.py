@@ -36,7 +36,7 @@ from engine.runtime.seeds import derive
 
 
 class JudgeInput(NamedTuple):
-    """What a judge is shown of a group."""
+    """Group as it is shown to a judge."""
 
     attempts: list[Trajectory]
     """The different ones."""
@@ -52,7 +52,7 @@ class JudgeInput(NamedTuple):
 
 @dataclass
 class PassResults:
-    """What one judge has found out about the different attempts of a group, by their number."""
+    """Scores of one judge for the distinct trajectories of a group, by number."""
 
     passes: list[dict[int, RolloutScore]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -97,8 +97,7 @@ class Ruler:
         self._renewed = renewed
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """One verdict per judge and attempt, judges in their order, attempts in theirs. Attempts
-        that failed by themselves have none."""
+        """Verdicts, one per judge and trajectory, in order. Failed rollouts have none."""
         attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
@@ -114,7 +113,7 @@ class Ruler:
         ]
 
     def first_questions(self, model: str, group: list[Trajectory]) -> list[Messages]:
-        """What a judge would be asked first about a group: one question, or none."""
+        """First questions of a judge about a group: one, or none."""
         attempts = [one for one in group if can_be_judged(one)]
         if not attempts:
             return []
@@ -122,7 +121,7 @@ class Ruler:
         return [self._question(exhibit, self._order(model, 0, exhibit))[0]]
 
     def _exhibit(self, attempts: list[Trajectory]) -> tuple[JudgeInput, list[str], list[int]]:
-        """What is shown; each attempt's own text; for each, the first one like it."""
+        """Judge input; the text of each trajectory; and for each the first one that is equal to it."""
         common = shared_start([one.messages for one in attempts])
         transcripts = [self._lines(one, common, None) for one in attempts]
         shown = self._shown(transcripts)
@@ -255,14 +254,14 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def can_be_judged(attempt: Trajectory) -> bool:
-    """It ended well; what an earlier judge could not do, or that nobody else has scored it, is no
-    reason against this one."""
+    """Whether the rollout ended well; an earlier failure of a judge, or no score so far, does not
+    matter."""
     kinds = ("judge.", "reward.")
     return attempt.problem is None or attempt.problem.code.startswith(kinds)
 
 
 def combined(config: JudgeConfig, verdicts: list[Verdict]) -> dict[str, float]:
-    """One score per attempt out of all judges' verdicts; an attempt without any is left out."""
+    """Combined score per trajectory over all judges; trajectories without a score are left out."""
     by_judge: dict[str, dict[str, float]] = {}
     for verdict in verdicts:
         if verdict.score is not None:

@@ -69,7 +69,7 @@ class PolicyInfo(Value):
 
 
 class SampleRequest(Value):
-    """One completion to sample."""
+    """Request for one completion."""
 
     tokens: list[int]
     """The prompt."""
@@ -97,7 +97,7 @@ class SampledToken(NamedTuple):
 
 
 class TrainItem(Value):
-    """One token sequence to learn from."""
+    """Token sequence to train on."""
 
     tokens: list[int]
     spans: list[tuple[int, int]]

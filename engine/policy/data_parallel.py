@@ -61,7 +61,7 @@ class ParallelPolicy:
         cards: Sequence[Card] = (),
         program: Sequence[str] = TORCH,
     ) -> "ParallelPolicy":
-        """One process on each card; without any, they share the processor's cores."""
+        """Start one process per GPU; without GPUs they share the cores of the CPU."""
         scratch = Path(tempfile.mkdtemp(prefix="atelier-ranks-"))
         starts = [
             TorchPolicy.start(
@@ -197,7 +197,7 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Of each name, over the rows that have it."""
+    """Mean of each metric over the rows that have it."""
     names = {name for row in rows for name in row}
     found = {name: [row[name] for row in rows if name in row] for name in names}
     return {name: sum(values) / len(values) for name, values in found.items()}

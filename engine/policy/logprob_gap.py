@@ -42,9 +42,9 @@ def stale_or_different(
 
 
 def followed(told: Sequence[float], said: Sequence[float], before: Sequence[float]) -> float | None:
-    """How much of the movement from `before` to `said` the sampler has made: the least-squares
-    share a of told − before = a (said − before). None where rounding hides it: the standard error
-    of a is above 1 / CLEAR."""
+    """Share of the trainer's change (`before` to `said`) that the sampler has followed: the
+    least-squares a of told − before = a (said − before). None where rounding hides it: the standard
+    error of a is above 1 / CLEAR."""
     moved = [now - then for now, then in zip(said, before, strict=True)]
     made = [now - then for now, then in zip(told, before, strict=True)]
     size = sum(step * step for step in moved)

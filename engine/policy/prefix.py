@@ -1,4 +1,4 @@
-"""What token sequences have in common. Pure."""
+"""Common prefixes of token sequences. Pure."""
 
 
 def shared(one: list[int], other: list[int]) -> int:

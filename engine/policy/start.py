@@ -23,8 +23,9 @@ MOST_ROWS = 256
 
 
 async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name: str) -> Policy:
-    """Its processes are started and empty; `base_name` is written into saved adapters. Raises
-    ConfigError where there are too few cards, PolicyError, EnvironmentMissing."""
+    """Start the processes of the policy that a project's [backend] names, without weights;
+    `base_name` is written into saved adapters. Raises ConfigError where there are too few GPUs,
+    PolicyError, EnvironmentMissing."""
     backend = config.backend
     cards = await asyncio.to_thread(cards_of, backend)
     _refuse_too_few(backend, cards)
@@ -54,7 +55,7 @@ def without_sampler(config: ProjectConfig) -> ProjectConfig:
 
 
 def policy_spec(config: ProjectConfig, model: Path, shape: ModelConfig, seed: int) -> PolicySpec:
-    """Of the model in this folder, with an adapter of this shape."""
+    """Specification of a policy: the model in this folder with an adapter of this shape."""
     backend = config.backend
     return PolicySpec(
         model_path=str(model),
@@ -67,13 +68,13 @@ def policy_spec(config: ProjectConfig, model: Path, shape: ModelConfig, seed: in
 
 
 def loaded(info: PolicyInfo) -> PolicyLoaded:
-    """What is said of it."""
+    """Event that describes a loaded policy."""
     said = PolicyLoaded.model_fields.keys() & PolicyInfo.model_fields.keys()
     return PolicyLoaded(**info.model_dump(include=set(said)))
 
 
 def server_place(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> ServerPlace:
-    """What the forecast leaves to vLLM."""
+    """GPU and memory that the forecast leaves to vLLM."""
     rows = min(config.agent.concurrency, MOST_ROWS)
     adapters = 2 + config.train.staleness
     plan = vram_plan(config, model, cards)

@@ -68,8 +68,8 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
 
 @contextlib.contextmanager
 def forwards_kept(module: ModuleType) -> Iterator[None]:
-    """Whatever happens within: afterwards the classes of a modelling module have the forward
-    methods, and their names in it the classes, that transformers gave them."""
+    """Restore the forward methods and class names of a transformers modelling module after the
+    block."""
     classes = {name: kind for name, kind in vars(module).items() if _is_layer(kind)}
     forwards = {kind: kind.forward for kind in classes.values()}
     try:

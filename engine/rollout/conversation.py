@@ -181,7 +181,8 @@ class Conversation:
 
 
 def _normal(message: dict[str, Any]) -> str:
-    """Canonical form of a message, by which messages are compared whatever a client library adds."""
+    """Canonical form of a message, by which messages are compared whatever a client library
+    adds."""
     calls = [
         (call.get("function", {}).get("name"), _meaning(call.get("function", {}).get("arguments")))
         for call in message.get("tool_calls") or []

@@ -100,8 +100,9 @@ class AtelierBackend:
         return run.step
 
     async def train(self, model: Any, trajectory_groups: Iterable[Any], **knobs: Any) -> Any:
-        """One step from these groups; the arguments are those of ART's LocalBackend.train. Returns
-        an art.LocalTrainResult. Raises AtelierError for what cannot be followed."""
+        """Train one step on these groups; the arguments are those of ART's LocalBackend.train.
+        Returns an art.LocalTrainResult. Raises AtelierError for arguments that are not supported.
+        """
         from art.metrics_taxonomy import build_training_summary_metrics, summarize_trajectory_groups
         from art.types import LocalTrainResult
 

@@ -31,7 +31,7 @@ GONE = ("engine.unreachable", "outside.not_open", "engine.http_401")
 
 @dataclass
 class Line:
-    """One model of the script, and its run."""
+    """Connection of one model of the script to its run."""
 
     asked: OpenOutside
     found: OutsideRun | None = None
@@ -46,7 +46,8 @@ class Line:
 
 
 class Link:
-    """Its thread begins with the first call, and ends with `close` or with the script."""
+    """Connection of a script to the engine, in a thread that starts with the first call and ends
+    with `close` or with the script."""
 
     def __init__(self, workspace: Path, python: str | None) -> None:
         self.workspace, self._python = workspace, python
@@ -83,7 +84,7 @@ class Link:
                 await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        """Whoever still asks is cancelled."""
+        """Cancel all waiting calls."""
         loop, thread = self._loop, self._thread
         assert loop is not None
         assert thread is not None
@@ -156,7 +157,7 @@ class Link:
                     await asyncio.sleep(attempt)
 
     async def _forget_dead(self) -> None:
-        """So that the next call finds or starts the engine that lives now."""
+        """Drop the dead engine, so that the next call finds or starts one."""
         if self._client:
             endpoint = await find(self.workspace)
             if endpoint is None or endpoint.port != self._client.port:
@@ -173,7 +174,7 @@ class Link:
         return self._client
 
     async def _gateway_of(self, key: str) -> tuple[str, int] | None:
-        """Where the model behind this key is sampled, and how often it was opened by now."""
+        """Address of the gateway for this key, and the number of times it was opened."""
         line = self.lines.get(key)
         if line is None or line.found is None:
             return None

@@ -13,8 +13,9 @@ NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
 
 
 def engine_python(given: str | None) -> str | None:
-    """That which is named, by argument or variable; None where the launcher may choose; else the
-    chosen engine's, or that of the folder that we come from. Raises LaunchError without any."""
+    """Python of the engine: the given one (argument or variable), None where the launcher may
+    choose, else that of the chosen engine or of the checkout. Raises LaunchError where there is
+    none."""
     if named := given or os.environ.get(VARIABLE):
         return named
     if all(find_spec(name) for name in NEEDED):

@@ -1,5 +1,5 @@
-"""What `train()` returns: our metrics of a step, by the names of protocol/art_names.py where ART
-leaves it to its backend to measure them. Pure."""
+"""Metrics of `train()`, under ART's names (protocol/records/art_names.py) where ART leaves the
+measurement to its backend. Pure."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ OWN = "atelier"
 
 
 def training_metrics(ours: Mapping[str, float], skipped: bool, updates: int) -> dict[str, float]:
-    """All of them: those that ART knows under its names, the others behind `atelier/`."""
+    """All metrics of a step: those known to ART under its names, the others behind `atelier/`."""
     known = {
         name: value for name, value in art_metrics(ours).items() if name.startswith(OURS_TO_SAY)
     }

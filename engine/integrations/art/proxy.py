@@ -36,7 +36,7 @@ class Relay:
         self._http: httpx.AsyncClient | None = None
 
     async def start(self) -> str:
-        """Its address, on loopback; started once."""
+        """Start the proxy once and return its address on loopback."""
         from aiohttp import web
 
         if self._runner is None:

@@ -18,7 +18,7 @@ from engine.protocol.requests.scripts import (
 
 
 def sent_group(group: Any) -> SentGroup:
-    """Of an art.TrajectoryGroup."""
+    """Serialise an art.TrajectoryGroup."""
     return SentGroup(
         trajectories=[_attempt(one) for one in group.trajectories],
         exceptions=[

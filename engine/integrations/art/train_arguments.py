@@ -1,7 +1,7 @@
-"""What ART's `train()` can be told → our algorithm. Pure.
+"""Arguments of ART's `train()` → our algorithm. Pure.
 
-A knob that would change the update and that we do not have is refused; one that only says how the
-work is done is answered with a sentence. ART's names and defaults: openpipe-art 0.5.18,
+An argument that would change the update in a way that is not supported is refused; one that only
+affects execution is answered with a note. ART's names and defaults: openpipe-art 0.5.18,
 LocalBackend.train and loss.py.
 """
 

@@ -25,7 +25,7 @@ HINT = "Name the folder of a model: .art/PROJECT/models/NAME."
 
 
 class ArtFile(NamedTuple):
-    """What one file holds."""
+    """Content of one file of ART."""
 
     step: int
     split: Split
@@ -45,7 +45,7 @@ def open_art(folder: Path, model: str = "") -> Source:
 
 
 def open_art_file(file: Path) -> Source:
-    """One Parquet file as a training step."""
+    """Open one Parquet file as a training step."""
     step = int(file.stem) if file.stem.isdecimal() else 1
     return Source(file.stem, step, lambda: _lots([ArtFile(step, "train", "", file)]))
 

@@ -24,7 +24,7 @@ class ArtAttempt(NamedTuple):
 
 
 class ArtGroup(NamedTuple):
-    """What ART keeps of a group."""
+    """Group as ART stores it."""
 
     where: str
     data: dict[str, Any]
@@ -49,7 +49,7 @@ def read_groups(file: Path, reader: ParquetReader) -> list[ArtGroup]:
 
 
 def bad_row(what: str, where: str, error: Exception) -> ConfigError:
-    """One of ART's rows or lines that makes no sense."""
+    """Error for an invalid row or line of ART."""
     return ConfigError.of(
         f"attempts.wrong_{what}",
         f"This {what} is not an attempt of ART.",

@@ -127,7 +127,8 @@ def _raised(group: ArtGroup, error: dict[str, str]) -> Trajectory:
 
 
 def _scenario(group: dict[str, Any], own: dict[str, Any], messages: list[Message]) -> str:
-    """What ART's metadata says, else what attempts at the same task share: their beginning."""
+    """Scenario id from ART's metadata, else from the messages that trajectories of the same task
+    share."""
     for metadata in (group.get("metadata") or {}, own.get("metadata") or {}):
         if (name := metadata.get(SCENARIO)) is not None:
             return str(name)

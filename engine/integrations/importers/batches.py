@@ -1,4 +1,4 @@
-"""What every source of attempts hands over: lots of complete groups, in the order of training."""
+"""Batches of imported trajectories: complete groups in the order of training."""
 
 import json
 import math
@@ -33,7 +33,7 @@ class TrajectoryBatch(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where attempts come from. `lots` reads while it is iterated; close it whatever happens."""
+    """Source of trajectories. `lots` reads while it is iterated; close it in any case."""
 
     name: str
     last: int
@@ -78,7 +78,7 @@ def as_scored(one: Trajectory) -> Trajectory:
 
 
 def as_awaiting_judge(one: Trajectory) -> Trajectory:
-    """What has no reward from its source, ready for a judge's."""
+    """Trajectory without a reward from its source, ready for a judge."""
     judges = UNREWARDED.code.partition(".")[0]  # asked and not answered, it can be asked again
     unrewarded = one.problem is not None and one.problem.code.partition(".")[0] == judges
     return one.model_copy(update={"awaits_judge": True, "problem": None}) if unrewarded else one

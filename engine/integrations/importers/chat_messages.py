@@ -25,7 +25,7 @@ def message_of(data: dict[str, Any]) -> Message:
 
 
 def conversation(items: list[dict[str, Any]]) -> Conversation:
-    """Of messages and of choices, as a chat completion returns them."""
+    """Conversation from messages and choices, as chat completions return them."""
     messages, truncated, tokens = [], False, 0
     for item in items:
         if "finish_reason" in item:

@@ -1,4 +1,4 @@
-"""What a path holds: a file of attempts, or a folder of ART."""
+"""Detection of an import source: a file of trajectories, or a folder of ART."""
 
 from pathlib import Path
 

@@ -142,6 +142,6 @@ def _trajectory(
 
 
 def _of_a_run(one: Trajectory) -> Trajectory:
-    """What was read for judging alone, as an attempt of step 1."""
+    """Trajectory that was read for judging, as one of step 1."""
     place = {"id": id_of("train", 1, one.group, one.index), "step": 1}
     return as_scored(one.model_copy(update=place))

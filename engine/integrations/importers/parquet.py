@@ -26,7 +26,8 @@ class ParquetReaderDied(AtelierError):
 
 
 class ParquetReader:
-    """One process for any number of files, started with the first. Use as a context manager."""
+    """Reader process for any number of Parquet files, started with the first. Use as a context
+    manager."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None

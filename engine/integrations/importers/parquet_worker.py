@@ -21,7 +21,8 @@ def say(message: dict[str, Any]) -> None:
 
 
 def answer(path: str) -> None:
-    """Where the envelope is there it holds everything, so the other columns stay on the disk."""
+    """Read one file; if it has the envelope column, only that one is read, since it holds
+    everything."""
     with pyarrow.parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(VERSION)

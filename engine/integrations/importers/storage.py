@@ -85,7 +85,7 @@ class Import:
         self._validations: dict[int, Interval | None] = {}
 
     async def store(self, source: Source) -> int:
-        """How many lots there were."""
+        """Store all batches; returns their number."""
         begun, count = time.monotonic(), 0
         await self._writer.say(RunStarted(spec=self._spec))
         for note in source.notes:

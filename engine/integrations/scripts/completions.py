@@ -1,10 +1,10 @@
-"""What was sampled for a script, until it is handed in: exact tokens by the name of the completion.
+"""Completions sampled for a script, until it submits them: exact tokens by completion id.
 
-Many attempts ask under one key, so nothing but a completion's name says whose it is. A completion
-that goes on from another one keeps only what came after it. All of them are also written to a file
-of the run, so that an engine that was killed knows what it has answered. What is not handed in is
-forgotten: after `KEPT_UPDATES` further updates, or when more than `MOST_TOKENS` wait. The file only
-grows, by a line at a time, until most of it is forgotten.
+Many rollouts use one key, so only the id of a completion says whose it is. A completion that
+continues another one stores only its own part. All are also written to a file of the run, so that
+they survive a kill. Completions that are not submitted are deleted after `KEPT_UPDATES` further
+updates, or when more than `MOST_TOKENS` wait. The file is appended to, line by line, until most of
+it is obsolete.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ LEAST_SPENT = 1_000_000
 
 
 class Completion(BaseModel):
-    """One answer of the policy."""
+    """Completion of the policy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,8 +81,8 @@ class Entry:
 
 
 class CompletionIndex:
-    """What is known from one forgetting to the next: more comes, and nothing goes, so that a thread
-    may read it."""
+    """Index of completions that only grows between two deletions, so that another thread may read
+    it."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries: dict[str, Entry] = {}
@@ -160,8 +160,8 @@ class Completions:
             self.forget_before(one.version)
 
     def forget_before(self, updates: int) -> None:
-        """Those sampled by weights `KEPT_UPDATES` older than these, and the oldest of too many;
-        what another one goes on from stays as long as that. The file is told in one line."""
+        """Delete completions of weights older than `KEPT_UPDATES`, and the oldest of too many; one
+        that a later completion continues stays as long as that. The file gets one line."""
         wanted: set[str] = set()
         room = MOST_TOKENS * 9 // 10
         for entry in reversed(self.held.entries.values()):
@@ -252,11 +252,11 @@ def write_lines(file: Path, completions: Iterable[Completion]) -> None:
 
 
 def digest(before: str, message: str) -> str:
-    """Of messages up to and with this one, where `before` is that of those in front of it."""
+    """Hash of the messages up to and with this one; `before` is the hash of the earlier ones."""
     return hashlib.blake2b(f"{before}\0{message}".encode(), digest_size=16).hexdigest()
 
 
 def fingerprint(tokens: Sequence[str], logprobs: Sequence[float]) -> str:
-    """Of one sampling: JSON keeps every digit of a log-prob."""
+    """Fingerprint of one completion: JSON keeps every digit of a log-prob."""
     body = json.dumps([list(tokens), list(logprobs)])
     return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()

@@ -61,7 +61,7 @@ def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
 
 
 def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> RunSpec:
-    """Of a run that begins. Raises ConfigError for a setting that is wrong, ModelError."""
+    """Specification of a new run. Raises ConfigError for a wrong setting, ModelError."""
     name = base_model(asked.base_model)
     path = find_model(name)
     config = load_config(project, {"model.name": name, **asked.settings})
@@ -86,8 +86,8 @@ def spec_for(project: Path, asked: OpenOutside, versions: dict[str, str]) -> Run
 
 
 def differences(spec: RunSpec, asked: OpenOutside, project: Path) -> list[str]:
-    """What the script asks for and a run that exists does otherwise. Raises Refused where it was
-    begun with another base model."""
+    """Differences between the script's settings and those of the existing run, as sentences. Raises
+    Refused where the base model differs."""
     name = base_model(asked.base_model)
     if name != spec.config.model.name:
         raise Refused.of(

@@ -1,4 +1,4 @@
-"""What a script logs beside training: attempts of other splits, and figures by its own names."""
+"""Trajectories of other splits, and metrics, that a script logs beside training."""
 
 import asyncio
 import math
@@ -67,7 +67,7 @@ def _first_free(run: Run, step: int, logs: Logs) -> int:
 
 
 async def _store_groups(run: Run, groups: list[list[Trajectory]]) -> None:
-    """Those that are not there yet."""
+    """Store the groups that are not stored yet."""
     known = {one.id for one in run.reader.stored("validation", groups[0][0].step)}
     for siblings in groups:
         for one in siblings:
@@ -77,7 +77,7 @@ async def _store_groups(run: Run, groups: list[list[Trajectory]]) -> None:
 
 
 def _validation(run: Run, step: int, seconds: float) -> ValidationFinished:
-    """Of all that is stored of the step, whichever log brought it."""
+    """Validation result of everything stored for the step."""
     everyone = _by_group(run.reader.stored("validation", step))
     means = scenario_means(everyone)
     return ValidationFinished(

@@ -1,5 +1,5 @@
-"""Which logs of a script were begun, and where their groups are: on disk before anything of one is
-stored, so that one which is sent again, to this engine or the next, is stored once."""
+"""Logs of a script: recorded on disk before any of their groups is stored, so that a log that is
+sent again is stored once."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from engine.runtime.files import append_lines
 
 
 class Begun(BaseModel):
-    """One log."""
+    """Log that has been started."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -98,7 +98,7 @@ async def train_submission(
     clock: Clock,
     history: dict[int, dict[str, float]],
 ) -> int:
-    """One step: what was handed in is stored, learned from, and kept. Returns its number."""
+    """Store the submitted groups, make the update, and save the checkpoint. Returns the step."""
     step, anew = handed.step, handed.step not in history
     run.config = handed.over(run.spec.config)
     if anew:

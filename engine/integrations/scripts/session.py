@@ -165,7 +165,7 @@ class ScriptSession:
 
 
 def trained_before(run: Run, handed: Submission) -> Trained:
-    """What was answered, or would have been, when this step was finished."""
+    """Response for a step that was finished before."""
     events = run.reader.events_of("step.finished")
     event = next(e for e in reversed(events) if getattr(e, "step", None) == handed.step)
     kept = [one for one in run.reader.checkpoints() if one.step == handed.step]

@@ -14,7 +14,7 @@ from engine.runtime.files import replace_file
 
 
 class Submission(BaseModel):
-    """One step as it was handed in."""
+    """Groups and arguments of one submitted step."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,8 +65,8 @@ class SubmissionFiles:
         return self.read(max(numbers)) if numbers else None
 
     def forget_until(self, step: int) -> None:
-        """Those up to this step, which is on record and has its checkpoint, but for the newest:
-        the script may ask for it once more."""
+        """Delete submissions up to this step, which is stored with its checkpoint; the newest
+        stays, since the script may send it again."""
         for one in self._folder.glob("step-*.json"):
             if int(one.stem.removeprefix("step-")) < step:
                 one.unlink()

@@ -1,8 +1,7 @@
-"""What a script hands in → trajectories of ours, with the tokens that were sampled for it.
+"""Submitted groups → trajectories with the tokens that were sampled.
 
-A choice is known by its name; one that lost it on its way through another library, by its tokens
-and log-probs. What was sampled elsewhere can be logged, and never trained on: nothing is tokenised
-again.
+A choice is identified by its id, or by its tokens and log-probs if another library has dropped the
+id. Choices that were sampled elsewhere can be logged but never trained on: nothing is re-tokenised.
 """
 
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
-"""How far a tracker was told of a run: a small file in the run folder, held by one sender at a
-time."""
+"""Cursor of a tracker: how much of a run it has been sent; a small file in the run folder with one
+sender at a time."""
 
 import contextlib
 import hashlib
@@ -44,7 +44,7 @@ def read_cursor(run: Path, name: TrackerName) -> Cursor | None:
 
 
 def cursor_for(run: Path, name: TrackerName, target: str) -> Cursor:
-    """Where it was, unless it was told somewhere else."""
+    """Stored cursor, or a new one if the tracker's target has changed."""
     known = read_cursor(run, name)
     return known if known and known.target == target else Cursor(target=target)
 
@@ -58,7 +58,7 @@ def write_cursor(run: Path, name: TrackerName, cursor: Cursor) -> None:
 
 @contextlib.contextmanager
 def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
-    """Nobody else sends meanwhile. Raises Refused where somebody does."""
+    """Be the only sender to a tracker for the block. Raises Refused where another engine is."""
     (run / FOLDER).mkdir(exist_ok=True)
     try:
         descriptor = take_lock(run / FOLDER / f"{name}.lock")

@@ -1,9 +1,9 @@
-"""One tracker of one run: a process of its own is told what is stored, from a cursor on.
+"""Feed of one tracker and run: a process that is sent what is stored, from a cursor on.
 
-A service that is down, hangs or dies costs the run nothing: the process is ended, and after a while
-another one is told from where the last one was sure. What a service will never take is counted, and
-passed over. When the run has ended there is a bounded time for the rest; what is missing then is
-sent when somebody asks. A run that goes on while its end is being told is told of anew.
+A service that is down, hangs or dies costs the run nothing: the process is ended and another one
+starts later where the last was certain. Items that a service never takes are counted and skipped.
+When the run has ended there is a bounded time for the rest; what is missing then is sent on
+request. A run that resumes while its end is being sent is sent again.
 """
 
 import asyncio
@@ -140,7 +140,7 @@ class Feed:
         return view_of(self.name, state, behind, self._problem, self._cursor)
 
     async def _attempt(self) -> bool:
-        """One process, until everything is sent; False where it has to be tried again."""
+        """Run one process until everything is sent; False where it has to be tried again."""
         try:
             python = await asyncio.to_thread(installed_python, ENVIRONMENTS[self.name])
             if python is None:
@@ -222,7 +222,7 @@ class Feed:
         return [await self._ask(child, "send", items=lot) for lot in lots]
 
     async def _count(self, answers: list[dict[str, Any]]) -> None:
-        """What will never be taken, said in the log with the first of it."""
+        """Count items that are never taken; the first is logged."""
         for answer in (one for one in answers if one["refused"]):
             if not self._cursor.refused:
                 words = f"{TRACKERS[self.name]} {answer['words']} It is told the rest."
@@ -243,7 +243,7 @@ class Feed:
         return (events[-1].seq or 0) if events else self._cursor.seq, items
 
     def _traces(self, event: GroupScored) -> list[Item]:
-        """One for each attempt."""
+        """Traces of an event, one per trajectory."""
         group = event.group
         found = self._reader.siblings(group.split, group.step, group.group)
         content = bool(getattr(self.settings, "content", False))
@@ -256,7 +256,7 @@ class Feed:
         return items
 
     def _recall(self) -> None:
-        """Which steps have gone out already."""
+        """Read which steps have been sent."""
         self._once, after = StepFilter(), 0
         while not self._traced and after < self._cursor.seq:
             events = self._reader.events_after(after, ("step.finished",), ROWS)
@@ -300,7 +300,7 @@ class Feed:
             await self.source.say("warning", f"{problem} The run goes on.")
 
     async def _well(self, state: TrackerState) -> None:
-        """It has just taken something, or there is nothing to take."""
+        """Set the state after a successful send, or when there is nothing to send."""
         self._failures, self._problem, self._state = 0, None, state
         if self._said:
             self._said = ""

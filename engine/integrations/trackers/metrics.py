@@ -33,7 +33,7 @@ CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
 def row_of(event: Event | UnknownEvent) -> Item | None:
-    """What a tracker of metrics is told of one event; None where there is nothing to tell."""
+    """Row for a metrics tracker from one event; None where there is nothing to send."""
     told = {"seq": event.seq, "at": event.at}
     match event:
         case StepFinished():

@@ -22,7 +22,7 @@ PROVIDER = "atelier"
 
 @dataclass(frozen=True)
 class TraceContext:
-    """What all traces of a run to one service share."""
+    """Data that all traces of a run to one service share."""
 
     spec: RunSpec
     content: bool
@@ -137,7 +137,7 @@ class TraceContext:
 
 @dataclass(frozen=True)
 class Call:
-    """One model call of an attempt."""
+    """Model call of a rollout."""
 
     branch: int
     number: int

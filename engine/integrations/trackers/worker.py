@@ -30,8 +30,8 @@ SHORTEST = 6
 
 
 class Sink(Protocol):
-    """One service. Each call returns when the service has what it was told, or raises Trouble where
-    it may have it later."""
+    """Interface of a tracker. Each call returns when the service has received the data, or raises
+    SinkError where a retry may help."""
 
     url: str
     """Where the run is to be seen; empty where nobody knows."""
@@ -71,7 +71,7 @@ class RequestHandler:
         return {"url": self._sink.url}
 
     def _problem(self, error: Exception) -> dict[str, str]:
-        """Its message goes on after the tracker's name."""
+        """Problem of an error, worded to follow the tracker's name."""
         told = error if isinstance(error, SinkError) else SinkError("failed", unforeseen(error))
         return {
             "code": f"track.{told.code}",

@@ -1,6 +1,6 @@
-"""How far two opinions of the same attempts go together. Pure.
+"""Agreement of two sets of scores for the same n trajectories. Pure.
 
-n attempts; scores are compared only where both sides have one.
+Trajectories are compared only where both sides have a score.
 """
 
 import math

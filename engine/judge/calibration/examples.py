@@ -16,7 +16,7 @@ WORD = re.compile(r"\w+")
 
 
 class JudgeExample(NamedTuple):
-    """One decided comparison."""
+    """Labelled comparison of two trajectories as text for the judge's prompt."""
 
     label: str
     """Id of the label it comes from."""
@@ -25,7 +25,7 @@ class JudgeExample(NamedTuple):
 
 
 def examples_of_run(run: Run) -> list[JudgeExample]:
-    """Of every label of the run that teaches and holds, oldest first."""
+    """Examples from all labels in force that decide a comparison, oldest first."""
     found = []
     for label in run.reader.labels():
         if label.teaches and label.holds():
@@ -35,7 +35,8 @@ def examples_of_run(run: Run) -> list[JudgeExample]:
 
 
 def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
-    """One that sets the most preferred attempt beside the least; none without a preference."""
+    """Example with the most and the least preferred trajectory of a label; empty without a
+    preference."""
     wins = dict.fromkeys((one.id for one in siblings), 0)
     for better, worse in preferences(label.words, list(wins)):
         wins[better] += 1

@@ -34,7 +34,7 @@ class LabelledGroup(NamedTuple):
 
 
 def agreements(reader: RunReader) -> list[Agreement]:
-    """One row per judge and rubric, that which judged last first."""
+    """Agreement rows, one per judge and rubric, the most recent judge first."""
     heard = labelled_groups(reader)
     names = [name for group in heard for name in group.names]
     labelled: dict[tuple[str, str], list[Verdict]] = {}

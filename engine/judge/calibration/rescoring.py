@@ -46,7 +46,7 @@ ALL_AT_ONCE = 4
 
 
 class Rescoring:
-    """One rubric and its judges over stored groups of an open run."""
+    """Rescoring of stored groups of an open run with another rubric or other judges."""
 
     def __init__(
         self,
@@ -189,7 +189,8 @@ class Rescoring:
         )
 
     def _before(self, group: list[Trajectory], earlier: list[Verdict]) -> dict[str, float]:
-        """What the run was trained on, else what another rubric said last, else the rewards."""
+        """Scores for comparison: those that the run was trained on, else the last ones by another
+        rubric, else the rewards."""
         own = {one.id: one.parts[PART] for one in group if PART in one.parts}
         others = [v for v in earlier if v.rubric != self._rubric.version and v.score is not None]
         if own or not others:

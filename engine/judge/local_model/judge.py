@@ -33,7 +33,7 @@ MOST_CACHED = 16_384
 
 
 class Accuracy(NamedTuple):
-    """How often the fit orders pairs rightly that were held out with their groups."""
+    """Pairwise accuracy of the fitted model on held-out groups."""
 
     share: float
     pairs: int
@@ -63,7 +63,7 @@ class LocalJudge:
 
     @property
     def version(self) -> str | None:
-        """Which fit judges now; None while it is not fitted."""
+        """Version of the fitted model; None while it is not fitted."""
         return self._fit.version if self._fit else None
 
     async def fit(self, preferences: Sequence[Preference]) -> Accuracy | None:
@@ -88,8 +88,8 @@ class LocalJudge:
         return accuracy
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """One verdict per attempt, in their order; attempts that failed by themselves have none.
-        Raises what the policy raises."""
+        """Verdicts, one per trajectory, in their order; failed rollouts have none. Raises what the
+        policy raises."""
         attempts = [one for one in group if can_be_judged(one)]
         fit = self._fit
         if fit is None:
@@ -123,7 +123,7 @@ def _said(preference: Preference) -> bool:
 
 
 def _branches(one: Trajectory) -> list[TrainItem]:
-    """What the policy looks at: the branches in which it sampled something."""
+    """Branches with sampled tokens, as items for the policy."""
     return [TrainItem(tokens=b.tokens, spans=b.spans) for b in one.branches if b.sampled]
 
 

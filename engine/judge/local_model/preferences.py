@@ -1,6 +1,6 @@
-"""What the local judge computes: preferences from scores, and scores from a fitted model. Pure.
+"""Local judge: preferences from scores, and scores from a fitted model. Pure.
 
-D features of an attempt, B branches of it.
+D features of a trajectory, B branches.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ GroupKey = tuple[Split, int, int]
 
 
 class Preference(NamedTuple):
-    """One sibling is better than another."""
+    """Preference between two trajectories of a group."""
 
     better: Trajectory
     worse: Trajectory
@@ -46,7 +46,8 @@ def preferences_of_scores(
 
 
 def latest(preferences: Sequence[Preference], most_attempts: int) -> list[Preference]:
-    """Of the groups, as many of the last ones as have `most_attempts` attempts; one at least."""
+    """Preferences of the latest groups with at most `most_attempts` trajectories in total; at least
+    one group."""
     groups: dict[GroupKey, list[Preference]] = {}
     for preference in preferences:
         groups.setdefault(preference.group, []).append(preference)
@@ -61,7 +62,7 @@ def latest(preferences: Sequence[Preference], most_attempts: int) -> list[Prefer
 
 
 def version_of(preferences: Iterable[Preference]) -> str:
-    """Of the same preferences in any order the same."""
+    """Hash of the preferences, independent of their order."""
     lines = sorted(f"{p.better.id}>{p.worse.id} {p.weight!r}" for p in preferences)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 

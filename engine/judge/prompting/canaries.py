@@ -23,7 +23,7 @@ ID = "canary"
 
 
 class CanaryResult(NamedTuple):
-    """What one judge made of a canary."""
+    """Score of a canary by one judge, beside the real trajectories."""
 
     judge: str
     score: float | None
@@ -32,12 +32,13 @@ class CanaryResult(NamedTuple):
 
     @property
     def caught(self) -> bool:
-        """It did not beat the middle of the real ones; unscored is caught too."""
+        """Whether the canary scored no better than the median trajectory; unscored counts as
+        caught."""
         return self.score is None or self.score <= self.others
 
 
 def kind_of(turn: int) -> Kind:
-    """One after another."""
+    """Kind of the canary of a turn; the kinds take turns."""
     return KINDS[turn % len(KINDS)]
 
 
@@ -61,7 +62,7 @@ def with_canary(group: Sequence[Trajectory], kind: Kind) -> list[Trajectory]:
 
 
 def canary_results(verdicts: Sequence[Verdict]) -> list[CanaryResult]:
-    """One per judge that has scored at least one real attempt."""
+    """Results, one per judge that has scored at least one real trajectory."""
     found = []
     for judge in dict.fromkeys(verdict.judge for verdict in verdicts):
         own = {v.trajectory_id: v.score for v in verdicts if v.judge == judge}

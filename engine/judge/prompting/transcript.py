@@ -49,8 +49,8 @@ def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def shared_start(trajectories: list[list[Message]]) -> int:
-    """How many messages all of them begin with; where that would leave one of them nothing of its
-    own, only those before the first answer."""
+    """Number of leading messages that all trajectories share; if that leaves one of them nothing of
+    its own, only the messages before the first completion."""
     first = trajectories[0]
     equal = (len(set(map(_dumped, column))) == 1 for column in zip(*trajectories, strict=False))
     count = sum(1 for _ in takewhile(bool, equal))

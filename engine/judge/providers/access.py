@@ -1,6 +1,4 @@
-"""How judges and other providers are reached: by a process of ours that holds the keys, or through
-the home machine, which keeps them.
-"""
+"""Access to providers: through a worker process that holds the keys, or through the home machine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +19,7 @@ HomeRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 
 class ProviderClient(Protocol):
-    """Whoever speaks to providers: what engine/judge/providers/worker.py can be asked."""
+    """Interface of the worker process (engine/judge/providers/worker.py)."""
 
     @property
     def alive(self) -> bool: ...
@@ -36,7 +34,8 @@ class ProviderClient(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """Of one run. `keys` by provider, in memory only; with `errand` none are needed here."""
+    """Access of one run to providers. `keys` by provider, in memory only; with `errand` none are
+    needed here."""
 
     keys: Mapping[str, str]
     errand: HomeRequest | None = None

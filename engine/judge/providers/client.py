@@ -54,7 +54,7 @@ class Provider:
         return self._speaker.pid
 
     def key_of(self, model: str, messages: Messages) -> str:
-        """What a question is known by: equal ones have equal answers."""
+        """Cache key of a question: equal questions have equal answers."""
         config = self._config
         settings = [model, config.base_url, config.temperature, config.max_tokens, messages]
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
@@ -85,8 +85,8 @@ class Provider:
     async def ask(
         self, model: str, messages: Messages, rubric: str, attempt: int
     ) -> tuple[Call, float | None]:
-        """One try: the call with its reply, or with the problem why there is none and, where
-        another try may help, the seconds to wait before it."""
+        """Ask once. Returns the call with its reply or its problem and, where a retry may help, the
+        seconds to wait before it."""
         config, key = self._config, self.key_of(model, messages)
         begun = time.monotonic()
         async with self._room:

@@ -1,9 +1,9 @@
-"""What judging has cost and what has been answered already: in the run's database, so that neither
-a restart nor a kill forgets it.
+"""Ledger of judge calls: cost and answers, in the run's database, so that they survive restarts and
+kills.
 
-A question is written down at its highest cost before it is sent, and at its true cost once it is
-answered. One that was sent and never answered stays at its highest: it may have been billed. Every
-try is a question of its own.
+A question is recorded at its highest possible cost before it is sent, and at its actual cost once
+it is answered. A question without an answer keeps its highest cost: it may have been billed. Each
+retry is recorded by itself.
 """
 
 import asyncio
@@ -19,8 +19,7 @@ from engine.storage.run_folder.run import Run
 
 
 class Account:
-    """What one purpose may cost within a run. `spent` says what it has, with what is on its way at
-    its highest."""
+    """Budget of one purpose within a run. `spent` includes pending questions at their highest cost."""
 
     def __init__(self, run: Run, budget_usd: float | None, spent: Callable[[], float]) -> None:
         self._run = run

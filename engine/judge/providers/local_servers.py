@@ -11,7 +11,7 @@ PATIENCE_S = 0.7
 
 
 class Server(NamedTuple):
-    """Where a kind of server listens unless it is told otherwise."""
+    """Default address of a kind of model server."""
 
     title: str
     port: int

@@ -141,8 +141,8 @@ class Worker:
         return {"tokens": counts}
 
     async def _op_ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One try of one question: the answer, or a `problem` and, where another try may help,
-        `wait_s`. `metered` is false where it may have been billed and nobody says how much."""
+        """Ask once. Returns the answer, or a `problem` and, where a retry may help, `wait_s`.
+        `metered` is false where the call may have been billed without a known cost."""
         return await self._tried(message, self._complete(message))
 
     async def _op_chat(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def problem_of(error: Exception, keys: dict[str, str]) -> dict[str, str]:
 
 
 def waiting_time(error: BaseException, attempt: int) -> float:
-    """What the provider asks for, else twice as long each time, a little by chance."""
+    """Seconds before a retry: the provider's Retry-After, else exponential back-off with jitter."""
     response = getattr(error, "response", None)
     asked = getattr(response, "headers", {}).get("retry-after") if response is not None else None
     try:

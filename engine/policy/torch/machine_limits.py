@@ -1,7 +1,7 @@
-"""What the machine could do at best, measured; and what the model is, as `machine.flops` counts it.
+"""Measured peak rates of the machine, and the model's shape as `hardware.flops` counts it.
 
-Measured once per process and precision, in well under half a second: the matrix rate and the rate
-at which memory is read. No step is faster than both allow.
+Measured once per process and precision, in under half a second: matrix rate and memory read rate.
+No step is faster than both allow.
 """
 
 import time
@@ -57,7 +57,7 @@ def measure_bandwidth(device: torch.device = CPU) -> float:
 
 
 def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Of several tries after a first one that warms up, within the budget."""
+    """Shortest time of several runs after a warm-up, within the budget."""
     times: list[float] = []
     end = time.perf_counter() + BUDGET_S
     while len(times) < 3 or (len(times) < MOST_TRIES and time.perf_counter() < end):

@@ -81,7 +81,7 @@ class PolicyServer:
                 self._handle(busy_message)
 
     def _sample(self) -> None:
-        """One decode step; where memory runs out, every request under way hears of it."""
+        """Run one decode step; on out-of-memory every active request receives the error."""
         try:
             self._sampler.step()
         except (torch.OutOfMemoryError, MemoryError) as error:

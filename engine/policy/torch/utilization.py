@@ -1,8 +1,8 @@
-"""How well the machine was used: work that was needed and work that was done, against the time.
+"""Utilization of the machine: needed and executed work against time.
 
-`TrainEffort` belongs to one batch, `SampleEffort` to all sampling since it was last asked. Shares
-of what `engine.policy.torch.machine_limits` measured: see `engine.hardware.flops` for goodput and
-hardware.
+`TrainEffort` belongs to one batch, `SampleEffort` to all sampling since the last call. Shares of
+the peaks of `engine.policy.torch.machine_limits`; see `engine.hardware.flops` for goodput and
+hardware share.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,8 +83,8 @@ class SampleEffort:
         limits: Limits,
         seconds: float,
     ) -> None:
-        """One pass: every row's tokens as (start, end); keys that the single ones looked at, those
-        of idle rows and of shorter contexts included."""
+        """Record one pass: the tokens of every row as (start, end), and the keys that single tokens
+        attended to, those of idle rows and padded contexts included."""
         shape, rows = self._shape, len(pieces)
         tokens = sum(end - start for start, end in pieces)
         pairs = [shape.pairs(start, end) for start, end in pieces]

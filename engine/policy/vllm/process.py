@@ -45,7 +45,7 @@ MEMORY_WORDS = (
 
 
 class ServerPlace(Value):
-    """Where a server works, and how much of it."""
+    """GPU and memory share of a vLLM server."""
 
     rows: int = 64
     """Sequences it works on at once."""
@@ -62,7 +62,7 @@ class ServerPlace(Value):
 
 
 class ServerPlan(Value):
-    """What one server is started with."""
+    """Start options of one vLLM server."""
 
     model_path: str
     dtype: str
@@ -79,7 +79,7 @@ class ServerPlan(Value):
         return 8192 if self.place.cuda else 512
 
     def arguments(self, socket: Path) -> list[str]:
-        """Of the server's command line."""
+        """Command-line arguments of the server."""
         pairs = {
             "--model": self.model_path,
             "--served-model-name": BASE,
@@ -131,7 +131,7 @@ class ServerPlan(Value):
 
 
 class ServerProcess:
-    """One started server and its children. Make it with `spawn`, end it with `end`."""
+    """Running vLLM server with its child processes. Create it with `spawn`, end it with `end`."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, socket: Path, log: Path, log_start: int
@@ -167,7 +167,7 @@ class ServerProcess:
 
     @property
     def pids(self) -> list[int]:
-        """Of all its processes, as far as they are known."""
+        """PIDs of all its processes."""
         return [process.pid for process in self._look()]
 
     def stopped(self) -> bool:
@@ -175,11 +175,11 @@ class ServerProcess:
         return any(_status(process) == psutil.STATUS_STOPPED for process in self._look())
 
     def cpu_seconds(self) -> float:
-        """That all its processes have used together."""
+        """CPU seconds of all its processes."""
         return sum(_cpu_seconds(process) for process in self._look())
 
     async def kill(self) -> None:
-        """All of it; returns when it is gone."""
+        """Kill all its processes; returns when they are gone."""
         _, *others = await asyncio.to_thread(self._look)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()

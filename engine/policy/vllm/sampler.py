@@ -60,7 +60,7 @@ class VllmSampler:
         return self._server.pids
 
     async def close(self) -> None:
-        """Whoever still waits for an answer gets ChildDied, and no other server is started."""
+        """Close: waiting requests get ChildDied, and no other server is started."""
         self._closed = True
         if starting := self._starting:
             starting.cancel()
@@ -89,7 +89,7 @@ class VllmSampler:
             self._under_way[name] -= 1
 
     async def ask(self, question: Callable[[VllmServer], Awaitable[T]]) -> T:
-        """Of a living server; once more where it died over the question."""
+        """Ask the running server; repeated once if it died during the request."""
         while True:
             server = await self._awake()
             try:
@@ -162,7 +162,8 @@ class VllmSampler:
                     await self._replace(gone.problem)
 
     async def _replace(self, why: Problem) -> None:
-        """Who asks may give up meanwhile; whoever comes next goes on waiting for the same start."""
+        """Start another server; callers may be cancelled meanwhile, later ones wait for the same
+        start."""
         if self._closed:
             raise ChildDied(why)
         if self._starting is None:
@@ -191,8 +192,8 @@ class VllmSampler:
 
 
 def _behind(request: SampleRequest, said: list[int]) -> SampleRequest:
-    """What is left of a request; from a random stream of its own, for nobody knows how far the
-    server's was."""
+    """Remaining part of an interrupted request, with a new random stream: the server's position in
+    its own is unknown."""
     if not said:
         return request
     return request.model_copy(

@@ -1,4 +1,4 @@
-"""What a connection to a server can do, whichever way it was made; and the person it may ask."""
+"""Interface of SSH connections, and of the questions that they ask the person."""
 
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass

@@ -49,8 +49,8 @@ class Trust:
         """The same of a certificate's authority."""
 
     def on_record(self, host: str, address: str, port: int | None) -> Record:
-        """What AsyncSSH is told before it asks the server. An entry without the port counts
-        where there is none with it, as in OpenSSH; revoked is revoked with and without."""
+        """Known host keys in the form that AsyncSSH expects. An entry without a port counts if
+        there is none with the port, as in OpenSSH; revoked is revoked with and without it."""
         self._read(host)
         keys = [entry.key for entry in self._exact or self._of("", self._bare)]
         authorities = [] if self._plain_only else self._authorities
@@ -58,8 +58,8 @@ class Trust:
         return [*keys, *self._confirmed], authorities, revoked
 
     def algorithms(self) -> list[str]:
-        """Of host keys, those first that can lead to what is on record; in the order of the
-        configuration where that has one."""
+        """Host key algorithms, those of recorded keys first; in the order of the configuration if
+        it has one."""
         self.shown = self.signed_by = None
         certificates = get_default_certificate_algs()
         defaults = [*certificates, *get_default_public_key_algs()]

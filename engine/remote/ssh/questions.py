@@ -52,7 +52,7 @@ class Clock:
 
 @dataclass
 class QuestionService:
-    """Who answers for one server."""
+    """Questions of one server to the person, and their answers."""
 
     asker: Asker
     place: Place
@@ -83,7 +83,7 @@ class QuestionService:
 
 
 def kind_of_secret(prompt: str, echo: bool) -> QuestionKind:
-    """Of what a server asks for."""
+    """Kind of a secret that a server asks for: password, code, or passphrase."""
     words = prompt.lower()
     one_time = any(word in words for word in ("one-time", "one time", "otp", "verification"))
     return "password" if "password" in words and not echo and not one_time else "code"

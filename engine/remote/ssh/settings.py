@@ -1,7 +1,7 @@
-"""What the person's SSH configuration says of one server, read by AsyncSSH.
+"""Settings of one server in the person's SSH configuration, read by AsyncSSH.
 
-Its reader knows Host, Match, Include, tokens and the rest; taught here are the few settings that
-it leaves to whoever decides about host keys, and which of ProxyJump and ProxyCommand came first.
+Its parser supports Host, Match, Include and tokens; added here are settings about host keys, and
+which of ProxyJump and ProxyCommand came first.
 """
 
 import getpass
@@ -41,7 +41,7 @@ class _Reader(SSHClientConfig):
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one server."""
+    """SSH settings of one server."""
 
     address: Address
     """As it was asked for; `Host` lines match this."""
@@ -74,7 +74,7 @@ class Settings:
         return server_name(self.user, self.host, self.port)
 
     def known_as(self, host: str) -> str:
-        """What a host is called in known_hosts, in lower case as OpenSSH does it."""
+        """Name of a host in known_hosts, in lower case as in OpenSSH."""
         if self.host_key_alias:
             return self.host_key_alias.lower()
         return host.lower() if self.port == 22 else f"[{host.lower()}]:{self.port}"

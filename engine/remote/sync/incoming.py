@@ -30,14 +30,14 @@ LAST = ("config.json", "READY")
 
 
 class Incoming:
-    """Of one workspace; `places` are the folders in which folders may lie."""
+    """Contents that arrive in one workspace; `places` are the folders that may receive folders."""
 
     def __init__(self, workspace: Path, places: dict[str, Path]) -> None:
         self._workspace, self._places = workspace, places
         self._contents = workspace / ".atelier" / "incoming"
 
     def missing(self, asked: SyncFolder) -> Missing:
-        """What neither the folder nor what has arrived holds."""
+        """Contents that are neither in the folder nor among what has arrived."""
         root, wanted = self._root(asked), asked.manifest
         here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
         lacking = {
@@ -72,7 +72,8 @@ class Incoming:
         return part.stat().st_size
 
     def finish(self, sha256: str, size: int) -> None:
-        """All of it has come. Raises Refused where it is not what it should be; then it is gone."""
+        """Verify a complete content. Raises Refused where its hash or size differs; then it is
+        deleted."""
         part = self._part(sha256)
         if self._content(sha256).exists():
             return

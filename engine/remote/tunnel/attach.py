@@ -1,7 +1,7 @@
-"""What is said on a server when a home machine comes: one line, with where its engine listens.
+"""Attach: one line on a server with the address of its engine.
 
-The line holds the token, so it is for nobody else's eyes. An engine of another build that works on
-no run makes way for ours.
+The line holds the token and is private. An engine of another build that has no active run is
+replaced by ours.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ LEAVING_S = 15.0
 
 
 def read_line(text: str) -> Reached | Problem:
-    """What the line says. Raises ValueError where it is none."""
+    """Parse the line. Raises ValueError for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     return (
         Problem.model_validate_json(line)

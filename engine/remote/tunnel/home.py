@@ -17,7 +17,7 @@ FIT = set(string.ascii_letters + string.digits + "-_")
 
 @dataclass
 class LocalMachine:
-    """What every host needs to know of this side."""
+    """Data of this machine that every remote server needs."""
 
     id: str
     name: str
@@ -32,7 +32,8 @@ class LocalMachine:
     """Settings of the runs that were started from here."""
 
     def folder_name(self, project: Path) -> str:
-        """Of a project in the workspace there: the same for as long as it lies here."""
+        """Folder of a project in the workspace of a server: stable while the project does not move
+        here."""
         mark = hashlib.sha256(f"{self.id} {project}".encode()).hexdigest()[:8]
         kept = "".join(c if c in FIT else "-" for c in project.name)
         return f"{kept.strip('-_') or 'project'}-{mark}"

@@ -1,4 +1,4 @@
-"""What is said to a server's own shell, before an engine of ours answers there."""
+"""Shell of a server: commands that run before an engine is installed there."""
 
 import hashlib
 import shlex
@@ -51,8 +51,8 @@ class Shell:
         what: str = "",
         **variables: str,
     ) -> str:
-        """What it printed. Raises LaunchError with the end of what it complained of; `what` says
-        what was being done."""
+        """Run a script and return its stdout. Raises LaunchError with the end of stderr; `what`
+        names the task."""
         done = await self.connection.run(self.command(script, **variables), input, heard)
         if done.code:
             raise LaunchError(self.problem(done.code, done.err.decode(errors="replace"), what))

@@ -95,7 +95,7 @@ class Tunnel:
 
     @property
     def job(self) -> str:
-        """What was asked for and is not done yet."""
+        """Requested job that is not done yet."""
         return self._job
 
     @property
@@ -177,7 +177,8 @@ class Tunnel:
             await connection.close()
 
     async def _work(self, shell: Shell) -> bool:
-        """What is asked for, then the engine; True where something was asked for meanwhile."""
+        """Do the requested job, then attach to the engine; True if another job was requested
+        meanwhile."""
         if self._job in ON_THE_WAY and await self._do(self._job, shell):
             self._say("away", None)
             return False
@@ -233,8 +234,8 @@ class Tunnel:
         return job == "remove"
 
     async def _attach(self, shell: Shell) -> Reached:
-        """Where its engine listens; one is started where there is none. Raises LaunchError with
-        what it says itself."""
+        """Address of the server's engine, which is started if there is none. Raises LaunchError
+        with its own message."""
         self._say("starting", None)
         try:
             async with asyncio.timeout(ATTACHING_S):
@@ -262,7 +263,7 @@ class Tunnel:
         return reached
 
     async def _greet(self, client: EngineClient, reached: Reached, socket: Path) -> None:
-        """It must show that it knows the token before it is sent; then we are who it works for."""
+        """Verify that the engine knows the token before it is sent, then take the lease."""
         if not await verify_engine(reached.port, reached.token, socket):
             raise LaunchError.of(
                 "host.engine_silent",
@@ -305,7 +306,7 @@ class Tunnel:
             await self._hurry.wait()
 
     async def _ping(self, client: EngineClient) -> None:
-        """It answers, and hears that we are there; raises LaunchError where it is silent."""
+        """Renew the lease. Raises LaunchError where the engine does not answer."""
         while True:
             begun = time.monotonic()
             try:

@@ -18,7 +18,8 @@ Lines = asyncio.Queue[BaseModel | None]
 
 
 class ExportService:
-    """Runs one export at a time: each holds the model in memory. `opened` opens a run for writing."""
+    """Runs one export at a time: each holds the model in memory. `opened` opens a run for
+    writing."""
 
     def __init__(self, opened: Open) -> None:
         self._opened = opened

@@ -29,7 +29,8 @@ def pin(run: Run) -> None:
 
 
 def replace_lines(file: Path, own: str, lines: list[str]) -> None:
-    """Replace all lines whose id begins with `own`; other lines stay, and an empty file is removed."""
+    """Replace all lines whose id begins with `own`; other lines stay, and an empty file is
+    removed."""
     lines = [line for line in _lines(file) if not _id(line).startswith(own)] + lines
     if not lines:
         file.unlink(missing_ok=True)

@@ -63,7 +63,8 @@ def can_be_trained(trajectory: Trajectory, algorithm: Algorithm) -> bool:
 
 
 def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
-    """Log-probs or values that the algorithm needs from the policy before advantages; None if none."""
+    """Log-probs or values that the algorithm needs from the policy before advantages; None if
+    none."""
     algorithm = train.algorithm
     values = isinstance(algorithm.credit, ValueCredit)
     if not (rows and (algorithm.shaped or values)):

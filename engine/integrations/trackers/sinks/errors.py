@@ -1,11 +1,11 @@
-"""What stands against telling a service, in words that follow its name."""
+"""Errors of trackers, worded to follow the tracker's name."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Lost:
-    """What a service will never take, however often it is sent."""
+    """Items that a service never takes."""
 
     count: int = 0
     words: str = ""

@@ -30,7 +30,7 @@ STATES = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED", "sto
 
 
 class Sink:
-    """One run there, made when nobody has made it."""
+    """MLflow run, created if it does not exist."""
 
     url = ""
 

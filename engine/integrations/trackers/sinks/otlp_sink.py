@@ -60,8 +60,8 @@ class Sink:
         """Traces say nothing of how a run has ended."""
 
     def _post(self, spans: list[ReadableSpan]) -> Iterator[Lost]:
-        """What is refused for good is sent again in halves: a part of it may be small, or good,
-        enough."""
+        """Send spans; a permanently refused batch is sent again in halves, since part of it may be
+        small or valid enough."""
         answer = self._answer(spans)
         if answer.status_code not in FOR_GOOD:
             if rejected := _rejected(answer, len(spans)):
@@ -125,7 +125,7 @@ def _context(trace: str, span: str) -> SpanContext:
 
 
 def _rejected(answer: requests.Response, spans: int) -> Lost | None:
-    """What it takes all but. Raises Trouble unless it was taken."""
+    """Rejected spans of a partial success. Raises SinkError unless the request succeeded."""
     if answer.status_code in (401, 403):
         raise refused(f"it answers {answer.status_code}", answer.text[:500])
     if answer.status_code != 200:

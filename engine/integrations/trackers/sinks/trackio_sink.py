@@ -15,7 +15,7 @@ from engine.integrations.trackers.sinks.errors import Lost, SinkError
 
 
 class Sink:
-    """What was stored once stays one row, however often it is sent."""
+    """trackio run; a row that is sent again stays one row."""
 
     url = ""
 

@@ -31,7 +31,7 @@ def last_step(folder: Path) -> int:
 
 
 def history(file: Path) -> Iterator[dict[str, Any]]:
-    """What was logged, row by row; the file may still be growing."""
+    """Logged rows of the file, which may still be growing."""
     for data in _records(file.read_bytes()):
         record = wire.Record.FromString(data)
         if record.WhichOneof("record_type") == "history":

@@ -25,7 +25,7 @@ FLUSH_EVERY_S = 1.0
 
 
 class Sink:
-    """One run there, found again by its id."""
+    """W&B run, resumed by its id."""
 
     url = ""
 

@@ -23,7 +23,7 @@ class ForwardOverride(Protocol):
 
 
 class LoraLinear(lora.Linear):
-    """One adapter, no dropout, not merged. Input [..., in] → [..., out]."""
+    """Linear layer with one LoRA adapter, no dropout, not merged. Input [..., in] → [..., out]."""
 
     bundle: "ForwardOverride | None" = None
     _cast: tuple[tuple[int, int], Tensor, Tensor] | None = None

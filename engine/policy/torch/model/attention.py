@@ -23,7 +23,7 @@ SHORT = 160
 
 
 class Plan(Protocol):
-    """What a forward pass may see."""
+    """Attention plan of a forward pass: which positions each position sees."""
 
     tokens_1S: Tensor
     positions_1S: Tensor
@@ -53,7 +53,7 @@ def attend(
     plan: Plan | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """What a layer of the model calls; query [B, Q, S, D] → [B, S, Q, D]."""
+    """Attention function of the model's layers; query [B, Q, S, D] → [B, S, Q, D]."""
     changes = {name: others.get(name) for name in ("softcap", "s_aux", "position_bias")}
     if unknown := [n for n, value in changes.items() if isinstance(value, Tensor) or value]:
         raise ModelError.of(

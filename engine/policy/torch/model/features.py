@@ -1,9 +1,10 @@
-"""What the untrained model makes of an attempt: states of its middle layers where it was sampled.
+"""Features of a trajectory from the untrained model: hidden states of middle layers at sampled
+tokens.
 
 Per item the mean over the sampled tokens at half of the depth, and the last sampled token at two
-thirds, joined: [2 H]. In the middle a decoder knows most about what a text is and does; the last
-layers turn to the next token (Skean et al. 2025, *Layer by Layer*). Measured on the samples in
-tests/bench/local_judge.py. The adapter is off, so the features of an attempt never change.
+thirds, concatenated: [2 H]. Middle layers represent a text best; the last layers specialise in the
+next token (Skean et al. 2025, *Layer by Layer*). Measured on the samples in
+tests/bench/local_judge.py. The adapter is off, so the features of a trajectory never change.
 """
 
 import torch

@@ -73,7 +73,7 @@ class SelectedLogProb(torch.autograd.Function):
 
 
 class Room:
-    """Where the blocks are computed: allocated once, for pages that are new cost more than sums."""
+    """Buffers of the head's blocks, allocated once: fresh pages cost more than the sums."""
 
     def __init__(self, hidden_MH: Tensor, width: int) -> None:
         size = len(hidden_MH) * width
@@ -98,8 +98,9 @@ def score(
     slopes: bool,
     entropy_slopes: bool,
 ) -> Scores:
-    """One pass over the vocabulary. With x the scaled logits less their running maximum `top`, it
-    sums e^x, x·e^x and, for the slopes, e^x · weight and x·e^x · weight."""
+    """Log-probs of target tokens in one pass over the vocabulary. With x the scaled logits less
+    their running maximum `top`, it sums e^x, x·e^x and, for the slopes, e^x · weight and x·e^x ·
+    weight."""
     count, width = len(hidden_MH), min(BLOCK, len(weight_VH))
     first = hidden_MH.new_full((count, 1), -torch.inf, dtype=torch.float32)
     top, chosen = first, torch.empty_like(first)

@@ -54,10 +54,11 @@ def pick_dtype(wanted: str, device: torch.device) -> torch.dtype:
 
 
 class LoraModel:
-    """One base model with a trained adapter. Sampler and trainer run the same weights through it.
+    """Base model with a trained LoRA adapter; sampler and trainer run the same weights through it.
 
-    The adapter is not folded into the base for sampling: in bfloat16 the rounding of folded weights
-    moves log-probs by 0.1 to 0.2 nats per token, several times what the two forwards differ by.
+    The adapter is not merged into the base for sampling: in bfloat16 the rounding of merged weights
+    moves log-probs by 0.1 to 0.2 nats per token, several times the difference of the two forward
+    passes.
     """
 
     def __init__(self, spec: PolicySpec, load: Loader = load) -> None:
@@ -96,12 +97,12 @@ class LoraModel:
 
     @property
     def limits(self) -> Limits:
-        """Of this machine in this precision; the first to ask waits half a second."""
+        """Peak rates of this machine in this precision; measured at the first call (half a second)."""
         return limits(self.device, self.dtype)
 
     @cached_property
     def _copies(self) -> tuple[Bundles, Packed | Tensor] | None:
-        """Of layers and head, laid out for sampling; None where memory is short."""
+        """Layers and head in a layout for sampling; None where memory is short."""
         if not copy_bytes(self.shape, free_bytes(self.device)):
             return None
         probe = TreePlan(grow([list(range(PROBE_TOKENS))]), self.device)
@@ -223,7 +224,7 @@ class LoraModel:
 
 
 def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
-    """Those that transformers can compute again; Raises ModelError where it cannot."""
+    """Layers that support gradient checkpointing. Raises ModelError where transformers has none."""
     try:
         base.gradient_checkpointing_enable({"use_reentrant": False})
     except ValueError as error:

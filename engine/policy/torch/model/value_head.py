@@ -46,7 +46,7 @@ class ValueHead:
         self._optimizer.save(folder / MOMENTS)
 
     def load(self, folder: Path) -> None:
-        """What was saved; it begins at 0 again where the run before had none."""
+        """Load saved weights; start at 0 if the checkpoint has no value head."""
         self.forget()
         if not (folder / WEIGHTS).exists():
             return

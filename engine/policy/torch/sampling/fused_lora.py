@@ -33,7 +33,7 @@ class Bundle:
         self._outputs: dict[int, Tensor] = {}
 
     def __call__(self, layer: LoraLinear, x: Tensor) -> Tensor:
-        """What the layer makes of x [..., I]."""
+        """Output of the layer for x [..., I]."""
         if self._x is not x or id(layer) not in self._outputs:
             self._x, self._outputs = x, self._compute(x)
         output = self._outputs.pop(id(layer))

@@ -50,8 +50,8 @@ class KeyValueCache:
             slot.tokens = []
 
     def expect(self, rooms: Sequence[int]) -> None:
-        """So many sequences will be acquired, each growing to its room: what is missing is then
-        allocated once."""
+        """Allocate memory for sequences that will be acquired, each growing to its length in
+        `rooms`."""
         room = max(rooms, default=0)
         affordable = max(1, self._budget_tokens // _rounded(max(room, self._room, 1)))
         self._expected = min(len(rooms), self._most_slots, affordable)
@@ -204,7 +204,8 @@ class ExtensionPlan:
     def _singles(
         self, query_QBD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
     ) -> Tensor:
-        """One query a sequence; the heads of a group share keys, so they make its length."""
+        """Attention of one query per sequence; query heads of a group share keys, so they form its
+        length."""
         heads, count, size = query_QBD.shape
         query = query_QBD.transpose(0, 1).reshape(count, keys.shape[1], -1, size)
         keys, values = keys[:, :, : self._longest], values[:, :, : self._longest]
@@ -222,7 +223,7 @@ class ExtensionPlan:
         return attended.reshape(count, heads, size)
 
     def _mask(self, window: int | None, query: Tensor) -> Tensor:
-        """What each sequence sees, added to its scores: [rows, 1, 1, L]."""
+        """Additive attention mask of each sequence: [rows, 1, 1, L]."""
         if window not in self._masks:
             ends = self._ends_B
             if self._dense:

@@ -75,7 +75,7 @@ class Sampler:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the requests that wait or run."""
+        """Numbers of the waiting and running requests."""
         return [row.number for row in (*self._waiting, *self._running)]
 
     def add(self, number: int, request: SampleRequest) -> None:
@@ -94,7 +94,7 @@ class Sampler:
 
     @torch.inference_mode()
     def step(self) -> None:
-        """One more token for every running row, and the first for those that join."""
+        """Sample one more token for every running row, and the first for rows that join."""
         begun = time.perf_counter()
         self._admit()
         rows, logits_BV, plan = self._forward()
@@ -122,7 +122,7 @@ class Sampler:
         return rows, logits_BV, plan
 
     def _took(self, row: Row, token: int) -> None:
-        """What went through the model is kept; the new token goes next."""
+        """Keep the keys and values that were computed; the new token is the next input."""
         _slot(row).tokens += row.pending
         row.pending = [token]
 
@@ -169,7 +169,8 @@ def _worth_waiting(prompt: list[int], other: Row) -> bool:
 
 
 def draw(logits_BV: Tensor, rows: list[Row]) -> list[SampledToken]:
-    """One token per row by inverse transform sampling: one uniform number from the row's stream."""
+    """Sample one token per row by inverse transform: one uniform number from the row's random
+    stream."""
     temperatures = [row.request.temperature for row in rows]
     scale_B1 = torch.tensor([[t or 1.0] for t in temperatures], device=logits_BV.device)
     logprobs_BV = torch.log_softmax(logits_BV.float() / scale_B1, -1)

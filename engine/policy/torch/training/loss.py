@@ -25,7 +25,7 @@ EXPONENT_LIMIT = 20.0
 
 
 class Tokens(NamedTuple):
-    """What is known of M trained tokens; natural logarithms."""
+    """Data of M trained tokens; natural logarithms."""
 
     logprobs_M: Tensor
     """The trainer's, with gradient."""
@@ -125,8 +125,8 @@ def value_metrics(values_M: Tensor, returns_M: Tensor) -> dict[str, float]:
 
 
 def ratio_metrics(tokens: Tokens, algorithm: Algorithm) -> dict[str, float]:
-    """How far the trainer's probabilities are from the sampler's, over all trained tokens; the clip
-    fractions are of the ratio that is clipped."""
+    """Importance-ratio metrics of the trainer against the sampler over all trained tokens; clip
+    fractions refer to the clipped ratio."""
     gap_M = tokens.logprobs_M - tokens.sampler_logprobs_M
     finite_M = gap_M.isfinite()
     gap_M, sequences_M = gap_M[finite_M], tokens.sequences_M[finite_M]

@@ -1,4 +1,4 @@
-"""What changes the weights that learn, and how its state is kept."""
+"""Optimizer of the trained weights, and how its state is saved."""
 
 from pathlib import Path
 

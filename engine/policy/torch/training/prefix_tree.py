@@ -250,7 +250,7 @@ def shares_prefixes(
 
 
 def _merges(query: Tensor) -> bool:
-    """Where the merged kernel pays: in float32 it saves nothing and rounds once more."""
+    """Whether the merged kernel pays off: in float32 it saves nothing and rounds once more."""
     return query.device.type == "cpu" and query.dtype == torch.bfloat16
 
 

@@ -39,7 +39,7 @@ class Trained(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What the batch says of the M trained tokens; None where it says nothing."""
+    """Per-token inputs of the loss for M trained tokens; None where the batch has none."""
 
     tokens: Tokens
     """Without the trainer's log-probs."""
@@ -96,7 +96,7 @@ def forward_backward(
 def _terms(
     model: LoraModel, batch: TrainBatch, items: list[TrainItem], plan: TreePlan, trained: Trained
 ) -> Terms:
-    """One forward pass, and the losses of its trained tokens."""
+    """Loss terms of the trained tokens from one forward pass."""
     algorithm = batch.algorithm
     given = _numbers(items, batch.objective == "supervised", model.device)
     hidden_NH = model.hidden(plan)[trained.places_N]
@@ -205,7 +205,7 @@ def _values(model: LoraModel, hidden_NH: Tensor) -> Tensor:
 
 
 def visible_tokens(item: TrainItem) -> list[int]:
-    """What the model must see of a sequence: all before its last trained token."""
+    """Tokens of a sequence that the forward pass needs: all before its last trained token."""
     return item.tokens[: item.spans[-1][1] - 1]
 
 

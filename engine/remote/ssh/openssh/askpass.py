@@ -1,6 +1,6 @@
-"""What `ssh` runs to ask something: hands the question over a socket and prints the answer.
+"""Askpass program of `ssh`: passes the question over a socket and prints the answer.
 
-Standard library only, run by a bare interpreter. Exit 1: nobody answers.
+Standard library only, run by a bare interpreter. Exit 1: no answer.
 """
 
 import json

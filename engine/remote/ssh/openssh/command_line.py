@@ -45,7 +45,7 @@ ASKED = "StrictHostKeyChecking ask\n"
 
 @dataclass(frozen=True)
 class Resolved:
-    """What `ssh -G` says of a server."""
+    """Settings of a server as `ssh -G` prints them."""
 
     user: str
     host: str
@@ -65,7 +65,7 @@ class Resolved:
 
 
 class OpenSSH:
-    """Its command lines, in a private folder of this connection's."""
+    """Command lines of `ssh`, with a private folder of this connection."""
 
     def __init__(self, folder: Path, config: Path | None, known_hosts: Path | None) -> None:
         self.folder = folder
@@ -109,7 +109,7 @@ class OpenSSH:
         return [self.program, "-F", "none", *options]
 
     async def resolve(self, options: list[str]) -> Resolved:
-        """What a connection with these arguments would be. Raises LaunchError
+        """Effective settings of a connection with these options. Raises LaunchError
         `ssh.config_broken`."""
         process = await asyncio.create_subprocess_exec(
             *self.command("-G", *options),

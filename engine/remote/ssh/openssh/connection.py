@@ -111,8 +111,7 @@ class SshRoute:
             self.places[name] = place
 
     async def place_of(self, process: int, master: int) -> Place:
-        """Of the server that a process of `ssh` talks to: ours, or one that it has started for a
-        jump host."""
+        """Server that an `ssh` process talks to: the target, or a jump host."""
         if process == master:
             return self.goal
         try:
@@ -248,7 +247,7 @@ class OpenSSHConnection:
         )
 
     async def _end(self, process: asyncio.subprocess.Process, said: bytearray) -> None:
-        """Of a command that is not wanted any more, here and there."""
+        """End a command that is no longer wanted, here and on the server."""
         assert process.stderr
         number = await number_of(process.stderr, said) if self._master.alive else None
         if number is not None and process.returncode is None and self._master.alive:

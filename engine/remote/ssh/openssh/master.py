@@ -67,7 +67,7 @@ class Master:
         return False
 
     async def ended(self) -> None:
-        """It is gone, and all it had to say is read."""
+        """Wait until the process has ended and its output is read."""
         assert self._process
         assert self._reading
         await self._process.wait()

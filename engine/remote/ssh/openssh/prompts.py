@@ -1,7 +1,7 @@
-"""What `ssh` asks through askpass, as questions to the person.
+"""Prompts of `ssh` (askpass) as questions to the person.
 
-Prompts are text made for terminals. They are told apart by OpenSSH's own wording (readconf.c,
-sshconnect.c, sshconnect2.c); whatever is not known is asked as it stands.
+Prompts are text for terminals. They are recognised by OpenSSH's wording (readconf.c, sshconnect.c,
+sshconnect2.c); an unknown prompt is shown as it is.
 """
 
 import asyncio

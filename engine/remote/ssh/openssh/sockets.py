@@ -11,8 +11,8 @@ LONGEST_BYTES = 103
 
 
 def prepare_socket(socket: Path) -> None:
-    """Its folder stands, is ours and 0700; a socket that somebody left there is gone. Raises
-    LaunchError `ssh.socket_unusable`."""
+    """Create the private folder (0700) of a socket, and remove a stale one. Raises LaunchError
+    `ssh.socket_unusable`."""
     if len(os.fsencode(socket)) > LONGEST_BYTES:
         raise socket_unusable(str(socket), "its path is too long for a socket")
     folder = socket.parent

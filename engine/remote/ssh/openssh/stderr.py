@@ -1,4 +1,4 @@
-"""What `ssh` writes when it fails, as a problem. The patterns are OpenSSH's own sentences."""
+"""Errors of `ssh` as problems. The patterns are OpenSSH's own sentences."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _NOISE = re.compile(
 
 
 def config_problem(said: str) -> LaunchError:
-    """Of what `ssh -G` could not read."""
+    """Problem for a configuration that `ssh -G` could not read."""
     found = _AT.search(said)
     where = f"{found['file']}:{found['line']}" if found else ""
     return problems.config_broken(where, found["why"] if found else last_line(said))
@@ -73,7 +73,7 @@ def explain(
 
 
 def last_line(said: str) -> str:
-    """That says something."""
+    """Last line that is not empty."""
     lines = [line for line in said.splitlines() if not _NOISE.match(line)]
     return lines[-1] if lines else ""
 

@@ -115,7 +115,8 @@ def _not_yet_asked(
 
 
 def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenario]:
-    """Scenarios of a split, or of a file. Raises ConfigError at the first bad line, and for none."""
+    """Scenarios of a split, or of a file. Raises ConfigError at the first bad line, and for
+    none."""
     if source in ("train", "validation"):
         found = load_scenarios(project, config, source)  # type: ignore[arg-type]
         if not found:
