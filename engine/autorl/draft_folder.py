@@ -1,6 +1,5 @@
-"""Where the writing for a project is kept: a run folder of its own, with every question and answer,
-so that what was paid for is never paid for again.
-"""
+"""Folder of a draft: a run folder with every question and answer, so that no answer is paid for
+twice."""
 
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ MOST_TOKENS = 4096
 
 
 def judge_config_of(writer: Writer) -> JudgeConfig:
-    """How the writer is asked. Raises ConfigError for what is no model's name."""
+    """Settings for calls to the writer model. Raises ConfigError for an invalid model name."""
     return JudgeConfig(
         enabled=True,
         models=(writer.model,),

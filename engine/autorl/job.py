@@ -1,4 +1,4 @@
-"""One writing from beginning to end, for who asks: server or command line."""
+"""Writing of a draft from start to end, for server and command line."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

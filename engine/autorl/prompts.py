@@ -1,4 +1,4 @@
-"""What the writer is asked. Pure."""
+"""Prompts of the writer model. Pure."""
 
 import json
 from collections.abc import Sequence

@@ -1,6 +1,5 @@
-"""What the writer answered → what can be used of it, and a sentence on what cannot. Pure: nothing
-is invented, and nothing is left out in silence.
-"""
+"""Replies of the writer model → usable content, and a sentence about what is not. Pure: nothing is
+invented, nothing is dropped silently."""
 
 from collections import Counter
 from typing import Any, NamedTuple

@@ -1,9 +1,8 @@
-"""Which of two inputs say the same in other words, and who is for practice and who for the test.
-Pure.
+"""Near duplicates of scenarios, and the split into training and validation. Pure.
 
-Two inputs are near duplicates where their sets of three-word shingles overlap by half (Jaccard),
-case and punctuation aside: what an LLM that is asked for many writes again. An operator counts as a
-word, and so does each character of a script that puts no spaces between words.
+Two inputs are near duplicates if their sets of three-word shingles overlap by half (Jaccard),
+ignoring case and punctuation. An operator counts as a word, and so does each character of a script
+without spaces between words.
 """
 
 import random
@@ -32,7 +31,7 @@ LEAST_HELD_OUT = 2
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """Of its words; a short text is one shingle."""
+    """Three-word shingles of a text; a short text is one shingle."""
     found = TOKENS.findall(JOINED.sub(r"\1 ", text.casefold()))
     words = [one for one in found if one[0].isalnum() or one[0] == "_" or _operates(one)]
     if len(words) == 1 and words[0].isalpha() and len(words[0]) >= LONG:
@@ -54,7 +53,7 @@ def similarity(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]
 def without_duplicates(
     kept: Sequence[DraftScenario], new: Sequence[DraftScenario]
 ) -> list[DraftScenario]:
-    """Those of the new ones that are like none before them."""
+    """New scenarios that are not near duplicates of earlier ones."""
     known = [shingles(one.input) for one in kept]
     found = []
     for one in new:

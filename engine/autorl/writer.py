@@ -32,7 +32,7 @@ Read = Callable[[str], str]
 
 
 class DraftWriter:
-    """One draft; `tell` yields after every answer."""
+    """Writer of one draft; `tell` yields after every answer."""
 
     def __init__(self, wanted: DescribeTask, provider: Provider, ledger: Ledger) -> None:
         self._wanted, self._provider, self._ledger = wanted, provider, ledger

@@ -38,4 +38,4 @@ class EngineClient(
     SyncCalls,
     HostCalls,
 ):
-    """One engine, one token. Use as an async context manager, inside one event loop."""
+    """Client of one engine. Use as an async context manager, inside one event loop."""

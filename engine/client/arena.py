@@ -18,5 +18,5 @@ class ArenaCalls(Transport):
                 yield one
 
     async def tally(self, project: str) -> Tally:
-        """How the votes of a project stand."""
+        """Tally of a project's arena votes."""
         return await self._ask("GET", "/arena", Tally, params={"path": project})

@@ -20,7 +20,7 @@ class CheckpointCalls(Transport):
     """Checkpoints, and exports of them."""
 
     async def checkpoints(self, run_id: str) -> list[KeptCheckpoint]:
-        """What is kept and why, oldest first."""
+        """Checkpoints with the reasons why they are kept, oldest first."""
         return await self._list(f"/runs/{run_id}/checkpoints", KeptCheckpoint)
 
     async def pin_checkpoint(self, run_id: str, step: int, wish: PinCheckpoint) -> None:

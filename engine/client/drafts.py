@@ -13,8 +13,8 @@ class AuthoringCalls(Transport):
     """A draft out of a description, and a project out of a draft."""
 
     async def write_draft(self, request: DescribeTask) -> AsyncGenerator[DraftTold, None]:
-        """How far it is, before and after each question; leaving the loop asks no more. Asked
-        again, what has been answered costs nothing."""
+        """Progress of a draft, before and after each question; leaving the loop stops. Answers of
+        an earlier call cost nothing."""
         async with aclosing(self._told("/drafts", request, DraftTold)) as told:
             async for one in told:
                 yield one

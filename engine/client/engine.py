@@ -10,7 +10,7 @@ from engine.protocol.requests.runs import EngineInfo
 
 
 class EngineCalls(Transport):
-    """How it is, what it has, and its end."""
+    """Calls about the engine: facts, keys, shutdown."""
 
     async def info(self) -> EngineInfo:
         return await self._ask("GET", "/engine", EngineInfo)
@@ -31,5 +31,5 @@ class EngineCalls(Transport):
         return await self._list("/models", ModelInfo)
 
     async def backends(self) -> BackendFacts:
-        """What it has to sample and train with."""
+        """Backends for sampling and training that the engine has."""
         return await self._ask("GET", "/backends", BackendFacts)

@@ -14,7 +14,7 @@ from engine.protocol.records.environments import (
 
 
 class EnvironmentCalls(Transport):
-    """What there is and how far its jobs are; jobs go on without whoever asked for them."""
+    """Calls about environments; jobs continue without the caller."""
 
     async def environments(self) -> EnvironmentList:
         return await self._ask("GET", "/environments", EnvironmentList)
@@ -25,7 +25,7 @@ class EnvironmentCalls(Transport):
         return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
 
     async def packages(self, project: str) -> EnvironmentView | None:
-        """What the agent of a project asks for; None where that is nothing."""
+        """Packages of a project's agent; None if it needs none."""
         said = await self._send("GET", "/project/packages", params={"path": project})
         return parse(said, TypeAdapter(EnvironmentView)) if said.content else None
 
@@ -35,6 +35,6 @@ class EnvironmentCalls(Transport):
         return await self._ask("POST", "/project/packages", EnvironmentView, body, params)
 
     async def use_engine(self, name: str, home: str = "") -> EngineChoice:
-        """Which engine is started from now on. Raises Refused while a run lives here."""
+        """Choose the engine that is started next. Raises Refused while a run is active."""
         body = UseEngine(name=name, home=home)
         return await self._ask("POST", "/engine/use", EngineChoice, body=body)

@@ -18,14 +18,14 @@ from engine.protocol.requests.runs import TryJudge
 
 
 class JudgingCalls(Transport):
-    """What judges said and would say, and what the person says."""
+    """Calls about judges, rubrics and labels."""
 
     async def call(self, run_id: str, key: str) -> Call:
-        """One question to a judge and its answer, word for word."""
+        """Question to a judge with its answer, verbatim."""
         return await self._ask("GET", f"/runs/{run_id}/calls/{key}", Call)
 
     async def agreement(self, run_id: str) -> list[Agreement]:
-        """One row per judge and rubric, the newest first."""
+        """Agreement rows, one per judge and rubric, newest first."""
         return await self._list(f"/runs/{run_id}/agreement", Agreement)
 
     async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
@@ -34,7 +34,8 @@ class JudgingCalls(Transport):
         return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
 
     async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
-        """What it would ask and cost; nothing is asked. Starts the judge process."""
+        """Number of questions and cost of a rescoring; nothing is asked. Starts the judge
+        process."""
         path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
         return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
 
@@ -51,7 +52,7 @@ class JudgingCalls(Transport):
         return await self._ask("POST", path, JudgeCheck, params=params, timeout=STARTING_S)
 
     async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
-        """What the judge would write instead, after its disagreements with the person."""
+        """Rubric that the judge suggests after its disagreements with the person."""
         path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
         return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
 
@@ -60,7 +61,7 @@ class JudgingCalls(Transport):
         return await self._list(f"/runs/{run_id}/labels", Label)
 
     async def preview_label(self, run_id: str, label: Label) -> LabelPreview:
-        """What it would do; stores nothing."""
+        """Effect of a label; stores nothing."""
         path = f"/runs/{run_id}/labels/preview"
         return await self._ask("POST", path, LabelPreview, body=label.for_run(run_id))
 

@@ -7,7 +7,7 @@ LOOK_S = 120.0
 
 
 class McpCalls(Transport):
-    """What mcp.json says, and what the servers say."""
+    """Calls about MCP servers: mcp.json, and the tools of the servers."""
 
     async def servers(self, project: str) -> ServerViews:
         """As mcp.json has them."""

@@ -32,12 +32,12 @@ class Changes:
 
 
 class ReplicaCalls(Transport):
-    """One run, as a copy of it needs it."""
+    """Calls of a mirror of a run."""
 
     async def changes(
         self, run_id: str, after: int, wait: float = 0.0, most: int = 2**24
     ) -> Changes:
-        """What comes behind event `after`, about `most` bytes of it before they are packed; `wait`
+        """Changes after event `after`, about `most` bytes before compression; waits up to `wait`
         seconds (at most 20) for the first."""
         response = await self._send(
             "GET",

@@ -73,12 +73,12 @@ class ProjectCalls(Transport):
         )
 
     async def forecast(self, path: str, values: dict[str, Any] | None = None) -> Forecast:
-        """Of the project, or of what it would be with these dotted values."""
+        """Forecast for the project, optionally with these dotted values."""
         params = {"path": path} | ({"values": json.dumps(values)} if values else {})
         return await self._ask("GET", "/forecast", Forecast, params=params)
 
     async def demonstrations(self, path: str) -> Demonstrations:
-        """What an SFT run of the project would learn from, every line read."""
+        """Demonstrations of an SFT run of the project, every line read."""
         params = {"path": path}
         return await self._ask(
             "GET", "/demonstrations", Demonstrations, params=params, timeout=IMPORTING_S

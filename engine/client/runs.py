@@ -26,7 +26,7 @@ STARTING_S = 300.0
 
 
 class RunCalls(Transport):
-    """One run or all of them."""
+    """Calls about runs."""
 
     async def runs(self, project: str | None = None) -> list[RunSummary]:
         """Newest first; of one project folder, or of all that the engine knows."""
@@ -46,11 +46,11 @@ class RunCalls(Transport):
         return await self._ask("POST", "/evaluations", RunSummary, body=request, timeout=limit)
 
     async def evaluation(self, run_id: str) -> EvaluationResult:
-        """What has come out of an evaluation by now."""
+        """Results of an evaluation so far."""
         return await self._ask("GET", f"/runs/{run_id}/evaluation", EvaluationResult)
 
     async def demonstrate(self, run_id: str, request: SelectDemonstrations) -> Selection:
-        """Its good attempts as demonstrations of its project."""
+        """Write good trajectories of a run as demonstrations of its project."""
         path = f"/runs/{run_id}/demonstrations"
         return await self._ask("POST", path, Selection, body=request, timeout=STARTING_S)
 
@@ -79,7 +79,7 @@ class RunCalls(Transport):
         return await self._ask("POST", f"/runs/{run_id}/groups", GroupPage, body=query)
 
     async def curves(self, run_id: str, query: CurveQuery) -> CurvePage:
-        """What came of each scenario, visit by visit."""
+        """Reward statistics per scenario over time."""
         return await self._ask("POST", f"/runs/{run_id}/scenarios", CurvePage, body=query)
 
     async def siblings(self, run_id: str, split: Split, step: int, group: int) -> Siblings:

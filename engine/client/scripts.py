@@ -13,14 +13,14 @@ from engine.protocol.requests.scripts import (
 
 
 class OutsideCalls(Transport):
-    """Its run: begin or go on, learn, log, leave."""
+    """Calls of an external script about its run: open, train, log, close."""
 
     async def open_outside(self, request: OpenOutside) -> OutsideRun:
         """Returns when the model is loaded: that takes as long as it takes."""
         return await self._ask("POST", "/outside", OutsideRun, body=request, timeout=None)
 
     async def train_outside(self, run_id: str, request: TrainGroups) -> Trained:
-        """One step; returns when it is on record. The same key never trains twice."""
+        """Train one step; returns when it is stored. The same key never trains twice."""
         path = f"/runs/{run_id}/outside/train"
         return await self._ask("POST", path, Trained, body=request, timeout=None)
 

@@ -19,10 +19,10 @@ BLOCK = 2**18
 
 
 class SyncCalls(Transport):
-    """Whatever is cut off goes on where it stopped: ask again."""
+    """Calls for uploads and downloads; an interrupted transfer resumes when it is called again."""
 
     async def missing(self, request: SyncFolder) -> Missing:
-        """What has to be sent before `commit` can be asked."""
+        """Contents that have to be uploaded before `commit`."""
         return await self._ask("POST", "/sync/missing", Missing, body=request, timeout=COMMITTING_S)
 
     async def commit(self, request: SyncFolder) -> Synced:
@@ -53,7 +53,7 @@ class SyncCalls(Transport):
         return await self._ask("POST", "/lease", Leased, body=request)
 
     async def errands(self, wait_s: float) -> list[HomeRequest]:
-        """What is to be done here; waits until there is something."""
+        """Open requests to this machine; waits until there is one."""
         found = await self._ask("GET", "/errands", HomeRequestList, params={"wait": wait_s})
         return found.errands
 
@@ -61,11 +61,12 @@ class SyncCalls(Transport):
         await self._send("POST", f"/errands/{errand_id}", json=done.model_dump(mode="json"))
 
     async def hand_over(self, run_id: str) -> None:
-        """All of it has arrived here: there it goes. Raises Refused while it goes on."""
+        """Delete the run on the server after all of it has arrived here. Raises Refused while it is
+        active."""
         await self._send("POST", f"/runs/{run_id}/hand_over")
 
     async def forget_files(self, run_id: str, below: str) -> None:
-        """What was made for us in that folder of the run, and has been fetched."""
+        """Delete fetched files that were made for us in that folder of the run."""
         await self._send("DELETE", f"/runs/{run_id}/files", params={"below": below})
 
     async def run_files(self, run_id: str, below: str) -> Manifest:

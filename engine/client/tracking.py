@@ -9,10 +9,10 @@ from engine.protocol.requests.runs import TrackRun
 
 
 class TrackCalls(Transport):
-    """Whom a run is told to."""
+    """Calls about experiment tracking."""
 
     async def trackers(self, run_id: str) -> TrackerList:
-        """Those that are told of it, were told, or should have been."""
+        """Trackers that are, were or should have been sent the run."""
         return await self._ask("GET", f"/runs/{run_id}/trackers", TrackerList)
 
     async def track(self, run_id: str, to: Sequence[TrackerName] = ()) -> TrackerList:

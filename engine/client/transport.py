@@ -1,8 +1,8 @@
-"""How a request reaches the engine and how its answer is read, whatever it is about.
+"""HTTP transport to an engine.
 
 Raises `Refused` (the engine's own problem) for anything it declines, and `LaunchError` with code
-`engine.unreachable` when nobody answers, or `engine.bad_answer` when an answer is too large, of
-another form, or no text: whoever answers may be a server that lies.
+`engine.unreachable` when nothing answers, or `engine.bad_answer` when a response is too large,
+malformed, or no text: the engine may be on an untrusted server.
 """
 
 from collections.abc import AsyncGenerator
@@ -36,7 +36,8 @@ a connection that is just being closed would be lost."""
 
 
 class Transport:
-    """One engine, one token. Use as an async context manager, inside one event loop."""
+    """Connection to one engine with one token. Use as an async context manager, inside one event
+    loop."""
 
     def __init__(
         self, port: int, token: str, timeout_s: float = 30.0, socket: Path | None = None
@@ -156,7 +157,7 @@ def _first(error: ValidationError) -> str:
 
 
 def _line(line: str, item: type[T] | TypeAdapter[T], response: httpx.Response) -> T:
-    """One record; a line that is a problem instead is raised."""
+    """Parse one record; a line that holds a problem is raised."""
     form: TypeAdapter[T] = item if isinstance(item, TypeAdapter) else TypeAdapter(item)
     try:
         return form.validate_json(line)

@@ -25,11 +25,11 @@ BOOTSTRAP = ROOT / "packaging" / "bootstrap.py"
 
 
 class EnvironmentMissing(AtelierError):
-    """It is not installed, and could not be."""
+    """Environment that is not installed and could not be."""
 
 
 class Status(BaseModel):
-    """What bootstrap.py says of one environment."""
+    """Status of one environment as bootstrap.py reports it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -64,8 +64,8 @@ def python_of(name: str) -> Path:
 
 
 def statuses() -> list[Status]:
-    """Of all environments, by name, then of what was installed for agents, by key. Raises
-    EnvironmentMissing without a checkout."""
+    """Status of all environments by name, then of agent packages by key. Raises EnvironmentMissing
+    without a checkout."""
     done = run_bootstrap(command("all", "status"))
     if done.returncode:
         said = answers(done.stdout)
@@ -149,7 +149,7 @@ def answers(text: str) -> list[dict[str, Any]]:
 
 
 def problem_of(answer: dict[str, Any], said: str, name: str) -> Problem:
-    """Its own words, or the end of what it said where it broke."""
+    """Problem that bootstrap.py reported, or the end of its output where it crashed."""
     if told := answer.get("problem"):
         return Problem.model_validate(told)
     return Problem(

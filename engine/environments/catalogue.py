@@ -1,4 +1,4 @@
-"""What environments there are, what each is for, and what this machine lacks for it."""
+"""Catalogue of environments: their purpose, and what this machine lacks for each."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from engine.protocol.records.environments import (
 
 @dataclass(frozen=True)
 class Words:
-    """How an environment is spoken of."""
+    """Display texts of an environment."""
 
     title: str
     purpose: str

@@ -1,4 +1,4 @@
-"""Which engine is started from now on, and which folders are needed still."""
+"""Choice of the next engine, and the folders that are still needed."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def refuse_removal(name: str) -> None:
 
 
 def forget(name: str) -> None:
-    """What is to be removed is no engine that one goes back to."""
+    """Remove an environment from the engines that can be rolled back to."""
     try:
         choice = read_choice()
     except LaunchError:
@@ -78,7 +78,7 @@ def forget(name: str) -> None:
 
 
 def follow_repair(name: str) -> None:
-    """Where the engine in use was replaced by a whole one, that is the one in use."""
+    """Use the repaired folder if the engine in use was repaired."""
     status = status_of(name)
     choice = read_choice()
     if not status.engine or choice.current.name != name or choice.current.home == status.home:

@@ -1,7 +1,6 @@
-"""One job on an environment: install, verify, repair or remove, with progress.
+"""Job on an environment: install, verify, repair or remove, with progress.
 
-Whoever leaves the loop, or is killed, ends it; what has arrived is kept, and what was whole stays
-whole.
+Leaving the loop ends it; downloads are kept, and a complete environment stays complete.
 """
 
 import asyncio
@@ -63,8 +62,8 @@ async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
 async def progress_of(
     argv: list[str], name: str, pids: set[int]
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """What bootstrap.py says, line by line, to its end. Raises EnvironmentMissing where it fails;
-    whoever leaves the loop ends it."""
+    """Progress lines of bootstrap.py. Raises EnvironmentMissing where it fails; leaving the loop
+    ends it."""
     with life() as descriptor, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -104,7 +103,7 @@ def _tick(action: EnvironmentAction, said: dict[str, Any]) -> EnvironmentTicked:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Its whole group at once: nothing of it needs time to end well."""
+    """Kill the whole process group: nothing in it needs time to end."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -24,11 +24,9 @@ async def bring_wheels(
     heard: Callable[[str, int, int], None],
     pids: set[int] | None = None,
 ) -> list[Wheel]:
-    """Of `uv`, `engine-cpu` or `engine-gpu`, for Linux with this glibc and Python ("3.11"). What
-    has come is kept. `heard` gets words, files done and files in all.
-
-    Raises EnvironmentMissing.
-    """
+    """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux with this glibc and
+    Python ("3.11"). Downloads are kept. `heard` gets a text, files done and files in total. Raises
+    EnvironmentMissing."""
     there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
     argv = bootstrap("wheels", name, *there)
     last: dict[str, object] = {}

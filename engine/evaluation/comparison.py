@@ -100,7 +100,7 @@ def subset_means(values_N: Sequence[float]) -> list[float]:
 
 
 def _subset_sums(values_N: Sequence[float]) -> list[float]:
-    """Of all 2^N subsets; bit n of the index says whether value n is in it."""
+    """Sums of all 2^N subsets; bit n of the index says whether value n is in the subset."""
     sums = [0.0]
     for value in values_N:
         sums += [total + value for total in sums]

@@ -1,7 +1,7 @@
-"""Who is compared: `base`, `RUN@STEP`, `openai/…` → contestants whose weights are whole.
+"""Contestants of an evaluation: `base`, `RUN@STEP`, `openai/…` → models whose weights are complete.
 
-Comes in: the names as they were typed. Goes out: what an evaluation keeps of them in its run.json.
-Raises ConfigError for what is not there.
+Input: names as they were typed. Output: what the evaluation stores of them in its run.json. Raises
+ConfigError for unknown ones.
 """
 
 import os
@@ -36,7 +36,8 @@ def find_contestants(
 
 
 def check_adapter(project: Path, contestant: Contestant) -> Path:
-    """Its folder. Raises ConfigError where other weights stand there now, or none."""
+    """Adapter folder of a contestant. Raises ConfigError where its weights are missing or have
+    changed."""
     folder = project / contestant.adapter
     try:
         same = sha256_of(folder / WEIGHTS) == contestant.sha256
@@ -53,7 +54,7 @@ def check_adapter(project: Path, contestant: Contestant) -> Path:
 
 
 def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
-    """One contestant by the name that a person types."""
+    """Contestant of a typed name."""
     if name == BASE:
         return _base(config)
     if "/" in name:
@@ -86,7 +87,7 @@ def _newest_best(project: Path, config: ProjectConfig) -> Contestant:
 
 
 def _base_of(spec: RunSpec) -> str:
-    """Where its base model is here; where it was, if that is gone: it is said when it is loaded."""
+    """Path of the base model, or its former path if it is gone: loading it reports that."""
     try:
         return str(model_of(spec))
     except ModelError:

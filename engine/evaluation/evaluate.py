@@ -39,7 +39,7 @@ STEP = 0
 
 @dataclass(frozen=True)
 class EvaluationResources:
-    """What contestants share."""
+    """Parts of the engine that all contestants share."""
 
     gateway: Gateway
     base_url: str
@@ -78,7 +78,7 @@ async def evaluate(
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt that is still to be made."""
+    """Rollout that is still to be made."""
 
     place: RolloutPlace
     scenario: Scenario
@@ -91,7 +91,7 @@ class Task:
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """What a contestant has still to do, scenario by scenario."""
+    """Rollouts that a contestant still has to make, scenario by scenario."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number
@@ -166,7 +166,7 @@ async def stages_of(
     contestant: Contestant,
     providers: Providers | None,
 ) -> AsyncIterator[dict[int, Stage | RemoteStage]]:
-    """What its attempts share, by entry; its policy is gone when the block ends."""
+    """Stages of a contestant by entry; its policy is closed when the block ends."""
     entries = {n: e for n, e in enumerate(plan.entries) if e.contestant == contestant}
     systems = {n: e.variant.text if e.variant else None for n, e in entries.items()}
     shared = (hall.gateway, hall.base_url, hall.pool)

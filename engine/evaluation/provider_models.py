@@ -179,7 +179,7 @@ class Providers:
 
 
 class ProviderModel:
-    """One of them, as a rollout asks it."""
+    """Model of a provider, as a rollout uses it."""
 
     def __init__(self, providers: Providers, name: str, config: ProjectConfig) -> None:
         self.name = name

@@ -1,7 +1,7 @@
-"""What came out: attempts as they are stored now → standings with intervals. Pure.
+"""Results of an evaluation: stored trajectories → standings with intervals. Pure.
 
-A contestant's mean at a scenario is that of its variants' means; where variants are compared as a
-whole, only those count that are scored for both. Over scenarios, all count alike.
+A contestant's mean on a scenario is the mean of its variants' means; where variants are compared as
+a whole, only those that are scored for both count. All scenarios have equal weight.
 """
 
 import math
@@ -22,7 +22,7 @@ Cells = Mapping[tuple[str, str], float]
 
 
 class Attempts(NamedTuple):
-    """Of one evaluation, as far as they have ended."""
+    """Finished rollouts of an evaluation."""
 
     rows: Sequence[TrajectorySummary]
     spans: Mapping[str, Span]
@@ -31,7 +31,7 @@ class Attempts(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One contestant's part: its entries, their attempts, what they were worth."""
+    """Results of one contestant: its entries, trajectories and scores."""
 
     entries: list[Entry]
     rows: list[TrajectorySummary]
@@ -79,7 +79,7 @@ def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
 def standings(
     plan: EvaluationPlan, attempts: Attempts, scenarios: Collection[str] | None
 ) -> list[Standing]:
-    """One a contestant, over all variants; of some scenarios where they are named."""
+    """Standings, one per contestant over all variants; restricted to `scenarios` where given."""
     sides = [
         _side([e for e in plan.entries if e.contestant == one], attempts, scenarios)
         for one in plan.contestants
@@ -92,8 +92,8 @@ def standings(
 
 
 def by_variant(plan: EvaluationPlan, attempts: Attempts) -> list[Standing]:
-    """One an entry, where there are variants. The others are compared with the first contestant
-    under the same variant; its own variants with its first one."""
+    """Standings, one per entry, where there are variants. Other contestants are compared with the
+    first one under the same variant; its own variants with its first variant."""
     if not plan.variants:
         return []
     sides = {entry.label: _side([entry], attempts, None) for entry in plan.entries}
@@ -188,7 +188,7 @@ def covered_seconds(spans: Iterable[Span]) -> float:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Of sorted values; between two of them in proportion (Hyndman & Fan 1996, definition 7)."""
+    """Quantile of sorted values, linearly interpolated (Hyndman & Fan 1996, definition 7)."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)

@@ -92,7 +92,7 @@ async def export_checkpoint(
 
 
 class _Job:
-    """What the stages of one export share."""
+    """State that the stages of one export share."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ tokenizer = AutoTokenizer.from_pretrained("PATH")
 
 
 def served_name(spec: RunSpec) -> str:
-    """What a server may call it: lower case, no spaces."""
+    """Model name for a server: lower case, no spaces."""
     words = f"{spec.project}-{spec.name}".lower()
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in words).strip("-.")
 
@@ -121,7 +121,7 @@ def _reinforced(source: Source) -> tuple[str, ...]:
 
 
 def _supervised(source: Source) -> tuple[str, ...]:
-    """What it was shown; there is no reward."""
+    """Section on the demonstrations of an SFT run, which has no reward."""
     spec, sft, plan = source.spec, source.spec.config.sft, source.spec.supervised
     assert plan is not None
     files = ", ".join(f"`{_file(name)}`" for name in plan.files)
@@ -280,7 +280,7 @@ def _cell(text: str) -> str:
 
 
 def _file(name: str) -> str:
-    """Of a file that may lie anywhere, what may be said to everybody."""
+    """Publishable part of a file path."""
     return name.replace("\\", "/").rpartition("/")[2] if name.startswith(("/", "~")) else name
 
 

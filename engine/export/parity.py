@@ -63,17 +63,16 @@ Top = Sequence[Sequence[tuple[int, float]]]
 
 
 def limits_for(dtype: ExportDtype, computed_in: str) -> Limits:
-    """Of the coarser of the two."""
+    """Tolerances of the coarser of the two precisions."""
     return LIMITS[max(dtype, computed_in, key=ORDER.index)]
 
 
 def logprob_gap(
     reference: Sequence[Sequence[float]], exported: Sequence[Sequence[float]]
 ) -> LogprobGap:
-    """One list a sequence, one number a token, in nats; not finite counts as the widest.
-
-    Raises ValueError where the two do not have the same tokens, or none.
-    """
+    """Differences of log-probs in nats; one list per sequence, one number per token; a number that
+    is not finite counts as the widest gap. Raises ValueError where the two sides have different
+    tokens, or none."""
     gaps = [
         gap if isfinite(gap := abs(a - b)) else EDGES[-1]
         for one, other in zip(reference, exported, strict=True)

@@ -1,6 +1,6 @@
-"""Where an export is built, and how it appears: whole, at once, or not at all.
+"""Publication of an export: whole, at once, or not at all.
 
-Everything is written into a scratch folder beside the target, fsynced, listed with its hashes in a
+Files are written into a scratch folder beside the target, fsynced, listed with hashes in a
 manifest, and renamed; a cancelled or failed export leaves nothing.
 """
 
@@ -137,10 +137,8 @@ def check_files(folder: Path, manifest: Manifest) -> FilesCheck:
 
 
 def disk_problem(error: BaseException) -> Problem | None:
-    """What is said where the disk filled up while files were written; None for anything else.
-
-    safetensors reports it in words of its own, not as an OSError.
-    """
+    """Problem where the disk filled up while files were written; None for other errors. safetensors
+    raises its own error type for it, not OSError."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if not full and f"os error {errno.ENOSPC}" not in str(error):
         return None

@@ -1,5 +1,5 @@
-"""What an export starts from: a run's checkpoint, its base model, and stored attempts to compare
-on. Reads only."""
+"""Source of an export: checkpoint, base model, and stored trajectories to compare on. Reads
+only."""
 
 import json
 import shutil
@@ -90,7 +90,7 @@ class Source:
         return f"{self.spec.project} {self.spec.name} step {self.checkpoint.step}"
 
     def copy_adapter(self, target: Path) -> None:
-        """So that it stays as it is while the run goes on and clears its checkpoints."""
+        """Copy the adapter, so that it stays while the run continues and deletes checkpoints."""
         shutil.copytree(self.adapter, target, symlinks=True)
 
 
@@ -152,7 +152,7 @@ def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
 
 
 def bytes_of(source: Source, request: ExportCheckpoint, dtype: ExportDtype) -> int:
-    """What the files will take, the scratch included."""
+    """Bytes that the export will take, including scratch files."""
     adapter = sum(file.stat().st_size for file in source.adapter.iterdir())
     if request.format == "adapter":
         return 2 * adapter
@@ -199,7 +199,7 @@ def find_base(spec: RunSpec) -> Base:
 
 
 def local_name(hub_id: str) -> str:
-    """How a base model is called on this machine."""
+    """Name of a base model on this machine."""
     return next((starter.name for starter in STARTERS if starter.hub_id == hub_id), hub_id)
 
 
@@ -284,7 +284,7 @@ def _sequence(branch: Branch) -> Sequence | None:
 
 
 def _hub_id(name: str, folder: Path) -> str:
-    """Of a name that is one, or of a snapshot in the hub's cache."""
+    """Hub id from a name, or from a snapshot folder in the hub's cache."""
     for part in folder.resolve().parts:
         if part.startswith("models--"):
             return part.removeprefix("models--").replace("--", "/", 1)

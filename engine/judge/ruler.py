@@ -121,7 +121,8 @@ class Ruler:
         return [self._question(exhibit, self._order(model, 0, exhibit))[0]]
 
     def _exhibit(self, attempts: list[Trajectory]) -> tuple[JudgeInput, list[str], list[int]]:
-        """Judge input; the text of each trajectory; and for each the first one that is equal to it."""
+        """Judge input; the text of each trajectory; and for each the first one that is equal to
+        it."""
         common = shared_start([one.messages for one in attempts])
         transcripts = [self._lines(one, common, None) for one in attempts]
         shown = self._shown(transcripts)

@@ -29,7 +29,7 @@ from engine.runtime.child import ChildDied
 
 
 class HostService:
-    """One per engine. `projects` are the folders whose runs may lie elsewhere, `runs` all that are
+    """Remote servers of an engine. `projects` are folders whose runs may be remote, `runs` all runs
     known here."""
 
     def __init__(
@@ -97,7 +97,7 @@ class HostService:
         return [one for one in found if one not in addresses]
 
     async def add(self, spec: HostSpec) -> None:
-        """One of that name is replaced: it is connected anew when somebody wants it."""
+        """Add a server; one of the same name is replaced, and connected again when needed."""
         self._load()
         book = read_server_list()
         others = [one for one in book.hosts if one.name != spec.name]
@@ -140,8 +140,8 @@ class HostService:
         return await self.host(request.host).start(project, request)
 
     def owner(self, folder: Path) -> Host | None:
-        """Whoever has the run whose replica this folder is; None for a run of this machine. Raises
-        Refused where nobody knows that server any more."""
+        """Server of a mirrored run; None for a run of this machine. Raises Refused where the server
+        is unknown."""
         record = read_record(folder)
         return self.host(record.host) if record else None
 

@@ -1,6 +1,4 @@
-"""One server: its tunnel, the runs that are mirrored from it, what goes up before a run begins, and
-the errands that come home from it.
-"""
+"""Remote server: its tunnel, mirrored runs, uploads before a run, and requests to this machine."""
 
 import asyncio
 import contextlib

@@ -50,5 +50,5 @@ def write_server_list(book: ServerList) -> ServerList:
 
 
 def home_id(book: ServerList, workspace: Path) -> str:
-    """Of one workspace on this machine: what a server's engine works for."""
+    """Id of a workspace on this machine, by which a server's engine knows whom it works for."""
     return hashlib.sha256(f"{book.machine} {workspace.resolve()}".encode()).hexdigest()[:32]

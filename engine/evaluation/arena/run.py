@@ -48,7 +48,7 @@ async def find_or_make_arena(project: Path) -> Path:
 
 
 def without_judge(config: ProjectConfig) -> ProjectConfig:
-    """Here people judge."""
+    """Settings with the judge off: in the arena, people vote."""
     return changed_config(config, {"judge.enabled": False})
 
 

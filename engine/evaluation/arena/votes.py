@@ -14,8 +14,8 @@ Z = 1.959963984540054
 
 
 def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:
-    """One a pair of models, most votes first. `names` gives the model of each attempt; an order of
-    several counts as one vote for each pair in it."""
+    """Votes per pair of models, most votes first. `names` gives the model of each trajectory; an
+    order of several counts as one vote for each pair in it."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for label in labels:
         if not label.holds():

@@ -64,7 +64,7 @@ def write_config(base: Path, folder: Path, dtype: str) -> None:
 
 
 def stop_tokens(folder: Path) -> list[int]:
-    """What ends an answer: the generation configuration's, else the configuration's."""
+    """Stop token ids of the generation configuration, else of the configuration."""
     for name in (GENERATION, "config.json"):
         eos = read_json(folder / name).get("eos_token_id")
         if eos is not None:

@@ -25,7 +25,7 @@ ROPE_FACTORS = "rope_freqs.weight"
 
 
 class Kind(NamedTuple):
-    """How an architecture is called, and whether its query and key rows change places."""
+    """GGUF name of an architecture, and whether its query and key rows are permuted."""
 
     arch: MODEL_ARCH
     permuted: bool
@@ -46,7 +46,7 @@ TYPES = {
 
 
 class TensorNames:
-    """Of one model: its own names ↔ those of GGUF."""
+    """Tensor names of one model ↔ those of GGUF."""
 
     def __init__(self, folder: Path) -> None:
         self.config: PreTrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -61,7 +61,7 @@ class TensorNames:
         return found
 
     def heads(self, name: str) -> int:
-        """Of a query or key weight whose rows change places; 0 for all others."""
+        """Number of heads of a query or key weight with permuted rows; 0 for all other tensors."""
         if not self.kind.permuted:
             return 0
         if ".q_proj." in name:
@@ -119,7 +119,8 @@ class GgufWeights:
         self._tensors = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
 
     def base_names(self, known: Iterable[str]) -> set[str]:
-        """What is in the file; a tensor that stands for none of `known` keeps GGUF's name."""
+        """Names of the tensors in the file; a tensor that matches none of `known` keeps its GGUF
+        name."""
         ours = {self._names.gguf(name): name for name in known}
         expected = {ROPE_FACTORS} if rope_factors(self._names.config) is not None else set()
         return {ours.get(name, name) for name in self._tensors.keys() - expected}
@@ -143,8 +144,8 @@ def permuted(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
 
 
 def rope_factors(config: PreTrainedConfig) -> NDArray[np.float32] | None:
-    """Of Llama 3.1's rotary scaling [head / 2]: what each wavelength is stretched by; None for
-    models that scale otherwise or not (transformers, modeling_rope_utils: llama3)."""
+    """Factors of Llama 3.1's rotary scaling [head / 2], one per wavelength; None for models with
+    another scaling or none (transformers, modeling_rope_utils: llama3)."""
     rope = config.rope_parameters or {}
     if rope.get("rope_type") != "llama3":
         return None

@@ -1,6 +1,6 @@
-"""What a model says, by plain transformers and peft: the log-prob of every token of given
-sequences, and the likeliest continuation of given prompts. Both sides of a comparison are computed
-here, each in a process of its own, from files alone.
+"""Log-probs and greedy continuations by plain transformers and PEFT.
+
+Both sides of a comparison are computed here, each in its own process, from files alone.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Passage(BaseModel):
 
 
 class LogProbs(BaseModel):
-    """Of P passages: one list each."""
+    """Log-probs of P passages, one list each."""
 
     logprobs: list[list[float]]
     """Natural log-probability of every token but the first."""
@@ -55,7 +55,7 @@ class LogProbs(BaseModel):
 
 
 class Computing(BaseModel):
-    """Where and how precisely; the same for both sides."""
+    """Device and precision; the same for both sides."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,7 +91,7 @@ def load_trained(base: Path, adapter: Path, computing: Computing) -> PreTrainedM
 
 
 def load_exported(folder: Path, kind: str, base: Path, computing: Computing) -> PreTrainedModel:
-    """What somebody else would load; `base` matters for an adapter alone."""
+    """Load the exported files as another program would; `base` is needed for an adapter alone."""
     if kind == "adapter":
         return load_trained(base, folder, computing)
     if kind == "gguf":

@@ -21,7 +21,7 @@ PREFIX = "base_model.model."
 
 
 class Factors(NamedTuple):
-    """Of one weight [O, I]: A [r, I] and B [O, r], and s."""
+    """LoRA factors of one weight [O, I]: A [r, I], B [O, r], and the scale s."""
 
     down: Tensor
     up: Tensor

@@ -129,7 +129,7 @@ class ExportServer:
         return {"url": push(Path(message["folder"]), message["name"], message["token"])}
 
     def _op_reference(self, message: Answer) -> Answer:
-        """What the trained model says: base and adapter, not merged."""
+        """Log-probs of the trained model: base and adapter, not merged."""
         base, computing = Path(message["base"]), pick_computing(Path(message["base"]))
         model = load_trained(base, Path(message["adapter"]), computing)
         return self._speak(model, message, "reference") | {"computing": computing.model_dump()}
@@ -159,7 +159,7 @@ class ExportServer:
         return companion_files.compare(base, out, message["format"]).model_dump()
 
     def _op_read_back(self, message: Answer) -> Answer:
-        """What the exported files say."""
+        """Log-probs of the exported files."""
         computing = Computing.model_validate(message["computing"])
         out, base = Path(message["out"]), Path(message["base"])
         model = load_exported(out, message["format"], base, computing)

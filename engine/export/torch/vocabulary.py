@@ -102,7 +102,8 @@ def _rule(about: dict[str, Any]) -> str:
 
 
 def _step(step: dict[str, Any]) -> str:
-    """Its name in RULES; empty for ByteLevel without a pattern, which splits nothing."""
+    """Name of a pre-tokenizer step in RULES; empty for ByteLevel without a pattern, which splits
+    nothing."""
     match step:
         case {"type": "ByteLevel", "use_regex": False}:
             return ""

@@ -35,7 +35,7 @@ Bounds = tuple[Tensor, Tensor]
 def check_merged(
     base: BaseWeights, adapter: dict[str, Factors], folder: Path, dtype: str, progress: Progress
 ) -> WeightsCheck:
-    """Of a folder of safetensors; a copy of tied embeddings may be there or not."""
+    """Check a folder of safetensors; a copy of tied embeddings is optional."""
     exported = BaseWeights(folder)
     kind = getattr(torch, dtype)
 
@@ -54,7 +54,7 @@ def check_merged(
 def check_gguf(
     base: BaseWeights, adapter: dict[str, Factors], file: Path, progress: Progress
 ) -> WeightsCheck:
-    """Of a GGUF file; each tensor by the type that the file says it has."""
+    """Check a GGUF file; each tensor by the type that the file declares."""
     exported = GgufWeights(file, base.folder)
 
     def bad(name: str) -> int:
@@ -68,7 +68,7 @@ def check_gguf(
 
 
 def check_adapter(trained: Path, exported: Path) -> WeightsCheck:
-    """Of a PEFT folder: the same numbers, bit for bit."""
+    """Check a PEFT folder: the same numbers, bit for bit."""
     ours, theirs = load_file(trained / WEIGHTS), load_file(exported / WEIGHTS)
     both = sorted(ours.keys() & theirs.keys())
     wrong = [name for name in both if not torch.equal(ours[name], theirs[name])]
@@ -126,7 +126,7 @@ def _bounds(weight: Tensor, factors: Factors | None) -> Iterator[tuple[slice, Bo
 
 
 def _outside(exported: Tensor, low: Tensor, high: Tensor) -> int:
-    """How many are not between; not finite is never between."""
+    """Number of values that are not between `low` and `high`; values that are not finite count."""
     return int((~((low <= exported) & (exported <= high) & exported.isfinite())).sum())
 
 

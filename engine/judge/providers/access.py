@@ -1,4 +1,5 @@
-"""Access to providers: through a worker process that holds the keys, or through the home machine."""
+"""Access to providers: through a worker process that holds the keys, or through the home
+machine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -19,7 +19,8 @@ from engine.storage.run_folder.run import Run
 
 
 class Account:
-    """Budget of one purpose within a run. `spent` includes pending questions at their highest cost."""
+    """Budget of one purpose within a run. `spent` includes pending questions at their highest
+    cost."""
 
     def __init__(self, run: Run, budget_usd: float | None, spent: Callable[[], float]) -> None:
         self._run = run

@@ -64,7 +64,7 @@ rm -rf "$base/wheels" "$base/source" "$base/cache/uv"
 
 
 class Installer:
-    """One server, one report on it. Make it, then `install`."""
+    """Installation on one server, based on a survey of it. Create it, then `install`."""
 
     def __init__(
         self, shell: Shell, report: HostReport, tell: Tell, offline: bool | None = None

@@ -1,4 +1,4 @@
-"""What a server is and has, asked of its shell before anything is written there."""
+"""Survey of a server over its shell (OS, GPU, disk, Python); read-only."""
 
 from engine.hardware.gpu_doctor import DRIVER_FLOOR
 from engine.protocol.problems import LaunchError, Problem

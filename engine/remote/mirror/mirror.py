@@ -28,7 +28,7 @@ PAGE_S = 1.0
 
 
 class ChangesClient(Protocol):
-    """What of an EngineClient is needed."""
+    """Part of EngineClient that a mirror needs."""
 
     async def changes(self, run_id: str, after: int, wait: float, most: int) -> Changes: ...
 
@@ -36,7 +36,8 @@ class ChangesClient(Protocol):
 
 
 class Mirror:
-    """One run. `announce` is told of every commit (None) and given every tick, on the loop."""
+    """Mirror of one run. `announce` is called on the loop for every commit (None) and every
+    tick."""
 
     def __init__(
         self,

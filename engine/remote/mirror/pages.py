@@ -123,7 +123,7 @@ def columns(db: apsw.Connection, table: str, schema: str = "main") -> list[tuple
 
 
 def page_schema(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
-    """What creates the tables of a page, by name, out of those of a run.db that is open."""
+    """SQL that creates the tables of a page, by name, from those of an open run.db."""
     made = {"about": "CREATE TABLE about(run_id TEXT, version INTEGER) STRICT"}
     for table in ("events", *ROWS):
         said = ", ".join(f"{name} {kind}" for name, kind in columns(db, table, schema))

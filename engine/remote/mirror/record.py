@@ -1,4 +1,4 @@
-"""Which runs here are replicas, and of what: a small file in the run folder."""
+"""Record of a mirrored run: its server and id, in a small file of the run folder."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def read_record(run: Path) -> Replicated | None:
 
 
 def forget_record(run: Path) -> None:
-    """It lives here from now on."""
+    """Delete the record: the run belongs to this machine from now on."""
     (run / FILE).unlink(missing_ok=True)
 
 

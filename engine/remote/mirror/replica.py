@@ -188,11 +188,11 @@ def _store_sql(db: apsw.Connection) -> str:
 
 
 def search_text_of(body: bytes) -> str:
-    """What is searched in an attempt, out of its stored body.
+    """Searchable text of a trajectory from its stored body.
 
-    Its messages end where its branches begin, and of these, the larger part, nothing is unpacked.
-    What looks like that end inside of a message leaves brackets open, and is no JSON: then, as
-    where there is no such end, the whole body is read.
+    Messages end where branches begin, and branches, the larger part, are not unpacked. Text inside
+    a message that looks like that end leaves brackets open and is not JSON: then, and where there
+    is no such end, the whole body is read.
     """
     packed = zlib.decompressobj()
     head, searched, rest = bytearray(), 0, body

@@ -97,7 +97,8 @@ class LoraModel:
 
     @property
     def limits(self) -> Limits:
-        """Peak rates of this machine in this precision; measured at the first call (half a second)."""
+        """Peak rates of this machine in this precision; measured at the first call (half a
+        second)."""
         return limits(self.device, self.dtype)
 
     @cached_property

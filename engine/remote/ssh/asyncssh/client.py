@@ -18,7 +18,7 @@ MOST_BANNER_CHARS = 20_000
 
 
 class Client(asyncssh.SSHClient):
-    """Of one attempt."""
+    """AsyncSSH callbacks of one connection attempt."""
 
     def __init__(self, trust: Trust, keys: Keys, person: QuestionService, clock: Clock) -> None:
         self._trust = trust
@@ -83,7 +83,7 @@ class Client(asyncssh.SSHClient):
     async def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
     ) -> list[str]:
-        """What has no prompts only tells something."""
+        """Answer a keyboard-interactive challenge; one without prompts only displays text."""
         self._rounds += bool(prompts)
         told = [text for text in (name, instructions) if text.strip()]
         return [

@@ -39,7 +39,7 @@ from engine.remote.ssh.upload import upload
 
 
 class Hop:
-    """One server of the way, and what belongs to the connection to it."""
+    """Server on the route, with the objects of the connection to it."""
 
     def __init__(self, settings: Settings, place: Place, asker: Asker) -> None:
         self._settings = settings
@@ -226,7 +226,7 @@ class AsyncSSHConnection:
         return Done(self._code(process), out, PROCESS.sub(b"", err, count=1))
 
     async def _end(self, process: asyncssh.SSHClientProcess[bytes], said: bytearray) -> None:
-        """Of a command that is not wanted any more."""
+        """End a command that is no longer wanted."""
         if self._lost.done() or process.exit_status is not None:
             return
         with contextlib.suppress(asyncssh.Error, OSError, LaunchError, TimeoutError):
@@ -272,7 +272,7 @@ class AsyncSSHConnection:
         socket.chmod(0o600)
 
     async def _try_forwarding(self, port: int) -> None:
-        """That nothing listens there yet is no matter; that we may not is."""
+        """Check that forwarding is allowed; that nothing listens there yet does not matter."""
         try:
             _, writer = await self._connection.open_connection("127.0.0.1", port)
         except asyncssh.ChannelOpenError as error:

@@ -29,7 +29,7 @@ Unlock = Callable[[], Coroutine[Any, Any, asyncssh.SSHKey]]
 
 @dataclass
 class KeyFile:
-    """What an IdentityFile line stands for."""
+    """Key that an IdentityFile line names."""
 
     path: Path
     public: asyncssh.SSHKey | None = None
@@ -46,7 +46,7 @@ class KeyFile:
 
 @dataclass
 class Tried:
-    """What was shown, and what could not be, in words."""
+    """Keys that were offered, and those that could not be, in words."""
 
     shown: list[str] = field(default_factory=list)
     expired: bool = False
@@ -78,7 +78,7 @@ class FilePair(asyncssh.SSHKeyPair):
 
 
 class Keys:
-    """Of one server; `tried` says afterwards what it was shown."""
+    """Keys for one server; `tried` has those that were offered."""
 
     def __init__(self, settings: Settings, person: QuestionService) -> None:
         self._settings = settings

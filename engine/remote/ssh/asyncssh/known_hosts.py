@@ -25,7 +25,7 @@ MARKERS = ("", "cert-authority", "revoked")
 
 @dataclass(frozen=True)
 class Entry:
-    """One line."""
+    """Line of a known_hosts file."""
 
     marker: str
     """"", "cert-authority" or "revoked"."""
@@ -40,7 +40,7 @@ class Entry:
 
 
 def read_entries(files: Iterable[Path], *hosts: str) -> list[Entry]:
-    """Of all files that exist: lines that mean one of these hosts, or all lines. Raises
+    """Entries of all existing files that match one of these hosts, or all entries. Raises
     LaunchError `ssh.known_hosts_unusable`."""
     found: list[Entry] = []
     for file in files:

@@ -45,7 +45,7 @@ class Proxy:
             del self._said[:-8192]
 
     async def failed(self) -> str | None:
-        """What it said last, where it has ended by itself; None while it runs."""
+        """Last output of the command if it has ended by itself; None while it runs."""
         if self._process is None or self._listening is None:
             return None
         with contextlib.suppress(TimeoutError):
