@@ -145,5 +145,5 @@ def _dried_up(have: int, wanted: int) -> Problem:
     return Problem(
         code="authoring.dried_up",
         message=f"{have} of {wanted} scenarios were written; more questions brought nothing new.",
-        hint="Go on with these, say more in the description, or take another model.",
+        hint="Continue with these, add detail to the description, or choose another model.",
     )

@@ -185,6 +185,6 @@ def unreachable(error: httpx.TransportError) -> LaunchError:
     return LaunchError.of(
         "engine.unreachable",
         "The engine does not answer.",
-        "It is tried again by itself; a run that lives goes on without the window.",
+        "Reconnecting automatically; active runs continue.",
         detail=f"{type(error).__name__}: {error}",
     )

@@ -155,6 +155,6 @@ def problem_of(answer: dict[str, Any], said: str, name: str) -> Problem:
     return Problem(
         code="environment.not_installed",
         message=f"The {name} environment could not be installed.",
-        hint="Try again: it goes on where it stopped.",
+        hint="Try again: it resumes where it stopped.",
         detail=said[-4000:],
     )

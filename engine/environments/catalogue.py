@@ -38,14 +38,14 @@ WORDS = {
     "unsloth-cpu": Words(
         "Unsloth on the processor", f"Trains with Unsloth, without a card. {UNSLOTH}", CPU
     ),
-    "judge": Words("Judge", "Speaks to the providers of judges, by litellm."),
-    "parquet": Words("Parquet", "Reads attempts that ART has kept in Parquet files."),
+    "judge": Words("Judge", "Calls the providers of judges, through litellm."),
+    "parquet": Words("Parquet", "Reads trajectories that ART stored as Parquet files."),
     "llamacpp": Words("llama.cpp", "Reads exported GGUF files, as Ollama does."),
     "wandb": Words("W&B", "Sends metrics to Weights & Biases, or writes its offline files."),
     "mlflow": Words("MLflow", "Sends metrics to an MLflow server."),
     "trackio": Words("trackio", "Writes metrics into trackio's database on this machine."),
     "tensorboard": Words("TensorBoard", "Writes TensorBoard's event files."),
-    "otel": Words("OpenTelemetry", "Sends attempts as traces, to Langfuse too."),
+    "otel": Words("OpenTelemetry", "Sends trajectories as traces, also to Langfuse."),
     "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
     "bench": Words("TRL", "The other side of the benchmark."),
 }

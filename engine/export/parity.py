@@ -172,7 +172,7 @@ def _files_failures(files: FilesCheck) -> list[str]:
 
 def _weights_failures(weights: WeightsCheck | None) -> list[str]:
     if weights is None:
-        return ["The weights could not be laid beside base + s·B·A."]
+        return ["The weights could not be compared with base + s·B·A."]
     found = []
     if weights.outside:
         found.append(
@@ -212,7 +212,7 @@ def _greedy_failures(greedy: GreedyMatch | None) -> list[str]:
 
 def _same_failures(same: Sameness | None) -> list[str]:
     if same is None:
-        return ["The files beside the weights could not be read."]
+        return ["The tokenizer and configuration files could not be read."]
     words = {
         "chat_template": "chat template",
         "tokenizer": "tokenizer",

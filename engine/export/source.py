@@ -119,7 +119,7 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
     if not sequences:
         raise Refused.of(
             "export.nothing_to_compare",
-            "This run has stored no attempt that the export could be compared on.",
+            "This run has no stored trajectory to compare the export on.",
             "Let it finish a step first.",
             where=str(run),
         )

@@ -93,7 +93,7 @@ def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
         yield _sleeps(config)
     yield _halves("train.batch_tokens", config.train.batch_tokens, LEAST_BATCH, "Batch of {:,}")
     yield _recompute(config)
-    yield _halves("agent.concurrency", config.agent.concurrency, 1, "{:,} attempts at once")
+    yield _halves("agent.concurrency", config.agent.concurrency, 1, "{:,} concurrent rollouts")
     if not host:
         yield _turns(config)
         yield _bits(config)

@@ -295,11 +295,11 @@ UNUSABLE: dict[Fault, tuple[str, str, str]] = {
     "filtered": (
         "judge.content_filter",
         "The judge's provider withheld the answer by its content filter.",
-        "Take another judge for these texts, or label the attempts yourself.",
+        "Choose another judge for these texts, or label the trajectories yourself.",
     ),
     "form": (
         "judge.no_score",
-        "The judge gave no valid score for this attempt, also after being told.",
+        "The judge gave no valid score for this trajectory, also after a retry.",
         "Judge it again with another judge, or label it yourself.",
     ),
 }

@@ -301,5 +301,5 @@ def _refused(host: str, errand: HomeRequest, why: str) -> Refused:
     return Refused.of(
         "errand.refused",
         f"{host} asked for a judge on behalf of run {errand.run_id}, and was refused: {why}.",
-        "Nothing was sent to a provider. If this was not you, look at what runs on that server.",
+        "Nothing was sent to a provider. If this was not you, check what runs on that server.",
     )

@@ -150,7 +150,7 @@ class HostService:
         if host.spec.name in waited:
             raise Refused.of(
                 "host.needed",
-                f"Runs go on on {host.spec.name}.",
+                f"Runs are active on {host.spec.name}.",
                 "Stop them, or wait; then forget it.",
             )
         await host.close()

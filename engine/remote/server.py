@@ -118,7 +118,7 @@ class Host:
         more."""
         asked = self._questions.get(question)
         if asked is None or asked.answer.done():
-            raise Refused.of("host.no_question", "Nobody waits for this answer any more.")
+            raise Refused.of("host.no_question", "This question has expired.")
         asked.answer.set_result(value)
 
     async def close(self) -> None:

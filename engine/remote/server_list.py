@@ -36,7 +36,7 @@ def read_server_list() -> ServerList:
         raise Refused.of(
             "host.book_unreadable",
             "The list of servers cannot be read.",
-            "Mend the file, or move it away and add the servers again.",
+            "Fix the file, or move it away and add the servers again.",
             where=str(file),
             detail=str(error),
         ) from error

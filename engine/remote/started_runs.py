@@ -79,7 +79,7 @@ class StartedRuns:
                 raise Refused.of(
                     "host.taken_id",
                     f"{run.host} answers with the id of another run, {run.run_id}.",
-                    "Nothing was changed here. Look at what runs on that server.",
+                    "Nothing was changed here. Check what runs on that server.",
                 )
             return
         self.save(run)
@@ -145,7 +145,7 @@ def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> N
                 f"Run {run_id} on {host} has other [{name}] settings than it was started with "
                 "here, so it is not copied.",
                 "If you started it there with those settings, put them into project.toml here. "
-                "Else look at what runs on that server.",
+                "Otherwise check what runs on that server.",
             )
 
 

@@ -44,7 +44,7 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
     there = await client.run(run.name)
     if there.state in ACTIVE_STATES:
         raise Refused.of(
-            "run.lives", f"{there.name} goes on on {host.spec.name}.", "Stop it first, or wait."
+            "run.lives", f"{there.name} is active on {host.spec.name}.", "Stop it first, or wait."
         )
     if host.home.started.find(run.name, host.spec.name) is None:  # its settings came from there
         settings = await asyncio.to_thread(load_config, run.parents[1])
@@ -64,7 +64,9 @@ async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
     call it again.
     """
     if record := read_record(run):
-        raise Refused.of("run.elsewhere", f"This run is on {record.host}.", "Bring it home first.")
+        raise Refused.of(
+            "run.elsewhere", f"This run is on {record.host}.", "Move it to this machine first."
+        )
     client, project = host.tunnel.client, run.parents[1]
     name = host.home.folder_name(project)
     await asyncio.to_thread(lambda: open_writer(run / DATABASE).close())  # its log goes into it

@@ -22,7 +22,7 @@ def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str
     if not parts:
         raise RolloutError.of(
             "reward.none",
-            "Nobody scored this attempt: the agent returned no reward and there is no judge.",
+            "This trajectory has no score: the agent returned no reward and there is no judge.",
             'Return {"reward": …} from rollout(), or write a rewards.py.',
         )
     reward = sum(config.weights.get(name, 1.0) * value for name, value in parts.items())
@@ -31,7 +31,7 @@ def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str
     if not abs(reward) <= MOST_REWARD:  # also what is no number
         raise RolloutError.of(
             "reward.out_of_range",
-            f"The reward of this attempt is {reward:g}.",
+            f"The reward of this trajectory is {reward:g}.",
             "Make its parts, or their weights under reward.weights, smaller.",
         )
     return reward
@@ -41,7 +41,7 @@ def _apply(constraint: Constraint, reward: float, values: Mapping[str, float]) -
     if constraint.part not in values:
         raise RolloutError.of(
             "reward.constraint_blind",
-            f"The constraint on {constraint.part} has nothing to look at.",
+            f"The constraint on {constraint.part} has no value to check.",
             "Return it as a reward part or metric, or remove the constraint.",
         )
     value = values[constraint.part]

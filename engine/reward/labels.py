@@ -33,7 +33,7 @@ from engine.reward.order import (
 
 LEFT_OUT = Problem(
     code="label.excluded",
-    message="You left this attempt out.",
+    message="You excluded this trajectory.",
     hint="Undo the label to bring it back.",
 )
 

@@ -175,7 +175,7 @@ def _unrecorded(
             code="agent.not_recordable",
             message="What the agent sent or returned cannot be recorded: "
             f"{type(error).__name__}: {replace_surrogates(str(error))[:300]}",
-            hint="Look at the messages and results of this scenario.",
+            hint="Check the messages and results of this scenario.",
         ),
         duration_s=timing.duration_s,
         begun_at=timing.begun_at,

@@ -289,7 +289,7 @@ class Child:
         return Problem(
             code=f"{self.name}.died",
             message=f"The {self.name} process ended: {why or 'its line is closed'}.",
-            hint="The end of the run's log says more.",
+            hint="See the end of the run's log.",
         )
 
 
@@ -354,4 +354,4 @@ def _exit_words(code: int) -> str:
     if code >= 0:
         return f"exit {code}"
     name = signal.Signals(-code).name
-    return f"{name}, out of memory or killed by somebody" if code == -9 else name
+    return f"{name}, out of memory, or killed from outside" if code == -9 else name

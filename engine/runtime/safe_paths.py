@@ -46,5 +46,5 @@ def outside(name: str, why: str) -> Refused:
     return Refused.of(
         "sync.outside",
         f"{name[:200]!a} would leave its folder or is no safe name: {why}.",
-        "Nothing was written. If the server is yours, look at what it runs.",
+        "Nothing was written. If the server is yours, check what runs there.",
     )

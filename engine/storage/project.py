@@ -88,7 +88,7 @@ def edit_text(text: str, values: dict[str, Any]) -> str:
     except ValueError as error:
         _parse(text)  # says what is wrong, and where
         raise ConfigError.of(
-            "config.bad_toml", f"{in_one_line(error)}.", "Mend the line.", where=FILE
+            "config.bad_toml", f"{in_one_line(error)}.", "Fix the line.", where=FILE
         ) from error
     for key, value in values.items():
         set_key(document, key, value, tomlkit.table)
@@ -114,7 +114,7 @@ def _parse(text: str) -> dict[str, Any]:
         raise ConfigError.of(
             "config.bad_toml",
             f"{words}.",
-            "Mend the line; strings need quotes.",
+            "Fix the line; strings need quotes.",
             where=f"{FILE}, {place.rstrip(')')}" if place else FILE,
         ) from error
     except ValueError as error:  # of a number with thousands of digits
@@ -136,7 +136,8 @@ def refuse_outside(config: ProjectConfig) -> None:
     if is_outside(config):
         raise ConfigError.of(
             "agent.outside",
-            "A script of its own makes the attempts of this project, so nothing can be tried here.",
+            "An external script makes the rollouts of this project, so nothing can be started "
+            "here.",
             'Start the script; or write an agent and scenarios, and set agent.source to "project".',
             where="agent.source",
         )

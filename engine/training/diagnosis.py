@@ -111,11 +111,11 @@ def _fooled(recent: Sequence[Metrics]) -> Finding | None:
         return None
     return Finding(
         code="fooled",
-        title="The judge fell for a planted attempt.",
-        words="An attempt that does nothing for its task was scored above the middle of the real "
-        "ones. What it rewards may not be what the rubric asks for.",
-        suggestion="Look at its question and answer in the log; say in the rubric what counts, or "
-        "take another judge.",
+        title="The judge fell for a canary trajectory.",
+        words="A trajectory that does nothing for its task was scored above the median. The "
+        "judge may not reward what the rubric asks for.",
+        suggestion="Read its prompt and reply in the log; make the rubric more specific, or "
+        "choose another judge.",
         where="chart:judge",
         action="pause",
     )
@@ -127,9 +127,9 @@ def _addressed(last: Metrics) -> Finding | None:
         return None
     return Finding(
         code="addressed",
-        title=f"{share * total:.0f} of {total:.0f} attempts seem to address the judge.",
-        words="They contain words that are aimed at a grader and not at the task.",
-        suggestion="Read them; a veto takes such attempts' reward away from the next run on.",
+        title=f"{share * total:.0f} of {total:.0f} trajectories seem to address the judge.",
+        words="They contain text that is aimed at a grader and not at the task.",
+        suggestion="Read them; a veto constraint removes the reward of such trajectories.",
         where="marked",
         action="veto:addresses_judge",
     )
@@ -151,10 +151,12 @@ def _pleasing(history: Sequence[Metrics]) -> Finding | None:
         if rose > 0.1 and fell > 0.05:
             return Finding(
                 code="pleasing",
-                title="The judge is more and more pleased, and alone with it.",
-                words=f"Since the first steps its part rose by {rose:.2f} while {who} fell by "
+                title="Judge reward keeps rising while rule-based rewards fall.",
+                words="Possible reward hacking: since the first steps the judge's part rose by "
+                f"{rose:.2f} while {who} fell by "
                 f"{fell:.2f}.",
-                suggestion="Grade a few of the best attempts blind before you train on.",
+                suggestion="Grade a few of the best trajectories blind before you continue "
+                "training.",
                 where="chart:judge",
                 action="pause",
             )
@@ -174,7 +176,7 @@ def _padding(history: Sequence[Metrics]) -> Finding | None:
         return None
     return Finding(
         code="padding",
-        title="Attempts grow, and the judge pays for it.",
+        title="Trajectories grow longer, and the judge rewards it.",
         words=f"From {before:.0f} to {now:.0f} tokens, repeated phrases from {once:.0%} to "
         f"{again:.0%}, the judge's part up by {rose:.2f}.".replace("%", " %"),
         suggestion="See whether length is what you want; penalise it, or say so in the rubric.",
@@ -198,14 +200,16 @@ def _no_signal(last: Metrics, recent: Sequence[Metrics]) -> Finding | None:
     best = last.get("reward/max", mean)
     solved = best - mean < 1e-6
     why = (
-        "All attempts at them score alike: they are solved, or nobody tries a better answer."
+        "Every rollout in these groups got the same reward: the scenarios are solved, or no "
+        "rollout finds a better answer."
         if solved
-        else "All attempts at them score the same: it does not meet the better answer."
+        else "Every rollout in these groups got the same reward, so they contribute no gradient."
     )
     suggestion = (
         "Take harder scenarios, or stop here if the reward is as high as it gets."
         if solved
-        else "Give partial credit in the reward, warm up on a few demonstrations, or more attempts."
+        else "Give partial credit in the reward, warm up on a few demonstrations, or sample "
+        "more rollouts."
     )
     return Finding(
         code="no_signal",
@@ -278,8 +282,8 @@ def _apart(recent: Sequence[Metrics]) -> Finding | None:
     return Finding(
         code="apart",
         title="Sampler and trainer disagree.",
-        words=f"They differ by {gap:.2f} nats per token on average, so the update learns from "
-        "odds that nobody sampled with.",
+        words=f"They differ by {gap:.2f} nats per token on average, so the update uses "
+        "probabilities that differ from those of sampling.",
         suggestion="Set model.dtype to float32, or lower train.lr.",
         where="chart:gap",
     )
@@ -322,7 +326,7 @@ def _masked(recent: Sequence[Metrics]) -> Finding | None:
     return Finding(
         code="masked",
         title=f"{share:.0%} of the tokens are left out of the update.".replace("%", " %"),
-        words="The correction drops tokens, or whole attempts, on which sampler and trainer "
+        words="The correction drops tokens, or whole trajectories, on which sampler and trainer "
         "differ too much.",
         suggestion="Set model.dtype to float32, or widen train.algorithm.correction.",
         where="chart:clip",

@@ -36,8 +36,9 @@ async def load(run: Run, policy: Policy) -> None:
         await run.log(
             "warning",
             "policy",
-            "Layers of this model keep a state that cannot branch (linear attention): each attempt "
-            "is computed by itself, prompt included. The results are right, and much slower.",
+            "Layers of this model keep a state that cannot branch (linear attention): each "
+            "trajectory is computed by itself, prompt included. Results are exact, but much "
+            "slower.",
         )
     if info.peak_flops:
         await run.log(
@@ -59,7 +60,7 @@ async def restore(run: Run, policy: Policy) -> Checkpoint | None:
         _refuse_other_beginning(run)
     for damaged in [one for one in known if found is None or one.step > found.step]:
         where = f"after step {found.step}" if found else "from the beginning"
-        text = f"The checkpoint of step {damaged.step} is damaged: the run goes on {where}."
+        text = f"The checkpoint of step {damaged.step} is damaged: the run resumes {where}."
         await run.log("warning", "checkpoint", text)
         await drop(run, damaged, "damage")
     if found:

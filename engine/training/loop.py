@@ -197,8 +197,8 @@ async def finish_step(
 def skip_reason(metrics: dict[str, float]) -> str:
     """Reason why a step had nothing to learn from."""
     if metrics["unscored"] == metrics["trajectories"]:
-        return "No rollout could be scored: nothing to learn."
-    return "All rollouts of each group got the same reward: nothing to learn."
+        return "No rollout could be scored: no gradient."
+    return "All rollouts of each group got the same reward: no gradient."
 
 
 def reward_range(step: int, count: int) -> str:
@@ -214,7 +214,7 @@ def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
     raise RolloutError.of(
         "run.nothing_scored",
         f"Not one rollout of {steps} could be scored. {causes[0].problem.message}",
-        causes[0].problem.hint or "Read the output of a rollout, and resume when it is mended.",
+        causes[0].problem.hint or "Read the output of a rollout, fix the cause, and resume.",
         detail="\n".join(f"{c.rollouts} × {c.problem.code}: {c.problem.message}" for c in causes),
     )
 

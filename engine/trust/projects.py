@@ -15,7 +15,7 @@ from engine.trust.store import edit_record, is_known_run, read_record, remember_
 PROJECT, RUN = "project.toml", "run.json"
 MOST_SPEC_BYTES = 2**26
 HINT = (
-    "Look at its agent, settings and servers; then choose Trust this project in the studio, "
+    "Review its agent, settings and servers; then choose Trust this project in the studio, "
     "or `atelier trust {}`."
 )
 

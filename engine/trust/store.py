@@ -52,7 +52,7 @@ def read_record() -> Record:
         raise Refused.of(
             "trust.unreadable",
             "The list of trusted projects and confirmed addresses cannot be read.",
-            "Mend the file, or move it away and confirm again.",
+            "Fix the file, or move it away and confirm again.",
             where=str(file),
             detail=str(error),
         ) from error

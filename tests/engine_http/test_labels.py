@@ -136,7 +136,7 @@ def test_what_makes_no_sense_is_refused_in_words(
         (label((1, 0), score("t00001-001-000", 1)), "no attempt of this group"),
         (label((9, 0), score(first, 1)), "not complete"),
         (label((1, 0), Word(kind="order", order=((first,),))), "at least two"),
-        (label((1, 0), Word(kind="best")), "needs an attempt"),
+        (label((1, 0), Word(kind="best")), "needs a trajectory"),
         (label((1, 0), Word(kind="score", trajectory_id=first)), "needs a value"),
     ]
     for given, words in wrong:

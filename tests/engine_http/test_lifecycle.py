@@ -167,7 +167,7 @@ def test_a_run_that_cannot_be_scored_fails_with_the_cause(
     assert "KeyError: 'dates'" in last.problem.message
     done = [e for e in events if isinstance(e, StepFinished)]
     assert len(done) == (0 if kind == "baseline" else min(3, steps))
-    assert all(e.reason == "No rollout could be scored: nothing to learn." for e in done)
+    assert all(e.reason == "No rollout could be scored: no gradient." for e in done)
 
 
 def test_baseline_measures_and_trains_nothing(engine: Engine, project: Path) -> None:

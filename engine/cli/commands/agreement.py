@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
         for row in found:
             say_json(row)
     elif not found:
-        say("No judge has looked at this run yet: atelier judge RUN --judge MODEL")
+        say("No judge has scored this run yet: atelier judge RUN --judge MODEL")
     else:
         say(table(HEADS, [_row(row) for row in found]))
         say(_words(found[0]))
@@ -52,9 +52,9 @@ def _row(row: Agreement) -> tuple[str, ...]:
 
 def _words(row: Agreement) -> str:
     if row.self_consistency is None:
-        return "Grade some groups twice, blind, to see how far you go along with yourself."
+        return "Grade some groups twice, blind, to measure your own consistency."
     own, groups = _interval(row.self_consistency), row.repeats
-    return f"You with yourself: {own} over {groups} groups; no judge can be asked for more."
+    return f"Your own consistency: {own} over {groups} groups. It is the ceiling for any judge."
 
 
 def _interval(value: Interval | None) -> str:

@@ -68,7 +68,7 @@ def render(report: Report) -> str:
     parts = [
         f"{report.model} · {report.dtype} · {report.device} · medians of {report.repeats} "
         "interleaved steps",
-        "P/C/G/Q: tokens of prompt and completion, attempts of a group, groups.",
+        "P/C/G/Q: prompt tokens, completion tokens, rollouts per group, groups.",
     ]
     for mode, comparisons in (("Replay", report.replay), ("Live", report.live)):
         for comparison in comparisons.values():

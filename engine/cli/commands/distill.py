@@ -38,7 +38,7 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
             if code != FINISHED:
                 return code
         elif not arguments.json:
-            say("Every scenario has an attempt with a reward already: nothing is asked.")
+            say("Every scenario has a trajectory with a reward already: no request is needed.")
         return print_selection(
             await client.demonstrate(summary.id, request.demonstrate), arguments.json
         )

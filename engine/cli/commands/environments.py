@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error.problem, arguments.json)
         return 1
     except KeyboardInterrupt:
-        say("Stopped. The same command goes on from here.")
+        say("Stopped. Run the same command to resume.")
         return 1
 
 

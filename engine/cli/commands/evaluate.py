@@ -169,7 +169,7 @@ class EvaluationWatch(Watch):
 
     def _resume_words(self) -> str:
         project = self._summary.project_path
-        return f"\nGo on with: atelier eval {project} --resume {self._summary.name}"
+        return f"\nResume with: atelier eval {project} --resume {self._summary.name}"
 
 
 def _attempts(count: int) -> str:

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error.problem, arguments.json)
         return 1
     except KeyboardInterrupt:
-        say("Stopped. The same command goes on from here.")
+        say("Stopped. Run the same command to resume.")
         return 1
 
 
@@ -98,7 +98,7 @@ async def _add(client: EngineClient, arguments: argparse.Namespace) -> int:
         offline=offline,
     )
     await client.add_host(AddHost(spec=spec))
-    say(f"{spec.name} is written down. Look at it with `atelier hosts check {spec.name}`.")
+    say(f"{spec.name} is added. Check it with `atelier hosts check {spec.name}`.")
     return 0
 
 
@@ -135,7 +135,7 @@ async def _stop(client: EngineClient, arguments: argparse.Namespace) -> int:
 
 async def _remove(client: EngineClient, arguments: argparse.Namespace) -> int:
     await act(client, arguments.name, "remove", lambda one: one.state == "away")
-    say(f"Nothing of ours is left on {arguments.name}.")
+    say(f"Atelier is removed from {arguments.name}.")
     return 0
 
 

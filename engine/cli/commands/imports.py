@@ -1,4 +1,4 @@
-"""`import`: attempts that were made elsewhere become a run of a project. No engine needed."""
+"""`import`: trajectories that were made elsewhere become a run of a project. No engine needed."""
 
 import argparse
 import asyncio
@@ -24,5 +24,5 @@ def run(arguments: argparse.Namespace) -> int:
         say_json(summary)
         return 0
     unscored = f", {summary.unscored} of them unscored" if summary.unscored else ""
-    say(f"{summary.trajectories} attempts{unscored}. The run: {folder}")
+    say(f"{summary.trajectories} trajectories{unscored}. The run: {folder}")
     return 0

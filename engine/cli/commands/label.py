@@ -111,7 +111,7 @@ class _LocalLabels(LabelService):
         return await super().add(label.for_run(self.run_id))
 
     async def done(self) -> None:
-        raise Refused.of("run.not_living", "This run is not going on, so no review waits.")
+        raise Refused.of("run.not_living", "This run is not active, so there is no review to end.")
 
 
 class _EngineLabels:

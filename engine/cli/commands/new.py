@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error.problem, arguments.json)
         return USAGE if isinstance(error, ConfigError) and arguments.describe else 1
     except KeyboardInterrupt:
-        say("Stopped. The same command goes on from here.")
+        say("Stopped. Run the same command to resume.")
         return 1
     say(f"Made {folder}. Train it: atelier train {arguments.folder}")
     return 0
@@ -70,7 +70,7 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
         if last.problem.code == BUDGET:
             if not arguments.json:
                 say(f"{have} of {wanted.count} scenarios are written. The same command with a")
-                say("higher --budget goes on; with --enough it makes the project of these.")
+                say("higher --budget continues; --enough makes the project of these.")
             return 1
     judge = wanted.writer.model_copy(update={"model": arguments.judge or wanted.writer.model})
     finish_project(
@@ -105,7 +105,7 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
         raise ConfigError(
             Problem(
                 code="authoring.no_model",
-                message="Nobody is named who writes.",
+                message="No writer model is named.",
                 hint="Name a model: --model openai/gpt-5.4.",
             )
         )
@@ -156,7 +156,7 @@ def _tell(folder: Path, last: DraftTold, typed: str) -> None:
     splits = Counter(one.split for one in last.draft.scenarios)
     grades = Counter(one.difficulty or 0 for one in last.draft.scenarios)
     said = ", ".join(f"{grades[n]} of {n or 'no'}" for n in sorted(grades))
-    counts = f"{splits['train']} scenarios to practise, {splits['validation']} to test"
+    counts = f"{splits['train']} training scenarios, {splits['validation']} to test"
     say(f"{last.draft.title}: {counts}.")
     say(f"By difficulty: {said}. Spent ${last.spent_usd:.4f}.")
     for why, count in last.left_out.items():

@@ -143,10 +143,10 @@ class SftWatch(Watch):
             lines.append(f"  held-out loss {first} → {best} (after update {event.loss_step})")
         name, project = self._summary.name, self._summary.project_path
         best_or_last = "best" if event.loss_best is not None else "newest"
-        lines.append(f"  RL goes on from it: atelier train {project} --from {name}@{best_or_last}")
+        lines.append(f"  Continue with RL: atelier train {project} --from {name}@{best_or_last}")
         lines.append(f"  everything is in {self._summary.path}")
         return "\n".join(lines)
 
     def _resume_words(self) -> str:
         project = self._summary.project_path
-        return f"\nGo on with: atelier sft {project} --resume {self._summary.name}"
+        return f"\nResume with: atelier sft {project} --resume {self._summary.name}"

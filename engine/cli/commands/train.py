@@ -245,11 +245,11 @@ class Watch:
                 unused = ignored(event.spec.config).items()
                 return "\n".join([begun, *(f"  ! {k} has no effect: {why}." for k, why in unused)])
             case RunStarted():
-                return f"Run {event.spec.name} goes on after step {event.resumed_from}"
+                return f"Run {event.spec.name} resumes after step {event.resumed_from}"
             case PolicyLoaded():
                 return (
                     f"  {event.parameters / 1e6:.0f} M parameters in {event.dtype}, "
-                    f"{event.trainable / 1e6:.1f} M of them learn"
+                    f"{event.trainable / 1e6:.1f} M trainable"
                     + (f"; sampled by {event.sampler}" if event.sampler else "")
                 )
             case WarmupFinished():
@@ -299,7 +299,7 @@ class Watch:
         return (
             f"  step {event.step} waits for your labels, in the studio or with "
             f"`atelier label import {path} FILE`.{timeout}\n"
-            f"  Go on with: atelier label done {path}"
+            f"  Continue with: atelier label done {path}"
         )
 
     def _step(self, event: StepFinished) -> str:
@@ -329,7 +329,7 @@ class Watch:
 
     def _resume_words(self) -> str:
         project = self._summary.project_path
-        return f"\nGo on with: atelier train {project} --resume {self._summary.name}"
+        return f"\nResume with: atelier train {project} --resume {self._summary.name}"
 
 
 def _interval(value: Interval | None) -> str:

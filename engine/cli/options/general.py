@@ -32,7 +32,7 @@ def settings(parser: argparse.ArgumentParser, example: str) -> None:
 
 def queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--queue", action="store_true", help="where another run is going on: start after it"
+        "--queue", action="store_true", help="wait in the queue while another run is active"
     )
 
 

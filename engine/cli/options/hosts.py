@@ -10,7 +10,7 @@ ACTIONS = {
     "install": "our engine, beside older ones",
     "rollback": "to the engine of before",
     "stop": "end its engine; runs can be resumed",
-    "disconnect": "let go; what goes on there goes on",
+    "disconnect": "disconnect; remote runs continue",
     "fetch": "bring a checkpoint of a run there onto this machine",
     "bring-home": "a run there is this machine's from now on, with all it has",
     "send": "a run of this machine goes there, and can be resumed there",

@@ -15,7 +15,7 @@ def _environments(parser: argparse.ArgumentParser) -> None:
     )
     for action, words in (
         ("list", "what there is, and what of it is installed"),
-        ("install", "install one; what was cut off goes on from there"),
+        ("install", "install one; an interrupted installation resumes"),
         ("verify", "compare every file with what was installed, and try it"),
         ("repair", "where something is damaged, make a new one and use that"),
         ("remove", "take one away, with what was brought for it"),
@@ -26,8 +26,7 @@ def _environments(parser: argparse.ArgumentParser) -> None:
         if action not in ("list", "rollback"):
             one.add_argument(
                 "name",
-                help="of an environment, as `list` says it; or a project: what its "
-                "agent.requirements asks for",
+                help="name of an environment (see `list`), or a project: its agent.requirements",
             )
         if action == "install":
             one.add_argument("--use", action="store_true", help="then start this engine")
@@ -46,7 +45,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
         "--shape",
         action="append",
         metavar="P,C,G,Q",
-        help="tokens of prompt and completion, attempts of a group, groups; repeatable "
+        help="prompt tokens, completion tokens, rollouts per group, groups; repeatable "
         "(default 256,64,8,2 and 1024,64,8,1)",
     )
     parser.add_argument("--model", default="smollm2-135m-instruct", help="name, id or folder")

@@ -52,7 +52,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
         "--prompts",
         type=positive,
         default=32,
-        help="stored attempts to compare on (32, at most 100)",
+        help="stored trajectories to compare on (32, at most 100)",
     )
     parser.add_argument(
         "--shard-mb", type=positive, default=5000, help="largest file of weights (default 5000)"
@@ -69,7 +69,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="an export of ours, merged or adapter")
+    parser.add_argument("folder", help="folder of an export, merged or adapter")
     parser.add_argument("--port", type=int, default=8000, help="on loopback (default 8000)")
     parser.add_argument("--base", help="folder of the adapter's base model, where it has no name")
     parser.add_argument("--api-key", help="what callers must send as bearer token")

@@ -41,7 +41,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
         help="an mcp.json: the agent has the tools of its servers, and the scenarios need them",
     )
     written.add_argument("--judge", help="who judges by the rubric (the model that writes)")
-    written.add_argument("--learner", default="", help="the model that learns (the starter)")
+    written.add_argument("--learner", default="", help="base model (default: the starter)")
     trust(parser)
     as_json(parser)
 
@@ -52,7 +52,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="train.seed")
     settings(parser, "train.lr=2e-4")
     parser.add_argument(
-        "--resume", metavar="RUN", help="go on with this run (id or name) instead of starting one"
+        "--resume", metavar="RUN", help="resume this run (id or name) instead of starting one"
     )
     parser.add_argument(
         "--from",
@@ -65,7 +65,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replay",
         action="store_true",
-        help="with --from: learn again from the attempts stored behind it, and compare the weights",
+        help="with --from: train again on the stored trajectories, and compare the weights",
     )
     queue(parser)
     parser.add_argument(
@@ -90,7 +90,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         "the best checkpoint of the newest run)",
     )
     parser.add_argument(
-        "--attempts", type=positive, help="of each model at each scenario (evaluate.attempts)"
+        "--attempts", type=positive, help="rollouts of each model per scenario (evaluate.attempts)"
     )
     parser.add_argument(
         "--scenarios",
@@ -105,14 +105,14 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a system message in place of the agent's; repeatable, each model runs under each",
     )
-    parser.add_argument("--seed", type=int, help="of the attempts (train.seed)")
+    parser.add_argument("--seed", type=int, help="seed of the rollouts (train.seed)")
     parser.add_argument(
         "--judge",
         action=argparse.BooleanOptionalAction,
-        help="whether the project's judge scores too (as the project says)",
+        help="whether the judge scores too (default: as the project sets it)",
     )
     settings(parser, "evaluate.budget_usd=1")
-    parser.add_argument("--resume", metavar="RUN", help="go on with this evaluation (id or name)")
+    parser.add_argument("--resume", metavar="RUN", help="resume this evaluation (id or name)")
     train_there(parser)
     workspace(parser)
     trust(parser)

@@ -18,7 +18,7 @@ def _sft(parser: argparse.ArgumentParser) -> None:
         metavar="RUN@STEP",
         help="begin with the weights of another run (also RUN@best), or of an adapter: its folder",
     )
-    parser.add_argument("--resume", metavar="RUN", help="go on with this run (id or name)")
+    parser.add_argument("--resume", metavar="RUN", help="resume this run (id or name)")
     queue(parser)
     parser.add_argument(
         "--check",
@@ -37,7 +37,7 @@ def _keep(parser: argparse.ArgumentParser) -> None:
         default="best",
         metavar="RULE",
         help="best of each scenario (default), best:0.5 (if its reward is at least that), all, "
-        "above:0.8; unscored attempts never",
+        "above:0.8; unscored trajectories never",
     )
     parser.add_argument(
         "--out",
@@ -52,11 +52,11 @@ def _demonstrations(parser: argparse.ArgumentParser) -> None:
         "run", help="run (name, id or folder): an evaluation, an import, or a trained run"
     )
     _keep(parser)
-    parser.add_argument("--step", type=int, help="only attempts of this step")
+    parser.add_argument("--step", type=int, help="only trajectories of this step")
     parser.add_argument(
         "--split",
         choices=["train", "validation"],
-        help="only of this split (default: of a run that learns train, of others all)",
+        help="only this split (default: train for training runs, else all)",
     )
     parser.add_argument("--contestant", default="", help="only of this model of an evaluation")
     parser.add_argument("--count", action="store_true", help="only count; write nothing")

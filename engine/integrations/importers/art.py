@@ -60,7 +60,7 @@ def find_art_model(folder: Path, model: str = "") -> Path:
     names = ", ".join(str(home.relative_to(folder)) for home in homes)
     if not homes:
         raise ConfigError.of(
-            "import.no_model", "There are no attempts of ART in this folder.", HINT, str(folder)
+            "import.no_model", "There are no ART trajectories in this folder.", HINT, str(folder)
         )
     if not wanted:
         words = f"There is no model {model} in this folder; it holds {names}."

@@ -52,7 +52,7 @@ def bad_row(what: str, where: str, error: Exception) -> ConfigError:
     """Error for an invalid row or line of ART."""
     return ConfigError.of(
         f"attempts.wrong_{what}",
-        f"This {what} is not an attempt of ART.",
+        f"This {what} is not an ART trajectory.",
         "Copy the folder again; if it is as ART wrote it, please report this.",
         where=where,
         detail=f"{type(error).__name__}: {error}"[:500],

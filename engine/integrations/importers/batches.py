@@ -16,7 +16,7 @@ WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionE
 
 UNREWARDED = Problem(
     code="judge.unrewarded",
-    message="The source gives no reward for this attempt.",
+    message="The source has no reward for this trajectory.",
     hint="Say with a label how good it is.",
 )
 """Among those with which an attempt may still be judged and labelled."""
@@ -86,4 +86,4 @@ def as_awaiting_judge(one: Trajectory) -> Trajectory:
 
 def empty_source(where: Path, hint: str) -> ConfigError:
     """The source is readable and empty."""
-    return ConfigError.of("attempts.none", "The file holds no attempts.", hint, where=str(where))
+    return ConfigError.of("attempts.none", "The file has no trajectories.", hint, where=str(where))

@@ -100,7 +100,7 @@ def _entry(line: str, where: str) -> dict[str, Any]:
     except WRONG as error:
         raise ConfigError.of(
             "attempts.wrong_line",
-            "This line is not an attempt.",
+            "This line is not a trajectory.",
             'Write {"messages": [{"role": "user", "content": "…"}, …]}.',
             where=where,
             detail=str(error)[:500],

@@ -90,7 +90,7 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
             raise Refused.of(
                 "mcp.slow",
                 f"The MCP servers did not say what they offer within {LIMIT_S:g} s.",
-                "Start them by hand, and look what they wait for.",
+                "Start them by hand to see what they wait for.",
             ) from None
         finally:
             await _end(process)
@@ -102,7 +102,7 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
     lines = said.strip().splitlines()
     raise Refused.of(
         "mcp.not_looked",
-        f"The MCP servers cannot be looked at: {lines[-1] if lines else process.returncode}",
+        f"The MCP servers cannot be queried: {lines[-1] if lines else process.returncode}",
         "The agent's environment needs the package mcp: see agent.requirements.",
         detail=said[-4000:],
     )
@@ -123,5 +123,5 @@ def _problem(wrong: str) -> Problem | None:
     return Problem(
         code="mcp.unusable",
         message=wrong if wrong.endswith(".") else f"{wrong}.",
-        hint="Check its command or address; start it by hand to see what it says.",
+        hint="Check its command or address; start it by hand to see its output.",
     )

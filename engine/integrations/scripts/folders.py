@@ -93,7 +93,7 @@ def differences(spec: RunSpec, asked: OpenOutside, project: Path) -> list[str]:
         raise Refused.of(
             "outside.other_base",
             f"{spec.name} was begun with {spec.config.model.name}, and {name} is asked for.",
-            "Give the model another name to begin anew.",
+            "Give the model another name to start a new run.",
         )
     wanted = load_config(project, {"model.name": name, **asked.settings})
     told = []

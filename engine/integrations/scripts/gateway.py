@@ -135,7 +135,7 @@ class ScriptSessions:
             raise RolloutError.of(
                 "outside.not_ready",
                 f"The model was not ready within {READY_S:.0f} s.",
-                "Look at the run in the studio: it may be paused, or load a large model.",
+                "Open the run in the studio: it may be paused, or loading a large model.",
             ) from None
         self._check_name(asked.model)
         assert self._chat is not None

@@ -181,7 +181,7 @@ def _ended(spec: RunSpec) -> Refused:
     return Refused.of(
         "outside.ended",
         f"The run of {spec.name} has ended.",
-        "Start the script again: it goes on where the run stopped.",
+        "Start the script again: the run resumes where it stopped.",
     )
 
 

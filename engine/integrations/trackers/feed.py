@@ -361,7 +361,7 @@ def titled(name: TrackerName, problem: Problem) -> Problem:
 def unforeseen(name: TrackerName, error: Exception) -> Problem:
     return Problem(
         code="track.bug",
-        message=f"{TRACKERS[name]} could not be told: {type(error).__name__}: {error}.",
+        message=f"{TRACKERS[name]} could not be reached: {type(error).__name__}: {error}.",
         hint="It is tried again; please report it with the details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )

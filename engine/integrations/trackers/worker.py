@@ -83,7 +83,7 @@ class RequestHandler:
 
 def unforeseen(error: Exception) -> str:
     said = str(error).strip().partition("\n")[0]
-    return f"could not be told: {type(error).__name__}{': ' if said else ''}{said}."
+    return f"could not be reached: {type(error).__name__}{': ' if said else ''}{said}."
 
 
 def _without(text: str, key: str) -> str:

@@ -151,10 +151,10 @@ def _unscored(one: Trajectory, problem: Problem) -> Verdict:
 _UNFITTED = Problem(
     code="judge.local_unfitted",
     message=f"The local judge has seen fewer than {LEAST_GROUPS} groups or {LEAST_PAIRS} pairs.",
-    hint="Label more groups whose attempts differ, or let another judge compare some.",
+    hint="Label more groups whose trajectories differ, or let another judge score some.",
 )
 _NO_FEATURES = Problem(
     code="judge.local_no_features",
-    message="The model said nothing in this attempt, so the local judge has nothing to judge.",
-    hint="Let the rubric's judge compare the attempts, or label it yourself.",
+    message="The model sampled nothing in this rollout, so the local judge cannot score it.",
+    hint="Let the LLM judge score the group, or label it yourself.",
 )

@@ -32,7 +32,7 @@ def load_rubric(file: Path) -> Rubric:
         raise ConfigError.of(
             "rubric.unreadable",
             "The rubric cannot be read.",
-            "Write what a good attempt is, in plain words, into this file.",
+            "Describe a good result in plain English in this file.",
             where=str(file),
             detail=str(error),
         ) from error

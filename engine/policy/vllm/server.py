@@ -169,7 +169,7 @@ class VllmServer:
                 raise PolicyError.of(
                     "sampler.not_started",
                     f"vLLM was not ready after {START_S / 60:.0f} minutes.",
-                    "The run's log says what it was doing.",
+                    "See the run's log.",
                 )
             await asyncio.sleep(0.25)
         probe = SampleRequest(tokens=[1], max_tokens=1, seed=0)
@@ -285,5 +285,5 @@ def _gone(why: str) -> Problem:
     return Problem(
         code="sampler.died",
         message=f"The vLLM server is gone: {why}.",
-        hint="The end of the run's log says more.",
+        hint="See the end of the run's log.",
     )

@@ -320,7 +320,8 @@ async def remove_all(shell: Shell) -> None:
     if told.strip() != "ours":
         raise Refused.of(
             "host.folder_not_ours",
-            f"{shell.base} on {shell.connection.server} is no folder of ours: nothing was removed.",
+            f"{shell.base} on {shell.connection.server} is not a folder of Atelier: nothing was "
+            "removed.",
         )
     await shell.run('rm -rf "$base"', what="remove our folder")
 

@@ -33,7 +33,7 @@ async def upload_file(
     raise LaunchError.of(
         "host.file_damaged",
         f"{file.name} arrives damaged at {shell.connection.server}.",
-        "Look at the disk there; try again.",
+        "Check the disk there and try again.",
     )
 
 

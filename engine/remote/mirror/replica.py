@@ -169,7 +169,7 @@ class Replica:
             return StoreError.of(
                 "store.disk_full",
                 "Changes of the run could not be stored: the disk is full or does not answer.",
-                "Free some space: the copy goes on from what it has.",
+                "Free some space; the mirror then continues.",
                 where=self._where,
                 detail=str(error),
             )

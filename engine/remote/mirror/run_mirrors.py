@@ -108,7 +108,7 @@ class Mirrors:
                     message=f"{self._host} shows {len(runs) - len(good)} runs that cannot be: "
                     "their ids are none, their figures no numbers, or they are too many. They are "
                     "left out.",
-                    hint="Look at what runs on that server.",
+                    hint="Check what runs on that server.",
                 )
             )
         return good
@@ -164,7 +164,7 @@ class Mirrors:
             raise Refused.of(
                 "host.bad_run_id",
                 f"{self._host} answers with an id for the new run that cannot be: {run_id[:40]!a}.",
-                "Nothing was changed here. Look at what runs on that server.",
+                "Nothing was changed here. Check what runs on that server.",
             )
         return folder
 

@@ -143,7 +143,7 @@ async def _hear(stdout: Reader, heard: Callable[[bytes], None] | None) -> bytes:
                 raise LaunchError.of(
                     "ssh.too_much_said",
                     f"A command on the server printed more than {MOST_OUT_BYTES >> 20} MiB.",
-                    "Look at what its login shell starts.",
+                    "Check what its login shell starts.",
                 )
     return bytes(said)
 

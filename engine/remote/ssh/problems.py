@@ -116,7 +116,7 @@ def auth_timed_out(place: Place, seconds: float) -> LaunchError:
     return of(
         "auth_timed_out",
         f"{place} did not finish the login within {seconds:.0f} s.",
-        "The server may be overloaded; look at its log of logins.",
+        "The server may be overloaded; see its log of logins.",
     )
 
 
@@ -132,7 +132,7 @@ def lost(server: object, why: str) -> LaunchError:
     return of(
         "lost",
         f"The connection to {server} is gone: {reason_of(why)}.",
-        "It is made anew as soon as the server can be reached.",
+        "Reconnecting as soon as the server can be reached.",
     )
 
 
@@ -306,7 +306,7 @@ def config_broken(where: str, why: str) -> LaunchError:
     return LaunchError.of(
         "ssh.config_broken",
         f"The SSH configuration cannot be read: {printable(why, 300)}.",
-        "Mend that line; `ssh -G NAME` says when it is well.",
+        "Fix that line; check it with `ssh -G NAME`.",
         where,
     )
 

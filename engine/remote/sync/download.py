@@ -95,7 +95,7 @@ def _check(wanted: list[FileEntry], below: str, most_bytes: int) -> None:
             "sync.too_much",
             f"The server announces {total / 1e9:.1f} GB where at most {most_bytes / 1e9:.1f} GB "
             "are expected.",
-            "Nothing was fetched. Look at the run there.",
+            "Nothing was fetched. Check the run there.",
         )
 
 

@@ -45,7 +45,7 @@ def project_manifest(project: Path) -> Manifest:
             "sync.too_large",
             f"{project.name} would take {found.bytes / 1e9:.1f} GB to the server; its largest file "
             f"is {largest.path} ({largest.bytes / 1e9:.1f} GB).",
-            f"Name what stays at home in {RULES}, one rule a line as in .gitignore.",
+            f"Exclude files in {RULES}, one rule a line as in .gitignore.",
             where=str(rules),
         )
     return found

@@ -48,7 +48,7 @@ async def detach(workspace: Path) -> None:
     if living:
         raise Refused.of(
             "run.lives",
-            "A run goes on there.",
+            "A run is active there.",
             "Stop it first; its checkpoints would go with everything else.",
         )
     async with EngineClient(endpoint.port, endpoint.token) as client:

@@ -89,7 +89,7 @@ class Tunnel:
         return Refused.of(
             "host.away",
             f"{self.spec.name} is not connected.",
-            "Connect it; what goes on there goes on without us.",
+            "Connect to it; remote runs continue meanwhile.",
             detail=self.problem.message if self.problem else "",
         )
 
@@ -186,7 +186,7 @@ class Tunnel:
             raise Refused.of(
                 "host.not_installed",
                 f"There is no engine on {self.spec.name} yet.",
-                "Look at what the server has, then install it.",
+                "Check the server, then install it.",
             )
         await self._use(await self._attach(shell), shell)
         return True
@@ -258,7 +258,7 @@ class Tunnel:
             raise Refused.of(
                 "host.other_version",
                 f"The engine on {self.spec.name} is of another version ({reached.version}).",
-                "Update it; a run that goes on there ends first, and can be resumed.",
+                "Update it; an active run there is stopped first, and can be resumed.",
             )
         return reached
 

@@ -147,7 +147,7 @@ class Host:
             raise Failure(
                 "agent.does_not_import",
                 "%s does not import: %s" % (name, said(error)),
-                "Mend it, or set agent.python to the interpreter that has what it needs.",
+                "Fix it, or set agent.python to an interpreter that has its packages.",
                 place(error, self.project) or name,
                 detail(error),
             ) from error
@@ -249,7 +249,7 @@ class Host:
             raise Failure(
                 "agent.command_failed",
                 "The agent's command ended with exit %d." % code,
-                "Its output says why.",
+                "See its output.",
                 self.command,
             )
         lines = text.strip().splitlines()

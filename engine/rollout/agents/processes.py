@@ -151,7 +151,7 @@ class AgentPool:
             late = RolloutError.of(
                 "agent.timeout",
                 f"The agent timed out after {self.config.timeout_s:g} s.",
-                "Raise agent.timeout_s, or look for a call that waits for ever.",
+                "Raise agent.timeout_s, or look for a call without a timeout.",
             )
             if not await self._answers(worker) and not alone:
                 raise ChildDied(late.problem) from None  # it, or a neighbour, blocks the process
@@ -260,7 +260,7 @@ def _load_problem(problem: Problem, log: Path) -> Problem:
     return Problem(
         code="agent.not_started",
         message="The agent's process ended before it could load the agent.",
-        hint="Check agent.python; the log says more.",
+        hint="Check agent.python; see the log.",
         where=str(log),
         detail=log.read_text(errors="replace")[-4000:] if log.exists() else "",
     )

@@ -197,8 +197,8 @@ def _before(told: dict[str, list[Message]], previous: str | None) -> list[Messag
     if previous not in told:
         raise RolloutError.of(
             "gateway.no_such_response",
-            f"There is no response {previous} in this attempt.",
-            "Send the whole exchange as input, or a response of this attempt.",
+            f"There is no response {previous} in this rollout.",
+            "Send the whole conversation as input, or a response of this rollout.",
         )
     return told[previous]
 

@@ -29,7 +29,7 @@ class HomeLease:
             raise Refused.of(
                 "host.other_home",
                 f"This server's engine works for {held.name or 'another machine of yours'} now.",
-                "Disconnect it there, or take it over; runs go on either way.",
+                "Disconnect it there, or take it over; runs continue either way.",
             )
         if asked.fresh or held is None or held.home != asked.home:
             self._home_requests.hand_out_again()

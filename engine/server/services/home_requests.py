@@ -55,7 +55,7 @@ class HomeRequests:
     def done(self, errand_id: str, done: HomeResponse) -> None:
         """Raises Refused where nobody waits for it any more."""
         if errand_id not in self._open:
-            raise Refused.of("errand.unknown", "Nobody waits for this answer any more.")
+            raise Refused.of("errand.unknown", "This request has expired.")
         _, future = self._open[errand_id]
         if not future.done():
             if done.problem:

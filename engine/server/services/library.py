@@ -39,7 +39,7 @@ class Library:
         if (shown := readable(str(path))) != str(path):
             raise ConfigError.of(
                 "project.bad_name",
-                "The folder's name is not UTF-8, so nobody can name it.",
+                "The folder's name is not UTF-8.",
                 "Rename the folder.",
                 where=shown,
             )

@@ -47,10 +47,10 @@ def summarise(folder: Path) -> RunSummary:
         state = "stopped"
         problem = Problem(
             code="run.interrupted",
-            message="The engine ended while this run was going on.",
-            hint="Start its script again: it goes on by itself."
+            message="The engine ended while this run was active.",
+            hint="Start its script again: the run resumes."
             if spec.kind == "outside"
-            else "Resume goes on from the last checkpoint; everything stored is kept.",
+            else "Resume continues from the last checkpoint; everything stored is kept.",
         )
     plan = spec.evaluation
     return RunSummary(

@@ -96,7 +96,7 @@ class TrackingService:
         if spec.kind not in TRACKED:
             raise Refused.of(
                 "track.no_steps",
-                f"Trackers are told of training runs; this one is of the kind {spec.kind}.",
+                f"Trackers take training runs; this run is of the kind {spec.kind}.",
             )
         track = self._settings(folder, spec)
         names = wanted or switched_on(track)

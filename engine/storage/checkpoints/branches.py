@@ -113,7 +113,7 @@ def _weights_of(found: NamedCheckpoint, request: StartRun) -> Origin:
     now, with the adapter's rank and scale; steps count from 0, and the optimizer starts anew."""
     if request.replay:
         raise ConfigError.of(
-            "branch.nothing_behind", f"{found.name} has no attempts that could be learned again."
+            "branch.nothing_behind", f"{found.name} has no stored trajectories to train on again."
         )
     config = load_config(found.folder.parents[1], request.overrides)
     model = found.spec.config.model

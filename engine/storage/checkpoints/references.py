@@ -138,7 +138,7 @@ def _missing(reference: str, spec: RunSpec, which: str, kept: list[Checkpoint]) 
     if not kept:
         words, hint = f"{spec.name} has no checkpoint yet.", "Let it train on until it keeps one."
     elif which == BEST:
-        words = f"No checkpoint of {spec.name} was tested, so nobody knows which is the best."
+        words = f"No checkpoint of {spec.name} was validated, so the best one is unknown."
         hint = f"Name a step: {spec.name}@{kept[-1].step}."
     else:
         words = f"There is no checkpoint {reference}."

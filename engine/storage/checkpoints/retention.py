@@ -152,7 +152,7 @@ async def delete(run: Run, step: int) -> None:
     if step == run.reader.checkpoints()[-1].step:
         raise Refused.of(
             "checkpoint.newest",
-            f"Step {step} is the newest checkpoint: the run goes on from it.",
+            f"Step {step} is the newest checkpoint: the run resumes from it.",
             "Delete older ones, or the whole run.",
         )
     await drop(run, found, "person")

@@ -253,7 +253,7 @@ def read_spec(folder: Path) -> RunSpec:
         raise StoreError.of(
             "store.no_spec",
             f"The run's {SPEC} cannot be read: {in_one_line(error)}.",
-            "Repair the run: `atelier repair RUN` writes it anew from the database.",
+            "Repair the run: `atelier repair RUN` restores it from the database.",
             where=str(folder),
             detail=str(error)[:4000],
         ) from error
@@ -303,6 +303,6 @@ def _take_lock(file: Path) -> int:
         raise Refused.of(
             "run.locked",
             "Another engine works on this run.",
-            "Look at it in the window or terminal that started it.",
+            "Open it in the window or terminal that started it.",
             where=str(file),
         ) from None

@@ -170,7 +170,7 @@ class LabelService:
             raise Refused.of(
                 "label.too_early",
                 "This group is not complete.",
-                "Wait until all its attempts have ended and were judged.",
+                "Wait until all its rollouts have ended and were judged.",
             )
         siblings = {one.id: one for one in self._siblings(label)}
         for word in label.words:
@@ -188,7 +188,7 @@ class LabelService:
                 "label.too_stale",
                 f"This group is {following - label.step} steps old; the policy has moved on, and "
                 f"{MOST_STALE} is the most that can be corrected for.",
-                "Keep the label as an example for the judge, or pin an attempt as gold.",
+                "Keep the label as an example for the judge, or pin a trajectory as gold.",
             )
 
 
@@ -197,19 +197,18 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
     named += [name for layer in word.order for name in layer]
     strangers = [name for name in named if name not in siblings]
     if strangers:
-        raise Refused.of("label.stranger", f"{strangers[0]} is no attempt of this group.")
+        raise Refused.of("label.stranger", f"{strangers[0]} is not a trajectory of this group.")
     if (word.kind == "order" and len(set(named)) < 2) or len(named) != len(set(named)):
-        raise Refused.of("label.bad_order", "An order names at least two attempts, each once.")
+        raise Refused.of("label.bad_order", "An order needs at least two trajectories, each once.")
     if word.kind not in ("order", "note") and not word.trajectory_id:
-        raise Refused.of("label.nobody", f"A label of kind {word.kind} needs an attempt.")
+        raise Refused.of("label.nobody", f"A label of kind {word.kind} needs a trajectory.")
     if word.kind == "score" and word.value is None:
         raise Refused.of("label.no_score", "A score needs a value between 0 and 1.")
     failed = [name for name in named if not may_be_scored(siblings[name])]
     if word.kind in SCORING and failed:
         raise Refused.of(
             "label.failed_attempt",
-            f"Attempt {siblings[failed[0]].index + 1} failed by itself, so nobody can say how good "
-            "it is.",
+            f"Attempt {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
             "Leave it out of the order; it is not trained on.",
         )
 

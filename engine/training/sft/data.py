@@ -149,7 +149,7 @@ def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> P
         code="demonstrations.bad_lines",
         message=f"{of} cannot be learned from. {' '.join(lines)}"
         + (f" {more} more." if more else ""),
-        hint=hint or "Mend them, or learn without them: --set sft.skip_bad_lines=true.",
+        hint=hint or "Fix them, or train without them: --set sft.skip_bad_lines=true.",
         where=f"{first.path}, line {first.bad[0].line}",
     )
 
@@ -161,7 +161,7 @@ def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
     if not data.train:
         raise ConfigError.of(
             "demonstrations.empty",
-            "There is no demonstration to learn from.",
+            "There is no demonstration to train on.",
             'Write {"messages": [{"role": "user", "content": "…"}, …]}, one a line.',
             where=str(project / config.sft.data),
         )

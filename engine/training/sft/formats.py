@@ -67,8 +67,8 @@ def read_line(line: bytes) -> Example:
 def _example(value: dict[str, Any]) -> Example:
     if "chosen" in value or "rejected" in value:
         raise ValueError(
-            "It is a pair of preferences; supervised training learns one answer, so write the "
-            "chosen one as a completion."
+            "It is a preference pair; supervised training needs one answer, so write the chosen "
+            "one as a completion."
         )
     if "messages" in value or "conversations" in value:
         return _conversation(value)
@@ -86,7 +86,7 @@ def _conversation(value: dict[str, Any]) -> Example:
     messages = _messages(value.get("messages", value.get("conversations")), "messages")
     learned = {n for n, one in enumerate(messages) if one["role"] == "assistant" and _counts(one)}
     if not learned:
-        raise ValueError("It has no message of the assistant to learn from.")
+        raise ValueError("It has no assistant message to train on.")
     return Example("messages", messages, _tools(value), frozenset(learned))
 
 

@@ -42,7 +42,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
     step = found.step if found else 0
     plan = run.spec.supervised
     if plan and plan.skipped and not history:
-        words = f"Learns without {plan.skipped} bad lines, as sft.skip_bad_lines says."
+        words = f"Trains without {plan.skipped} bad lines, as sft.skip_bad_lines says."
         await run.log("warning", "sft", words)
     told = await measure(run, policy, held_out, step)
     if told and step == 0:

@@ -72,7 +72,7 @@ def read_all(project: Path, warmup: WarmupConfig, chat: ChatFormat, context: int
         for file in demonstration_files(project, warmup)
     ]
     files = [source.file for source in sources]
-    if problem := refusal(files, skip=False, hint="Mend them, or take them out of the file."):
+    if problem := refusal(files, skip=False, hint="Fix them, or remove them from the file."):
         raise ConfigError(problem)
     entries = [entry for source in sources for entry in source.entries]
     if not entries:

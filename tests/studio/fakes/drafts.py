@@ -55,7 +55,7 @@ LIBRARY = [
 GONE = Problem(
     code="mcp.unusable",
     message="no-such-program cannot be started: there is no such program.",
-    hint="Check its command or address; start it by hand to see what it says.",
+    hint="Check its command or address; start it by hand to see its output.",
 )
 
 

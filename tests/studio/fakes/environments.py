@@ -51,9 +51,9 @@ class FakeEnvironments:
                 gpu,
                 view("vllm-cpu", "vLLM on the processor", "Samples with vLLM, without a card.",
                      1_450_000_000, 460_000_000),
-                view("judge", "Judge", "Speaks to the providers of judges, by litellm.",
+                view("judge", "Judge", "Calls the providers of judges, through litellm.",
                      320_000_000, 75_000_000, **at_home("judge")),
-                view("parquet", "Parquet", "Reads attempts that ART has kept in Parquet files.",
+                view("parquet", "Parquet", "Reads trajectories that ART stored as Parquet files.",
                      175_000_000, 55_000_000, packages=1),
             )
         }  # fmt: skip

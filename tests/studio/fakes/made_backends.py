@@ -21,7 +21,7 @@ GPU_ENGINE = BackendFacts(cards=2, vllm=READY, unsloth=READY)
 GONE = Problem(
     code="sampler.died",
     message="The vLLM server is gone: its process ended.",
-    hint="The end of the run's log says more.",
+    hint="See the end of the run's log.",
 )
 NOT_STARTED = Problem(
     code="sampler.not_started",

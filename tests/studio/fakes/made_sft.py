@@ -38,7 +38,7 @@ GOLD = DemonstrationFile(
 )
 NOTHING = DemonstrationFile(path="demonstrations.jsonl", role="train")
 REASONS = (
-    (17, "It has no message of the assistant to learn from."),
+    (17, "It has no assistant message to train on."),
     (88, "It has 2311 tokens; model.max_context is 1024."),
     (191, "It is no JSON: Expecting ',' delimiter: line 1 column 402 (char 401)."),
 )

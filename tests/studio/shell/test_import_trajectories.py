@@ -85,7 +85,7 @@ def test_what_is_wrong_is_said_and_nothing_opens(
 ) -> None:
     async def job() -> None:
         Path(engine.add_project("inbox-scout").path).mkdir()
-        problem = Problem(code="attempts.wrong_line", message="This line is not an attempt.")
+        problem = Problem(code="attempts.wrong_line", message="This line is not a trajectory.")
         engine.refuse["/import"] = problem
         async with studio_on(engine, qapp, tmp_path) as studio:
             await open_project(studio, engine, "inbox-scout")

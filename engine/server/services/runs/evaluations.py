@@ -150,7 +150,7 @@ def _refuse_local_judge(config: ProjectConfig) -> None:
     if judge.enabled and not judge.models:
         raise ConfigError.of(
             "evaluation.local_judge",
-            "The local judge learns from the labels of its own run, and an evaluation has none.",
+            "The local judge is fitted on labels of its own run, and an evaluation has none.",
             "Name a judge in judge.models, or evaluate without one: --no-judge.",
             where="judge.local",
         )
@@ -161,6 +161,6 @@ def _refuse_equal_names(systems: Sequence[SystemPrompt]) -> None:
     if len(set(names)) < len(names):
         raise ConfigError.of(
             "evaluation.equal_names",
-            "Two system prompts have the same name, so their attempts could not be told apart.",
+            "Two system prompts have the same name.",
             "Rename one of the files.",
         )

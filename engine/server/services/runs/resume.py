@@ -31,8 +31,8 @@ def refuse_resumption(run: RunSummary, steps: int | None) -> None:
     if run.kind == "outside":
         raise Refused.of(
             "run.outside",
-            f"A script trains {run.name}: only it can make attempts.",
-            f"Start it again; it goes on behind step {run.step}.",
+            f"A script trains {run.name}: only it can make rollouts.",
+            f"Start it again; it resumes after step {run.step}.",
         )
     if run.kind in WEIGHTLESS:
         raise Refused.of(
