@@ -32,7 +32,7 @@ STEP = AdamStep(lr=LR, max_grad_norm=UNCLIPPED)
 
 @dataclass
 class StepResult:
-    """One step of one contender."""
+    """Result of one step of one contender."""
 
     seconds: float
     sample_s: float
@@ -115,7 +115,8 @@ class Atelier:
         ]
 
     async def replay(self, attempts: list[Attempt]) -> StepResult:
-        """One update on stored attempts, with the ratio that TRL uses: exactly 1."""
+        """Make one update on stored trajectories, with the importance ratio that TRL uses: exactly
+        1."""
         begun = time.perf_counter()
         metrics = await self._learn(attempts, Algorithm(correction=NoCorrection()))
         seconds = time.perf_counter() - begun

@@ -36,7 +36,7 @@ class Measured(BaseModel):
 
 
 class Comparison(BaseModel):
-    """One shape in one mode; ratios are seconds of the other over ours."""
+    """Comparison of two trainers for one shape and mode; ratios are their seconds over ours."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,7 +51,7 @@ class Comparison(BaseModel):
 
 
 class Bench:
-    """What all comparisons share: the model, its dtype, a folder for scratch files."""
+    """State that all comparisons share: the model, its dtype, a scratch folder."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ def ratio(theirs: list[StepResult], own: list[StepResult]) -> float:
 
 
 def first_gradient(folder: Path) -> dict[str, Any]:
-    """What the first step after `optim_reset` saw, from the saved state of its optimizer."""
+    """Gradient of the first step after `optim_reset`, from the saved optimizer state."""
     moments = load_file(folder / "trainer" / "optimizer.safetensors")
     return named(
         {

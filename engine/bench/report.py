@@ -1,4 +1,4 @@
-"""What was measured, as one object."""
+"""Results of a benchmark as one object."""
 
 from engine.bench.compare import Comparison
 from engine.protocol.base import Value
@@ -14,7 +14,8 @@ class Growth(Value):
 
 
 class MultiTurn(Value):
-    """One tree against one row per turn, each row with its whole history and nothing shared."""
+    """Comparison of one prefix tree with one row per turn, each row with its whole history and
+    nothing shared."""
 
     turns: int
     prompt: int

@@ -88,7 +88,7 @@ async def _grow(
 
 
 async def _turns(ours: Atelier, bench: Bench) -> MultiTurn:
-    """One tree of a group of conversations against one row per turn, nothing shared."""
+    """Compare one prefix tree of a group of conversations with one row per turn."""
     vocabulary = read_json(bench.model / "config.json")["vocab_size"]
     attempts = multi_turn(vocabulary, BASE, TURNS, ANSWER, OBSERVATION, SIBLINGS, 0)
     rows = per_turn(attempts)

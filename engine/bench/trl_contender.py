@@ -157,7 +157,7 @@ def _settings(job: dict[str, Any], best: bool) -> GRPOConfig:
 
 
 def _peak_bytes() -> int:
-    """Of the card as torch counts, else of the process."""
+    """Peak memory of the GPU as torch counts it, else of the process."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

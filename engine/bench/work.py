@@ -56,13 +56,13 @@ def parse_shape(text: str) -> Shape:
 
 
 def prompts(shape: Shape, plain_tokens: list[int], seed: int) -> list[list[int]]:
-    """One prompt a group, of tokens that stay themselves when their text is tokenised again."""
+    """Prompts, one per group, of tokens that survive detokenising and tokenising."""
     chance = random.Random(seed)
     return [chance.choices(plain_tokens, k=shape.prompt) for _ in range(shape.groups)]
 
 
 def rewards(shape: Shape, seed: int) -> list[float]:
-    """One per attempt; every group has siblings that differ."""
+    """Rewards, one per rollout; every group has rollouts that differ."""
     chance = random.Random(seed + 1)
     return [chance.random() for _ in range(shape.attempts)]
 

@@ -17,8 +17,8 @@ CLOSING_S = 10
 
 @asynccontextmanager
 async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
-    """That of a workspace, started where there is none; ours ends with the block, unless others
-    have work for it by now: then it ends by itself when it is idle."""
+    """Client of the engine of a workspace, which is started if there is none. An engine started
+    here ends with the block unless it has work: then it ends by itself when it is idle."""
     place = Path(workspace) if workspace else default_workspace()
     endpoint = await find(place)
     ours = endpoint is None
@@ -45,8 +45,8 @@ async def _end(client: EngineClient) -> None:
 
 @asynccontextmanager
 async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[EngineClient | None]:
-    """That which works on this run folder; None while nobody has it open. Raises Refused where it
-    cannot be found."""
+    """Client of the engine that has this run open; None if none has. Raises Refused where it cannot
+    be found."""
     if not await asyncio.to_thread(is_locked, folder):
         yield None
         return

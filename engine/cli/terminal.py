@@ -67,7 +67,7 @@ def complain(problem: Problem, as_json: bool = False) -> None:
 
 
 class Progress:
-    """One line that is rewritten; silent where stdout is no terminal."""
+    """Progress line that is rewritten in place; silent where stdout is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = False

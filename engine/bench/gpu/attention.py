@@ -72,7 +72,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
 def difference(
     forest: Forest, dtype: torch.dtype, device: torch.device, window: int | None
 ) -> list[float]:
-    """Of the output and of the gradients of queries, keys and values."""
+    """Differences of the output and of the gradients of queries, keys and values."""
     generator = torch.Generator().manual_seed(0)
     count = forest.tokens
     made = [

@@ -1,4 +1,5 @@
-"""Ours and TRL's GRPOTrainer in turn on the same work: the stored update, or the whole step."""
+"""Atelier and TRL's GRPOTrainer, alternating on the same work: the stored update, or the whole
+step."""
 
 import asyncio
 import sys

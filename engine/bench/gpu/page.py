@@ -132,7 +132,7 @@ def _section(report: GpuReport, section: Section) -> list[str]:
 
 
 def _settings(checks: Sequence[CheckReport]) -> list[str]:
-    """What the runs were given, once for each that differs."""
+    """Settings of the runs, each distinct one once."""
     rows = [[f"`{c.name}`", c.facts["settings"]] for c in checks if "settings" in c.facts]
     head = ["check", "settings on top of the sample's own"]
     return ["### How they were run", "", *_table(head, rows), ""]

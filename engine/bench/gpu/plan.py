@@ -1,4 +1,4 @@
-"""Which checks there are, in the order in which they run, and what each of them needs. Pure."""
+"""Plan of the GPU report: checks in the order in which they run, and what each needs. Pure."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -27,7 +27,7 @@ SAMPLES = {"hello": "hello", "2048": "game_2048"}
 
 
 class Check(NamedTuple):
-    """One thing to find out."""
+    """Check of the GPU report."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class Check(NamedTuple):
 
 
 def checks() -> list[Check]:
-    """All of them, also those that this machine cannot do."""
+    """All checks, including those that this machine cannot run."""
     return [
         Check("machine", "The machine, as measured", "machine", f"{HERE}.machine:run"),
         Check("attention", "Attention by segments", "exactness", f"{HERE}.attention:run"),
@@ -85,8 +85,8 @@ def _trl(mode: str) -> Check:
 
 
 def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
-    """Those that are named, by their names or the beginnings of them; all where none is. Raises
-    ValueError with one sentence for a name that fits none."""
+    """Checks selected by name or prefix; all without a selection. Raises ValueError with one
+    sentence for an unknown name."""
     for name in only:
         if not any(_named(check, name) for check in every):
             names = ", ".join(check.name for check in every)
@@ -95,7 +95,7 @@ def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
 
 
 def lacks(check: Check, found: Survey, on_processor: bool) -> str:
-    """What it would need that is not there, in one sentence; empty where it can be done."""
+    """Missing requirement of a check, in one sentence; empty if it can run."""
     missing = [name for name in check.packages if not has(name, found, on_processor)]
     if missing:
         return f"It needs {_list(missing)}: not installed for {found.executable}."

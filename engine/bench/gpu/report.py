@@ -1,4 +1,4 @@
-"""What a GPU check has found, as one object; `page` makes Markdown of it."""
+"""Report of a GPU check as one object; `page` renders it as Markdown."""
 
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ class Table(Value):
 
 
 class Outcome(Value):
-    """Of one check."""
+    """Outcome of one check."""
 
     state: State
     words: str
@@ -69,7 +69,7 @@ class GpuReport(Value):
 
 
 class Job(Value):
-    """What one check is given."""
+    """Input of one check."""
 
     function: str
     """`module:function`, called with the job and a way to tell its progress."""

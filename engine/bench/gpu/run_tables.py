@@ -9,7 +9,7 @@ from engine.bench.gpu.report import Table
 def tables(
     name: str, facts: Mapping[str, str], figures: Mapping[str, float], note: str
 ) -> list[Table]:
-    """Of one run; a figure that it does not have is a dash."""
+    """Tables of one run; a missing figure is a dash."""
 
     def row(**kinds: object) -> list[str]:
         return [show(figures.get(key)) for key, show in kinds.items()]  # type: ignore[operator]

@@ -30,7 +30,7 @@ class CheckError(AtelierError):
 
 @dataclass(frozen=True)
 class Bench:
-    """What all checks share."""
+    """State that all checks share."""
 
     engine: Interpreter
     """Whose checks these are."""

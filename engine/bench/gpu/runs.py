@@ -68,7 +68,7 @@ CLOSING_S = 30
 
 @dataclass
 class RunOutcome:
-    """What a run has said and held."""
+    """Events and peak memory of a run."""
 
     events: list[Event | UnknownEvent] = field(default_factory=list)
     log: str = ""
@@ -123,7 +123,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 @asynccontextmanager
 async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
-    """Of this interpreter, for this check alone; gone afterwards."""
+    """Engine of this interpreter, for this check alone; closed after the block."""
     endpoint = await start(workspace, sys.executable)
     process = psutil.Process(endpoint.pid)
     async with EngineClient(endpoint.port, endpoint.token) as client:
@@ -195,7 +195,7 @@ def card_memory(uuids: Sequence[str]) -> Iterator[Callable[[], int]]:
 
 
 async def _judge(client: EngineClient) -> JudgeOption | None:
-    """One on this machine; providers on the network are not asked."""
+    """Judge model on this machine; providers on the network are not used."""
     return next((option for option in await client.judges() if option.where), None)
 
 

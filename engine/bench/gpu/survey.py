@@ -1,7 +1,6 @@
-"""What the engine that is checked has to work with. Loads none of it.
+"""Survey of an interpreter: its packages and versions; imports none of them.
 
-`python -m engine.bench.gpu.survey` says it as one JSON line, so that one interpreter can ask
-another.
+`python -m engine.bench.gpu.survey` prints it as one JSON line, for use by another interpreter.
 """
 
 import importlib.util
@@ -30,7 +29,7 @@ COMPILERS = ("cc", "gcc", "clang")
 
 
 class Survey(Value):
-    """Of one interpreter on this machine."""
+    """Survey of one interpreter on this machine."""
 
     executable: str
     python: str

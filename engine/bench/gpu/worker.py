@@ -1,5 +1,5 @@
-"""One check in a process of its own: the job comes as JSON on stdin, lines on stdout say how it
-goes, and the outcome is written into a file, whole or not at all."""
+"""Process of one check: the job arrives as JSON on stdin, progress goes to stdout, and the outcome
+is written to a file atomically."""
 
 import importlib
 import os
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def outcome(job: Job, say: object) -> Outcome:
-    """What the check says; whatever it raises is its failure."""
+    """Run the check; an exception becomes a failed outcome."""
     module, _, name = job.function.partition(":")
     try:
         result: Outcome = getattr(importlib.import_module(module), name)(job, say)

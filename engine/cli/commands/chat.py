@@ -48,7 +48,7 @@ async def chat_loop(client: EngineClient, arguments: argparse.Namespace) -> None
 async def ask(
     client: EngineClient, arguments: argparse.Namespace, chats: list[list[dict[str, Any]]]
 ) -> list[list[dict[str, Any]]]:
-    """What was said with each by now."""
+    """Ask all models; returns the conversation with each so far."""
     models = arguments.model or ["base"]
     question = {"role": "user", "content": arguments.question}
     chats = [[*chat, question] for chat in chats or [[]]] if not arguments.scenario else []

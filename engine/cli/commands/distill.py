@@ -72,7 +72,7 @@ def request_of(
 
 
 def _money(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What is said of prices and budget, as settings."""
+    """Prices and budget of the command line as settings."""
     prices = arguments.price or (None, None)
     said = {
         "evaluate.budget_usd": arguments.budget,

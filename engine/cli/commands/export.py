@@ -103,7 +103,7 @@ def _token(arguments: argparse.Namespace) -> str:
 
 
 class _ExportDisplay:
-    """What a person (or a program) sees of it."""
+    """Output of the export command, as text or as JSON lines."""
 
     def __init__(self, as_json: bool) -> None:
         self._json = as_json

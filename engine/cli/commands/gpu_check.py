@@ -131,7 +131,7 @@ def _version() -> str:
 
 
 def _commit() -> str:
-    """Of the checkout that we come from; empty where there is none."""
+    """Commit of the checkout; empty without one."""
     try:
         said = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True

@@ -103,7 +103,7 @@ async def _add(client: EngineClient, arguments: argparse.Namespace) -> int:
 
 
 async def _check(client: EngineClient, arguments: argparse.Namespace) -> int:
-    """What it has, and what would be installed; nothing is changed there."""
+    """Show what the server has and what would be installed; changes nothing there."""
     view = await act(client, arguments.name, "connect", lambda one: one.report is not None)
     if arguments.json:
         say_json(view)

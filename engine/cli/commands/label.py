@@ -26,7 +26,7 @@ from engine.training.labels.service import LabelService
 
 
 class LabelTarget(Protocol):
-    """Where labels are taken: the engine's, or ours."""
+    """Target of labels: the engine that has the run open, or the run folder itself."""
 
     async def add(self, label: Label) -> Labelled: ...
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def export(folder: Path, arguments: argparse.Namespace) -> int:
-    """Those that hold, oldest first; with --all also what was undone."""
+    """Print labels in force, oldest first; with --all also undone ones."""
     reader = RunReader(folder / DATABASE)
     try:
         for label in reader.labels():

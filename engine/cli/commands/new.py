@@ -89,7 +89,7 @@ async def _write(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 async def _offered(folder: Path) -> list[ToolView]:
-    """What the servers offer to the agent. Raises Refused for the first that cannot be used."""
+    """Tools that the servers offer to the agent. Raises Refused for the first unusable server."""
     views = (await discover_tools(folder)).servers
     for view in views:
         if view.problem:

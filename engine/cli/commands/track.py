@@ -77,7 +77,7 @@ async def _settled(
 
 
 def _in_step(now: TrackerList) -> bool:
-    """Of a run that goes on: its trackers are told for as long as it does."""
+    """Whether all trackers are up to date; those of an active run keep receiving data."""
     return all(one.state not in ("opening", "behind") for one in now.trackers)
 
 

@@ -1,4 +1,4 @@
-"""What commands have in common: a parser that says one sentence, and options of many."""
+"""Parser and options that several commands share."""
 
 import argparse
 from typing import NoReturn
