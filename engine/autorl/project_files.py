@@ -22,7 +22,7 @@ AGENTS = RESOURCES / "agents"
 SYSTEM = "system.md"
 STEPS = {"steps": 40, "groups": 4, "group_size": 8, "max_tokens": 256}
 SMALL_LR = 2e-4
-"""What a starter learns with; other models keep the default."""
+"""Learning rate of starter models; other models keep the default."""
 
 
 def finish_project(asked: FinishProject) -> Path:

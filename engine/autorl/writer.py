@@ -28,7 +28,7 @@ BUDGET = "authoring.budget"
 """The problem of a writing that may not pay for its next question."""
 
 Read = Callable[[str], str]
-"""What is wrong with a reply; empty where it can be used."""
+"""Parser of a reply: returns what is wrong with it, empty if it can be used."""
 
 
 class DraftWriter:

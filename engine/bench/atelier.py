@@ -27,7 +27,7 @@ from engine.reward.advantage.group import advantages
 LR = 1e-5
 UNCLIPPED = 1e9
 STEP = AdamStep(lr=LR, max_grad_norm=UNCLIPPED)
-"""So large that no gradient is scaled: gradients are compared as they are."""
+"""Learning-rate scale so large that no gradient is clipped: gradients are compared unscaled."""
 
 
 @dataclass

@@ -20,7 +20,7 @@ Step = Callable[[], Awaitable[StepResult]]
 
 LIMITS = ("goodput/train", "hardware/train", "goodput/sample", "hardware/sample")
 BETA1 = 0.9
-"""Of Adam: after its first step, the first moment is (1 − β₁) · gradient."""
+"""β₁ of Adam: after the first step, the first moment is (1 − β₁) · gradient."""
 
 
 class Measured(BaseModel):

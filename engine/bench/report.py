@@ -33,7 +33,7 @@ class Report(Value):
     dtype: str
     repeats: int
     replay: dict[str, Comparison]
-    """By shape, P/C/G/Q."""
+    """Results by shape, P/C/G/Q."""
     live: dict[str, Comparison]
     growth: list[Growth]
     multi_turn: MultiTurn | None

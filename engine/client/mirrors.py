@@ -16,7 +16,7 @@ MOST_PAGE_BYTES = 2**28
 MOST_TICK_BYTES = 2**20
 MOST_SEQ = 2**53
 SLACK_S = 20.0
-"""What an answer may take beyond the time that it was allowed to wait."""
+"""Seconds that a response may take beyond its allowed waiting time."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Status(BaseModel):
     unfit: str
     busy: bool
     asked: str = ""
-    """Of an agent's packages by their key: the requirements file that they were installed for."""
+    """Requirements file that an agent's packages were installed for, by their key."""
     wanted: bool = True
     """Whether that file still asks for just these."""
 

@@ -22,7 +22,7 @@ class Words:
     purpose: str
     needs: str = "any machine that Atelier runs on"
     card: bool = False
-    """Of use only with an NVIDIA card."""
+    """Whether the environment needs an NVIDIA GPU."""
 
 
 CPU = "Linux on x86_64, Python 3.11"
@@ -49,7 +49,7 @@ WORDS = {
     "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
     "bench": Words("TRL", "The other side of the benchmark."),
 }
-"""In the order in which they are shown."""
+"""Display texts in the order in which environments are shown."""
 
 
 def environments(card_lacks: str = "") -> EnvironmentList:

@@ -31,7 +31,7 @@ SHARES = {
     "verifying": (0.0, 0.02),
     "removing": (0.0, 1.0),
 }
-"""Where each stage begins and ends in the whole."""
+"""Start and end of each stage as a share of the whole."""
 
 
 async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None = None) -> Ticks:

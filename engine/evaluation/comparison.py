@@ -24,7 +24,7 @@ LEVEL = 0.05
 MOST_EXACT = 11
 """Differences of which every subset is taken; of more, `SAMPLED` subsets by chance."""
 SAMPLED = 7999
-"""With the observed signs 8 000: near 0.05, p has a standard error of 0.0035."""
+"""Sampled sign permutations: 8 000 give p near 0.05 a standard error of 0.0035."""
 BITS = 8
 """Differences whose subsets are summed beforehand: one look-up for all of them."""
 LEAST = 6

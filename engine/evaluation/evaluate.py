@@ -34,7 +34,7 @@ from engine.runtime.seeds import derive
 from engine.storage.run_folder.run import Run
 
 STEP = 0
-"""Of all attempts: nothing is trained."""
+"""Step of all rollouts: nothing is trained."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class EvaluationResources:
     base_url: str
     pool: AgentPool
     access: Access
-    """To providers."""
+    """Access to providers."""
     judging: Callable[[], AbstractAsyncContextManager[Panel | None]]
     """The judges, whose process lives within."""
 
@@ -83,9 +83,9 @@ class Task:
     place: RolloutPlace
     scenario: Scenario
     entry: int
-    """Which of the plan's entries makes it."""
+    """Number of the plan's entry that makes the rollout."""
     seed: int
-    """Of the scenario and the attempt's number: the same for every contestant."""
+    """Seed of the scenario and rollout number: the same for every contestant."""
 
 
 def missing_rollouts(

@@ -53,7 +53,7 @@ WORDS: dict[str, tuple[str, str]] = {
         "Check the network, or that the local server runs.",
     ),
 }
-"""Of the worker's problems, by the end of their code: what happened, and what to try."""
+"""Message and hint by the end of a problem's code."""
 
 
 class Providers:

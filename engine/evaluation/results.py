@@ -26,7 +26,7 @@ class Attempts(NamedTuple):
 
     rows: Sequence[TrajectorySummary]
     spans: Mapping[str, Span]
-    """By id of the trajectory."""
+    """Start and end of each rollout by trajectory id."""
     usd_per_hour: float | None
 
 

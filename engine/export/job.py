@@ -45,7 +45,7 @@ SHARES: dict[ExportPhase, tuple[float, float, str]] = {
     "publishing": (0.97, 0.99, "publishing"),
     "pushing": (0.99, 1.0, "uploading to the hub"),
 }
-"""Where each phase begins and ends in the whole, and its words."""
+"""Start and end of each phase as a share of the whole, and its text."""
 
 Tell = Callable[[ExportTicked], None]
 Record = Callable[[CheckpointExported], Awaitable[object]]

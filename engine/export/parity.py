@@ -53,7 +53,7 @@ LIMITS: dict[str, Limits] = {
         "never equal.",
     ),
 }
-"""By precision of the exported weights, or of the computation where that is coarser."""
+"""Tolerances by precision of the exported weights, or of the computation if that is coarser."""
 
 ORDER = ("float32", "float16", "bfloat16", "q8_0")
 EDGES = [0.0, *(10.0 ** (n / 6) for n in range(-42, 7)), 1000.0]

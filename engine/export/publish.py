@@ -22,7 +22,7 @@ from engine.storage.checkpoints.checkpoint import MANIFEST, matches
 
 SCRATCH = ".atelier-export-"
 SPARE_BYTES = 32 * 2**20
-"""For tokenizer, card and reports."""
+"""Reserve for tokenizer, model card and reports."""
 
 Manifest = dict[str, dict[str, Any]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from engine.protocol.requests.exports import ExportFormat, ServeCommand
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM's --max-lora-rank takes."""
+"""Values that vLLM's --max-lora-rank accepts."""
 
 
 def commands_for(

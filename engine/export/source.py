@@ -30,7 +30,7 @@ from engine.storage.run_folder.run import DATABASE, read_spec, specs_of
 ADAPTER = "adapter"
 ADAPTER_WEIGHTS = f"{ADAPTER}/adapter_model.safetensors"
 MOST_TOKENS = 2048
-"""Of a sequence that is compared; what is longer is cut off behind."""
+"""Largest length of a compared sequence; the rest is cut off."""
 LOOKED_AT = 500
 """Stored attempts of a split that are looked through for different prompts."""
 MOST_NEW = 32
@@ -45,7 +45,7 @@ class Base:
 
     folder: Path
     name: str
-    """Its hub id where that is known, else its name; never a path."""
+    """Hub id where it is known, else the name; never a path."""
     is_hub_id: bool
     licence: str
     """Empty where nobody says it."""
@@ -65,7 +65,7 @@ class Source:
     spec: RunSpec
     checkpoint: Checkpoint
     folder: Path
-    """Of the checkpoint."""
+    """Folder of the checkpoint."""
     adapter_sha256: str
     base: Base
     sequences: list[Sequence]

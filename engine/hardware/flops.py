@@ -27,7 +27,7 @@ class ModelShape:
     windows: tuple[int | None, ...]
     """Per layer, how many positions back it looks, itself included; None for all."""
     width_bytes: int = 2
-    """Of one weight, and of one cached key or value."""
+    """Bytes of one weight, and of one cached key or value."""
     intermediate: int = 0
     """Width of the feed-forward layers; only memory depends on it."""
 

@@ -58,7 +58,7 @@ FACTORS = {
     2: Factors(1.65, 0.52, 4.4, 10.9, 0.023, 4.5, 0.46, 7.0, 0.43, 0.00121),
     4: Factors(1.33, 0.89, 3.7, 3.6, 0.021, 1.9, 1.5, 5.5, 1.33, 0.00062),
 }
-"""By the bytes of a weight."""
+"""Factors by the bytes of a weight."""
 KEPT = {2: (16, 3), 4: (17, 3)}
 """Hidden and intermediate vectors that a token keeps for the backward pass, in each layer."""
 MOST_ROWS = 64
@@ -67,7 +67,7 @@ MOST_PREFILLED = 2048
 PROGRAM_BYTES = 900_000_000
 """Python, torch, and the room that kernels work in."""
 COPY_SHARE = 0.25
-"""Of the free memory, what the sampler's copies of the weights may take."""
+"""Share of the free memory for the sampler's copies of the weights."""
 HOLES = 0.7
 """Memory that sampling leaves torn, over the activations of the prompts it computed."""
 

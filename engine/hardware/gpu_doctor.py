@@ -10,9 +10,9 @@ from engine.hardware.gpus import Found
 from engine.protocol.records.hardware import Card, Check
 
 DRIVER_FLOOR = 580
-"""Of Linux drivers, from which CUDA 13 runs; torch 2.13 and vLLM 0.31 are built for it."""
+"""Oldest Linux driver that runs CUDA 13, for which torch 2.13 and vLLM 0.31 are built."""
 CAPABILITY_FLOOR = (7, 5)
-"""Of vLLM 0.31: Turing."""
+"""Lowest compute capability of vLLM 0.31: Turing."""
 NATIVE_BFLOAT16 = (8, 0)
 GPU_ENGINE_BYTES = 15_000_000_000
 """torch, vLLM, Unsloth and NVIDIA's libraries, unpacked."""
@@ -23,7 +23,7 @@ KNOWN = {
     "vllm": "0.31.0",
     "unsloth": "2026.10.7",
 }
-"""One set that fits, as the lock of the GPU engine has it."""
+"""Versions that work together, as in the lock of the GPU engine."""
 SMALL_BYTES = 8_000_000_000
 INSTALL = "Run `python3 packaging/bootstrap.py environment engine-gpu`."
 

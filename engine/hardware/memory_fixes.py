@@ -8,7 +8,7 @@ from engine.protocol.config.validation import changed_config
 from engine.protocol.records.hardware import MemoryFix
 
 WORTH = 0.01
-"""Of the peak: what saves less is no fix."""
+"""Smallest saving that is offered, as a share of the peak."""
 LEAST_BATCH, LEAST_CONTEXT, LEAST_RANK = 128, 256, 8
 
 

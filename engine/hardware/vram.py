@@ -23,15 +23,15 @@ NF4_BITS = 4.127
 ROW_SCALE_BYTES = 4
 """LLM.int8 (2208.07339) keeps one float32 scale for each row of a matrix."""
 ADAPTER_BYTES = 16
-"""Of an adapter's parameter: float32 weight, gradient and AdamW's two moments."""
+"""Bytes per adapter parameter: float32 weight, gradient and AdamW's two moments."""
 GRADIENTS = (4, 3)
 """Hidden and intermediate vectors whose gradients live at once in the backward of one layer:
 residual, normed, query and attended; gate, up and their product."""
 FORWARD = (4, 3)
 """The same of a forward pass that keeps nothing."""
 SCORED_BYTES = 12
-"""Of a trained token and hidden number in our head, in float32: its slope, the pull of the whole
-vocabulary, and the weights of its target."""
+"""Bytes per trained token and hidden dimension in the head, in float32: its slope, the gradient of
+the whole vocabulary, and the weights of its target."""
 HEAD_ROWS, HEAD_BLOCK, HEAD_LOGIT_BYTES = 1024, 2048, 8
 """Our head: logits at once, and the bytes of one beside that in the weights' precision."""
 CONTEXT_BYTES = 500_000_000
@@ -40,8 +40,8 @@ CONTEXT_BYTES = 500_000_000
 NCCL_BYTES = 300_000_000
 """Channels of one process that exchanges gradients with others."""
 SLACK = 0.05
-"""Of what is made anew in each step: holes of PyTorch's caching allocator (vLLM tests its own
-profile to within 5 % for the same reason, pull request 12126)."""
+"""Share for fragmentation of PyTorch's caching allocator, of what is allocated anew in each step
+(vLLM tests its own profile to within 5 % for the same reason, pull request 12126)."""
 VLLM_TOKENS, VLLM_ROWS, VLLM_LOGIT_BYTES = 8192, 256, 10
 """vLLM profiles itself with this many tokens and rows; of a logit in the weights' precision, in
 float32, and as chance. Llama-3-8B so takes 1.26 GiB (pull request 10511)."""
@@ -50,7 +50,7 @@ VLLM_GRAPHS_BYTES = 600_000_000
 requests 11349 and 22897). They and the context stay when it sleeps: 0.8 to 1.1 GB are told
 (NeMo-RL issue 223, vLLM issue 32714)."""
 TORCH_CACHE_SHARE = 0.3
-"""Of what is free once the trainer is loaded, what our sampler's keys and values may take."""
+"""Share of the memory that is free after loading the trainer, for the sampler's key-value cache."""
 
 
 class Recipe(NamedTuple):
@@ -66,7 +66,7 @@ class Recipe(NamedTuple):
     checkpointing: bool = False
     """Whether only the hidden vector of each layer is kept, and the rest computed again."""
     adapter_bytes: float = ADAPTER_BYTES
-    """For each parameter of the adapter."""
+    """Bytes per adapter parameter."""
     dequantised: bool = False
     """Whether a matrix is unpacked into 16 bits for its products."""
 
@@ -83,9 +83,9 @@ class Job(NamedTuple):
     """Work of a run on one GPU."""
 
     tokens: int
-    """Of the largest micro-batch."""
+    """Tokens of the largest micro-batch."""
     context: int
-    """Of the longest sequence."""
+    """Tokens of the longest sequence."""
     rows: int
     """Attempts that are sampled at once; 0 where this card samples nothing."""
     storage: Storage = "full"
@@ -96,7 +96,7 @@ class Job(NamedTuple):
     peers: int = 0
     """Other processes that train the same batch."""
     share_bytes: int | None = None
-    """What vLLM is told to take, where somebody has set it."""
+    """Bytes that vLLM is set to use, if the setting is given."""
     trains: bool = True
     """False on a card that is left to vLLM alone."""
 

@@ -43,11 +43,11 @@ class JudgeInput(NamedTuple):
     start: str
     """The messages that all begin with."""
     texts: list[str]
-    """What each of them did from there."""
+    """Text of each trajectory after the shared start."""
     rubric: Rubric
-    """With the examples that a person has decided by now."""
+    """Rubric with the examples from labels."""
     lessons: list[str]
-    """Those that are shown."""
+    """Ids of the examples in the prompt."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from engine.protocol.records.environments import BUILT_IN, ChosenEngine
 from engine.runtime.paths import ROOT
 
 MARK = "ready"
-"""In the folder of a whole environment; says whether an engine lives there."""
+"""File in the folder of a complete environment; says whether it has an engine."""
 TRYING_S = 120.0
 TITLES = {BUILT_IN: "built-in engine", "engine-gpu": "GPU engine"}
 
@@ -27,7 +27,7 @@ class Interpreter:
     python: str
     folder: Path
     apart: bool = False
-    """In an environment that shares nothing with ours: our folder must not be seen there."""
+    """Whether the environment is separate: the checkout must not be importable there."""
 
     @property
     def title(self) -> str:

@@ -44,7 +44,7 @@ class Endpoint:
     pid: int
     workspace: Path
     notice: str = ""
-    """What was not as chosen when it was started, for the person."""
+    """Message to the person about a deviation from the chosen engine."""
 
 
 def default_workspace() -> Path:

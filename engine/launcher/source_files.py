@@ -10,7 +10,7 @@ from engine.launcher.engine_root import checkout
 
 PARTS = ("engine", "packaging", "resources")
 LEFT_OUT = {"__pycache__", "fonts", "icons", "screenshots", "theme"}
-"""What only a window needs, and what Python makes."""
+"""Excluded: parts that only a window needs, and compiled files."""
 
 
 @cache

@@ -26,7 +26,7 @@ BROUGHT = "brought-"
 """Begins the names of such folders."""
 
 REVISION = "1"
-"""Of the conversion below; another one converts again."""
+"""Revision of the conversion; another one converts again."""
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class ScoreBatch(Value):
     items: list[TrainItem]
     temperature: float = 1.0
     reference: bool = False
-    """Also score with the untrained model: a second forward pass."""
+    """Whether to score with the base model too: a second forward pass."""
     values: bool = False
     """Also return the value head's estimates."""
 

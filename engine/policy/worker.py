@@ -35,7 +35,7 @@ KEPT_PAGES = {
     "MALLOC_MMAP_THRESHOLD_": str(2**25),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""For glibc: memory of one step serves the next; new pages cost a tenth of a step."""
+"""glibc settings that reuse the memory of earlier steps; new pages cost a tenth of a step."""
 VARIABLES = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
@@ -100,7 +100,7 @@ class TorchPolicy:
         return [self._child.pid]
 
     async def peak_bytes(self) -> int | None:
-        """What its tensors have held on the card at most, as torch counts; None without a card."""
+        """Peak GPU memory of its tensors, as torch counts it; None without a GPU."""
         found: int | None = (await self._child.ask("memory"))["peak_bytes"]
         return found
 

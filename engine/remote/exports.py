@@ -20,7 +20,7 @@ from engine.storage.run_folder.run import read_spec
 
 FOLDER = "exports"
 SHARE_THERE = 0.7
-"""Of the whole work, what is done there."""
+"""Share of the progress that is done on the server."""
 
 
 async def export_remote(

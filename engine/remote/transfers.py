@@ -21,7 +21,7 @@ STAYS = (
     *("lock", "ballast", f"/{PARTS}/", FILE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
     *("/track/", "/wandb/", "/tensorboard/"),
 )
-"""Of a run folder, when it is sent: what is only of this machine."""
+"""Files of a run folder that belong to this machine and are not sent."""
 
 
 async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress) -> Path:

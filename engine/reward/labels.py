@@ -84,7 +84,8 @@ class LabelledScores(NamedTuple):
 
     scores: dict[str, float | None]
     spoken: set[str]
-    """Whose scores a person has given or moved; others have only passed through the map."""
+    """Trajectories whose scores a label has set or moved; others have only passed through the
+    map."""
 
 
 def scores_with_labels(

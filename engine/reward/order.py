@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 GAP = 0.05
-"""What lies at least between two attempts of which a person says that one is better, as a share of
-the span."""
+"""Smallest gap between two trajectories of which a label prefers one, as a share of the span."""
 LEAST_PAIRS = 10
 """Labelled scores from which on the map from judge to person is fitted."""
 
 Scores = Mapping[str, float | None]
-"""By trajectory; None where nobody has scored it."""
+"""Score by trajectory; None if unscored."""
 
 
 class Span(NamedTuple):

@@ -28,14 +28,14 @@ class Turn:
     returned: str
     """The assistant message we gave back, normalised."""
     raw: str
-    """Its text exactly as sampled, without the end token."""
+    """Text exactly as sampled, without the end token."""
     branch: int
     text: str
     """Text of the branch up to the end of this turn, special tokens included."""
     length: int
     """Tokens of the branch up to the end of this turn."""
     id: str = ""
-    """Its name, where completions are handed in one by one."""
+    """Id of the completion, where completions are submitted one by one."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Prompt:
     asked: list[str]
     parent: Turn | None
     call: int
-    """Which model call of the rollout this is, from 1."""
+    """Number of the model call in the rollout, from 1."""
     asked_s: float = 0.0
     """Seconds from the beginning of the conversation."""
 

@@ -59,7 +59,7 @@ class Stage:
     pool: Agents
     judge: Panel | None = None
     contestant: str = ""
-    """Whose attempts these are, in an evaluation."""
+    """Name of the contestant, in an evaluation."""
     system: str | None = None
     """Takes the place of the agent's system message."""
 

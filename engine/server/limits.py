@@ -164,7 +164,7 @@ class KeyLimit:
 
 
 HANDLERS: dict[Any, Any] = {BodyTooLong: answer_too_long, ClientDisconnect: answer_gone}
-"""For Starlette's `exception_handlers`."""
+"""Handlers for Starlette's `exception_handlers`."""
 
 
 def limited(app: ASGIApp, gateway: Gateway) -> ASGIApp:

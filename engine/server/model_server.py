@@ -37,7 +37,7 @@ from engine.server.limits import HANDLERS, limited
 
 PROVENANCE = "atelier.json"
 MOST_CONTEXT = 8192
-"""Where nobody says otherwise: its keys and values need memory."""
+"""Default context length: keys and values need memory."""
 
 
 class Served:

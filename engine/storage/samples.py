@@ -14,7 +14,7 @@ from engine.trust.projects import trust_new_project
 SAMPLES = RESOURCES / "samples"
 ABOUT = "sample.toml"
 LEFT = (ABOUT, "__pycache__", "runs", "*.db")
-"""What is about a sample, or was made by one."""
+"""Files of a sample that are not copied: about it, or made by running it."""
 
 
 def samples() -> list[Sample]:

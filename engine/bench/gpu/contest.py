@@ -30,7 +30,7 @@ REPEATS, QUICK_REPEATS = 5, 2
 BATCH_TOKENS = {True: 32_768, False: 2048}
 """Through our trainer at once: on a card TRL also takes the whole batch."""
 VLLM_SHARE = 0.3
-"""Of the card for each of the two servers, which are alive together; neither sleeps."""
+"""Share of the GPU for each of the two servers, which run together; neither sleeps."""
 NAMES = {"atelier": "Atelier", "trl_best": "TRL, best", "trl_defaults": "TRL, defaults"}
 
 

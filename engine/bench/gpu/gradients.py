@@ -31,10 +31,11 @@ ROUNDINGS = 3.0
 """Padded rows by transformers' two ways of attention, `sdpa` and `eager`, differ by rounding alone.
 Where so many times that is more than the tolerance (a deep model), it takes its place."""
 AS_GOOD = 1.5
-"""In bfloat16, trees may be so many times further from float32 than padded rows are."""
+"""Largest error of trees in bfloat16, relative to the error of padded rows, both against
+float32."""
 PROMPT, ANSWER, GROUP, GROUPS = 48, 12, 4, 2
 NOISE = 0.01
-"""Of both matrices of the adapter: B begins at 0, which would hide half of the gradient."""
+"""Initial noise of both adapter matrices: B starts at 0, which would hide half of the gradient."""
 
 Gradients = dict[str, Tensor]
 

@@ -11,7 +11,7 @@ HERE = "engine.bench.gpu"
 BESIDE = {"vllm": "vllm-cpu", "unsloth": "unsloth-cpu", "trl": "bench", "litellm": "judge"}
 """Environments that have a package which the engine lacks."""
 ON_CARDS_TOO = ("trl", "litellm")
-"""Of these, those that are of use beside an engine that computes on a card."""
+"""Environments that are also useful beside an engine that computes on a GPU."""
 COMPILING = ("vllm", "unsloth")
 """Packages whose kernels are compiled on a card while they run."""
 BACKENDS = (

@@ -17,7 +17,7 @@ class Table(Value):
     head: list[str]
     rows: list[list[str]]
     note: str = ""
-    """What a reader must know to read it, in whole sentences."""
+    """Explanation for readers, in whole sentences."""
 
 
 class Outcome(Value):
@@ -25,11 +25,12 @@ class Outcome(Value):
 
     state: State
     words: str
-    """One sentence: what came out, why it failed, or what it would have needed."""
+    """Result in one sentence: what came out, why it failed, or what it needs."""
     figures: dict[str, float] = Field(default_factory=dict)
-    """By documented name; the unit is its last word (`_s`, `_bytes`, `_share`, `_nats`)."""
+    """Measurements by documented name; the last word is the unit (`_s`, `_bytes`, `_share`,
+    `_nats`)."""
     facts: dict[str, str] = Field(default_factory=dict)
-    """What is no number: names, versions, precisions."""
+    """Values that are not numbers: names, versions, precisions."""
     tables: list[Table] = Field(default_factory=list)
     detail: str = ""
     """The end of what a process that failed had said."""
@@ -48,7 +49,7 @@ class GpuReport(Value):
     at: str
     """ISO 8601, with the zone."""
     command: str
-    """What was typed: how to repeat it."""
+    """Command line that repeats the report."""
     version: str
     commit: str
     """Empty where there is no repository."""
@@ -60,7 +61,7 @@ class GpuReport(Value):
     seconds: float
     python: str
     packages: dict[str, str]
-    """Of the engine that was checked; those that are not installed are left out."""
+    """Installed packages of the checked engine, with versions."""
     notes: list[str]
     checks: list[CheckReport]
 

@@ -33,7 +33,7 @@ class Bench:
     """State that all checks share."""
 
     engine: Interpreter
-    """Whose checks these are."""
+    """Engine that is checked."""
     survey: Survey
     model: Path
     scratch: Path

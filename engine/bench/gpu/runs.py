@@ -73,7 +73,7 @@ class RunOutcome:
     events: list[Event | UnknownEvent] = field(default_factory=list)
     log: str = ""
     held_bytes: int | None = None
-    """Of all cards that the run computes on, beyond what was held before; None without one."""
+    """Additional bytes held on all GPUs of the run; None without a GPU."""
     forecast: VramPlan | None = None
 
     @property

@@ -33,21 +33,21 @@ class Survey(Value):
 
     executable: str
     python: str
-    """Its version."""
+    """Version of the interpreter."""
     packages: dict[str, str]
-    """Those of PACKAGES that can be imported."""
+    """Importable packages of PACKAGES."""
     cuda: str = ""
-    """What torch was built for; empty for a build that knows only the processor."""
+    """CUDA version that torch was built for; empty for a CPU build."""
     cards: tuple[Card, ...] = ()
-    """Those that CUDA shows."""
+    """GPUs that CUDA shows."""
     no_card: str = ""
     """Why none can be computed on, in one sentence; empty where one can."""
     compiler: str = ""
-    """Of C; Triton compiles with it while it runs."""
+    """C compiler; Triton uses it at run time."""
     headers: bool = False
     """Whether Python's own header files are there, which that needs too."""
     environments: dict[str, str] = Field(default_factory=dict)
-    """Those beside the engine that are installed whole, and their Python."""
+    """Installed environments and their Python."""
 
     @property
     def device(self) -> str:

@@ -8,7 +8,7 @@ from engine.protocol.problems import AtelierError
 from engine.protocol.records.curves import CurveQuery, ScenarioCurve
 
 ORDERS = {"hardest": "difficulty", "improved": "gain", "forgotten": "lost", "spread": "spread"}
-"""What can be asked for → the column."""
+"""Order by name → column."""
 POINTS = 16
 
 

@@ -10,7 +10,7 @@ from engine.protocol.records.runs import Interval
 from engine.protocol.requests.arena import Duel
 
 Z = 1.959963984540054
-"""Of 95 %."""
+"""Quantile of the normal distribution for 95 %."""
 
 
 def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:

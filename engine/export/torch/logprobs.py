@@ -30,7 +30,7 @@ TOP = 5
 """Likeliest tokens that are kept of each greedy position."""
 BATCH_TOKENS = 4096
 ROOM = 1.25
-"""What computing takes beside the weights, as a factor."""
+"""Memory for the computation, as a factor of the weights."""
 
 
 class Passage(BaseModel):
@@ -51,7 +51,7 @@ class LogProbs(BaseModel):
     greedy: list[list[int]]
     """The continuation, its stop token included; empty where the prompt is 0."""
     top: list[list[list[tuple[int, float]]]]
-    """Of each greedy position, the likeliest tokens and their log-probs."""
+    """Likeliest tokens and their log-probs at each greedy position."""
 
 
 class Computing(BaseModel):

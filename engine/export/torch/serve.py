@@ -37,7 +37,7 @@ from engine.protocol.requests.exports import ExportPhase, WeightsCheck
 from engine.runtime.life_pipe import exit_with_engine
 
 MERGED = "merged"
-"""What llama.cpp's converter was given, kept until it has been checked."""
+"""Input of llama.cpp's converter, kept until it has been checked."""
 
 Answer = dict[str, Any]
 

@@ -26,7 +26,7 @@ ROUND_OFF = 2.0**-24
 ROWS = 4096
 Q8_BLOCK = 32
 TIES = 1e-4
-"""Of x / d, at most 127 in float32: how near to a half it may be rounded either way."""
+"""Tolerance of x / d (at most 127 in float32) around halves, which may be rounded either way."""
 
 Bounds = tuple[Tensor, Tensor]
 """Lowest and highest value that rounding explains, in float32."""

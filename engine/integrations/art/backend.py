@@ -53,7 +53,7 @@ class AtelierBackend:
         self._settings = dict(settings or {})
         self._script: str | None = sys._getframe(1).f_globals.get("__file__")
         self._keys: dict[tuple[str, str], str] = {}
-        """Of the models that are registered, by project and name."""
+        """Gateway keys of registered models, by project and name."""
 
     # What ART calls
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 TRIES = 5
 CLOSING_S = 60.0
 GONE = ("engine.unreachable", "outside.not_open", "engine.http_401")
-"""What is said where the engine, or what it knew of us, is gone."""
+"""Problem codes of an engine that has ended or lost the session."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Line:
     found: OutsideRun | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: int = 0
-    """How often it was opened."""
+    """Number of times that the run was opened."""
 
     @property
     def run_id(self) -> str:
@@ -56,7 +56,7 @@ class Link:
         self._client: EngineClient | None = None
         self._relay = Relay(self._gateway_of, self._again)
         self.lines: dict[str, Line] = {}
-        """By key."""
+        """Connections by gateway key."""
 
     # From the script's thread
 

@@ -9,7 +9,7 @@ from engine.protocol.problems import LaunchError
 
 VARIABLE = "ATELIER_PYTHON"
 NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
-"""What an engine cannot begin without."""
+"""Packages that an engine cannot start without."""
 
 
 def engine_python(given: str | None) -> str | None:

@@ -52,7 +52,7 @@ def forward_logs(model: Any, tell: Tell) -> None:
             await tell(model, row_split, row_step, groups if place == 0 else [], finite)
 
     written: ContextVar[list[Row]] = ContextVar("written")
-    """By the log under way: a script may have several at once."""
+    """Rows by the running log: a script may have several at once."""
     # pydantic lets nobody set what is no field; ART sets its own private state in the same way
     object.__setattr__(model, "_log_metrics", log_metrics)
     object.__setattr__(model, "log", log)

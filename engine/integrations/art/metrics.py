@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from engine.protocol.records.art_names import NAMES, art_metrics
 
 OURS_TO_SAY = ("loss/", "throughput/", "data/step_trainer_tokens", "time/step_trainer_s")
-"""How these begin. The others ART works out itself, of the attempts and by its own clock."""
+"""Prefixes of metrics that a backend measures. ART computes the others from the trajectories."""
 GRADIENT_STEPS = "data/step_num_gradient_steps"
 OWN = "atelier"
 """Before what ART has no name for."""

@@ -62,7 +62,7 @@ INSTEAD = {
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
     "num_trajectories_learning_rate_multiplier_power": "Scale learning_rate in the script.",
 }
-"""What to try, for knobs that change the update and have no counterpart."""
+"""Alternative for arguments that change the update and have no counterpart."""
 
 NO_MATTER = {
     "plot_tensors": "the Trajectories page shows every token with its advantage.",

@@ -12,7 +12,7 @@ from engine.runtime.text import replace_surrogates
 
 TITLE_CHARS = 80
 WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
-"""What reading a value of the wrong shape raises."""
+"""Exceptions raised by reading a value of the wrong shape."""
 
 UNREWARDED = Problem(
     code="judge.unrewarded",
@@ -40,7 +40,7 @@ class Source(NamedTuple):
     """The last training step."""
     lots: Callable[[], Iterator[TrajectoryBatch]]
     notes: tuple[str, ...] = ()
-    """What was left aside, in plain words."""
+    """Skipped content, as sentences."""
 
 
 def load_json(text: str) -> Any:

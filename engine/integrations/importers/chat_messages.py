@@ -12,7 +12,7 @@ class Conversation(NamedTuple):
     truncated: bool
     """An answer hit its token limit."""
     tokens: int
-    """As far as log-probabilities were kept."""
+    """Tokens, where log-probabilities were stored."""
 
 
 def message_of(data: dict[str, Any]) -> Message:

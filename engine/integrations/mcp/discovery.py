@@ -24,7 +24,7 @@ from engine.trust.projects import require_trust
 
 LOOK = RESOURCES / "agents" / "tools" / "servers.py"
 LIMIT_S = 90.0
-"""For the process that asks them; each server has a limit of its own, which is shorter."""
+"""Time limit of the discovery process; each server has a shorter limit of its own."""
 LINE_LIMIT = 2**24
 
 

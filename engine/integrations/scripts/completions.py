@@ -46,7 +46,7 @@ class Completion(BaseModel):
     raw: str
     """The answer exactly as sampled, without the end token."""
     text: str
-    """What it adds to its parent's text, special tokens included."""
+    """Text added to the parent's text, special tokens included."""
     temperature: float
     top_p: float
     truncated: bool
@@ -58,7 +58,7 @@ class CompletionWithHistory(BaseModel):
 
     tokens: list[int]
     start: int
-    """Of the sampled tokens, which end the sequence."""
+    """Position of the sampled tokens, which end the sequence."""
     text: str
 
 
@@ -86,7 +86,7 @@ class CompletionIndex:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries: dict[str, Entry] = {}
-        """By id, in the order in which they came."""
+        """Completions by id, in the order of arrival."""
         self._by_words: dict[str, str] = {}
         self._by_sampling: dict[str, str] = {}
         self.tokens = 0

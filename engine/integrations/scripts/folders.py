@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
         "algorithm": {"preset": "art"},
     }
 }
-"""Those that ART trains with; rank and scale of the adapter are its defaults too."""
+"""Settings that ART trains with; rank and scale of the adapter are its defaults too."""
 RANK, ALPHA = 8, 16
 
 

@@ -24,15 +24,15 @@ class Cursor(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     target: str = ""
-    """Which service, and where in it: another one begins at nothing."""
+    """Service and place in it; another target starts at nothing."""
     seq: int = 0
     url: str = ""
     refused: int = 0
     """Figures or spans before it that the service will never take."""
     refusal: str = ""
-    """What it said to the last of them, to follow its name."""
+    """Reason for the last refused item, worded to follow the tracker's name."""
     problem: Problem | None = None
-    """What stood against it at last."""
+    """Last problem of the tracker."""
 
 
 def read_cursor(run: Path, name: TrackerName) -> Cursor | None:

@@ -86,9 +86,9 @@ class Feed:
     name: TrackerName
     settings: Section
     keys: Mapping[str, str]
-    """By tracker, as they are lent."""
+    """API keys by tracker, as they are lent."""
     pids: set[int]
-    """Of processes at work, which a run that ends must spare."""
+    """PIDs of tracker processes, which are spared when a run ends."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     leaving: bool = False
 

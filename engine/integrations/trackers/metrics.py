@@ -29,7 +29,7 @@ DATA_KINDS = ("step.finished", "validation.finished", "loss.measured", "metrics.
 METRIC_KINDS = (*DATA_KINDS, *STATES)
 TRACE_KINDS = ("group.scored",)
 CREDENTIALS = re.compile(r"//[^/@\s]+@")
-"""Of an address."""
+"""Credentials in an address."""
 
 
 def row_of(event: Event | UnknownEvent) -> Item | None:

@@ -34,7 +34,7 @@ class Sink(Protocol):
     SinkError where a retry may help."""
 
     url: str
-    """Where the run is to be seen; empty where nobody knows."""
+    """Address of the run at the service; empty if unknown."""
 
     def open(self, settings: dict[str, Any], key: str, run: dict[str, Any]) -> int | None: ...
 

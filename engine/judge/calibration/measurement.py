@@ -17,7 +17,7 @@ LATEST = 4000
 """Verdicts of one judge that flips, stability and length are taken from."""
 
 CASE_CHARS = 1200
-"""Of each text in a disagreement."""
+"""Characters of each text in a disagreement."""
 
 Place = tuple[Split, int, int]
 Pairs = list[tuple[str, str]]
@@ -30,7 +30,7 @@ class LabelledGroup(NamedTuple):
     names: list[str]
     pairs: Pairs
     looks: list[Pairs]
-    """What each blind look by itself says, oldest first."""
+    """Labels of each blind grading, oldest first."""
 
 
 def agreements(reader: RunReader) -> list[Agreement]:

@@ -39,7 +39,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import Run
 
 TOKENS_PER_ATTEMPT = 60
-"""Of an answer, where no call of this judge is on record yet."""
+"""Completion tokens per trajectory, before any call of this judge is on record."""
 SECONDS_PER_CALL = 5.0
 ALL_AT_ONCE = 4
 """Groups whose judging overlaps."""

@@ -27,7 +27,7 @@ NAME = "local"
 LEAST_GROUPS, LEAST_PAIRS = 8, 16
 """Below these it does not judge: there is nothing to say how good it is."""
 MOST_ATTEMPTS = 2048
-"""That one fit takes, whole groups, the last ones given: seconds, and a few dozen megabytes."""
+"""Trajectories of one fit, whole groups, the latest ones: seconds, and a few dozen megabytes."""
 MOST_CACHED = 16_384
 """Attempts whose features are kept: 75 MB of a model of 576 hidden units."""
 

@@ -49,7 +49,7 @@ GATHER_S = 0.004
 """After a first request, how long the line must be quiet before its cohort starts."""
 
 CACHE_SHARE = 0.3
-"""Of the free memory after loading, what keys and values may take."""
+"""Share of the free memory after loading for keys and values."""
 MOST_CACHED = 131_072
 """Tokens; 64 attempts of 2 000."""
 

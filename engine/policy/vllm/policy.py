@@ -45,7 +45,7 @@ class VllmPolicy:
         self._published = 0
         self._canary: list[int] = []
         self._said: list[float] = []
-        """What the trainer said of the canary when it published last; empty after a jump."""
+        """Trainer's log-probs of the fixed text at the last publication; empty after a restore."""
         self.version = 0
         self.on_restart: OnRestart | None = None
 

@@ -28,7 +28,7 @@ from engine.runtime.variables import allowed_environment
 BESIDE = Path(__file__).parent / "startup"
 MODULE = "vllm.entrypoints.openai.api_server"
 BASE = "base"
-"""What the server calls the model without an adapter."""
+"""Name of the base model at the server."""
 MOST_TOP = 20
 STREAM_INTERVAL = 8
 """Tokens that one message carries."""
@@ -53,11 +53,11 @@ class ServerPlace(Value):
     """Adapters that can be at work at once."""
     cuda: bool = False
     card: str = ""
-    """As CUDA_VISIBLE_DEVICES names it; that of the engine when empty."""
+    """GPU as CUDA_VISIBLE_DEVICES names it; that of the engine when empty."""
     memory_share: float | None = None
-    """Of the card's memory, for everything; vLLM's own default when empty."""
+    """Share of the GPU's memory for everything; vLLM's own default when empty."""
     sleep: Literal["off", "cache", "all"] = "off"
-    """What it gives back to the card while the trainer works."""
+    """Memory that vLLM releases while the trainer works."""
     quantization: str = ""
 
 
@@ -70,7 +70,7 @@ class ServerPlan(Value):
     max_context: int
     rank: int
     cache_bytes: int
-    """For keys and values, on the processor."""
+    """Bytes of the key-value cache on the CPU."""
     place: ServerPlace
 
     @property

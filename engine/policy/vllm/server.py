@@ -1,8 +1,8 @@
-"""One vLLM server, spoken to in tokens: completions, adapters, log-probs, and whether it is well.
+"""Client of one vLLM server, in tokens: completions, adapters, log-probs, health.
 
-Facts of vLLM 0.31 that this rests on (tried against it): `/health` answers before the first request
-works, so a one-token probe says when it is ready; ids of stop tokens are part of the completion;
-`prompt_logprobs` are never taken from the prefix cache.
+Facts of vLLM 0.31 that it relies on (tested): `/health` answers before the first request works, so
+a one-token probe shows readiness; ids of stop tokens are part of the completion; `prompt_logprobs`
+are never taken from the prefix cache.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class VllmServer:
                         yield _tokens(json.loads(line[6:]), request.top_logprobs)
 
     async def logprobs(self, tokens: list[int], model: str) -> list[float]:
-        """Of each token after the first, at temperature 1."""
+        """Log-probs of each token after the first, at temperature 1."""
         answer = await self._call(
             "/v1/completions",
             {"model": model, "prompt": tokens, "max_tokens": 1, "prompt_logprobs": 0,
@@ -244,7 +244,7 @@ class VllmServer:
 
 
 def _tokens(message: dict[str, Any], top: int) -> list[SampledToken]:
-    """Of one message of the stream; the last one has none."""
+    """Tokens of one message of the stream; the last message has none."""
     if error := message.get("error"):
         raise httpx.RemoteProtocolError(str(error))
     found = []
@@ -266,8 +266,8 @@ def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:
 
 
 def _refused(answer: httpx.Response, said: bytes) -> Exception:
-    """What it says is wrong with the request; or that it is itself in trouble (5xx), which its
-    front does for a moment after a process behind it has died."""
+    """Error for a refused request, or for a server in trouble (5xx): its front end answers so for a
+    moment after a process behind it has died."""
     told = json.loads(said) if said[:1] == b"{" else {"message": said.decode(errors="replace")}
     error = told.get("error", told)
     words = error.get("message", str(told)) if isinstance(error, dict) else str(error)

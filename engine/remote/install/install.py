@@ -32,7 +32,7 @@ LOCKS = {"engine-cpu": ("pip", "engine-cpu"), "engine-gpu": ("pip", "engine-gpu"
 PROBE = "import torch, transformers, peft, engine.server.serve"
 LOOK_S = 2.0
 MARK = ".atelier-engine"
-"""In the folder of ours, so that nobody else's is ever removed."""
+"""File that marks a folder of Atelier, so that no other folder is ever removed."""
 
 OURS = """
 if [ -e "$base" ] && [ ! -e "$base/$mark" ] && [ -n "$(ls -A "$base")" ]; then exit 76; fi

@@ -8,7 +8,7 @@ from engine.remote.tunnel.shell import Shell
 
 PYTHONS = ("3.11", "3.12", "3.13")
 OLDEST_LIBC = (2, 28)
-"""Of the wheels of torch."""
+"""Oldest glibc of torch's wheels."""
 NETWORKED = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb2", "afs", "fuseblk"}
 NEED = {"engine-cpu": (260e6, 1.0e9), "engine-gpu": (4.2e9, 9.5e9)}
 """Bytes to bring, bytes on the disk."""

@@ -18,7 +18,7 @@ from engine.remote.mirror.pages import MOST_BYTES
 from engine.remote.mirror.replica import Replica
 
 WAIT_S = 15.0
-"""How long the far engine may hold a question for changes that are still to come."""
+"""Seconds that the remote engine may hold a request for changes."""
 FIRST_BYTES = 2**18
 """Of the first page. A line that is cut off all the time still brings some of these …"""
 IDLE_S = 1.0

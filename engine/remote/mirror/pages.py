@@ -18,7 +18,7 @@ from engine.storage.run_db.schema import VERSION, open_reader
 
 MOST_EVENTS = 20_000
 MOST_BYTES = 16 * 2**20
-"""Of events and bodies in one page; a single event with its rows may be larger."""
+"""Largest size of the events and bodies in one page; a single event with its rows may be larger."""
 MOST_UNPACKED = 2**28
 """No page is ever that large, whatever its far side says."""
 AT_ONCE = 1000

@@ -27,7 +27,7 @@ CHECKPOINT_PAGES = 16_384
 HEAD_BYTES = 2**13
 MESSAGES_END = b'],"branches":['
 UNREADABLE = (zlib.error, ValueError, LookupError, TypeError)
-"""What reading a body raises that is none."""
+"""Exceptions raised by reading an invalid body."""
 
 # What may be replaced is found by its id: a row that was stored again has another number.
 STORE = """

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.remote.ssh.problems import config_broken
 
 DEPTH = 16
-"""Of Include within Include, as ssh allows."""
+"""Depth of nested Include, as ssh allows it."""
 _WORD = re.compile(r"^\s*(?P<word>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*)$")
 
 

@@ -18,7 +18,7 @@ KEEPALIVE_S = 5
 UNANSWERED = 3
 """Keep-alives that may go without an answer; the next one, after 20 s of silence, is the end."""
 TRIES = 3
-"""For a passphrase, a password, a code."""
+"""Attempts for a passphrase, a password or a code."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Done:
     """A command that has ended."""
 
     code: int
-    """As a shell says it: 128 + n where signal n ended it."""
+    """Exit code as a shell reports it: 128 + n after signal n."""
     out: bytes
     """Empty where somebody heard it as it came."""
     err: bytes

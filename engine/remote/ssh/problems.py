@@ -26,7 +26,7 @@ EXPIRED = re.compile(
     r"(account|password)\b.{0,30}\bexpired|account is (currently )?not available|account is locked",
     re.IGNORECASE,
 )
-"""What servers write of accounts that have come to their end (PAM, and OpenSSH without it)."""
+"""Messages of servers about expired accounts (PAM, and OpenSSH without it)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Place:
     via: str = ""
     """The server that it is reached through."""
     goal: str = ""
-    """Of a jump host: where we want to get."""
+    """Target behind a jump host."""
 
     def __str__(self) -> str:
         return (

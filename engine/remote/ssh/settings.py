@@ -21,9 +21,9 @@ from engine.remote.ssh.problems import Place, config_broken, needs_system
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 KNOWN_BY_ALL = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
 KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
-"""In ~/.ssh, in the order of OpenSSH."""
+"""Default key files in ~/.ssh, in the order of OpenSSH."""
 SECURITY = ("RevokedHostKeys", "KnownHostsCommand")
-"""They make a server less trusted, or more, in ways that only `ssh` itself knows."""
+"""Security settings whose meaning only `ssh` itself implements."""
 
 
 class _Reader(SSHClientConfig):
@@ -44,7 +44,7 @@ class Settings:
     """SSH settings of one server."""
 
     address: Address
-    """As it was asked for; `Host` lines match this."""
+    """Address as it was typed; `Host` lines match this."""
     host: str
     user: str
     port: int
@@ -61,7 +61,7 @@ class Settings:
     never_ask: bool
     """About an unknown host key."""
     algorithms: str | None
-    """Of host keys, where the configuration lists them itself."""
+    """Host key algorithms, if the configuration lists them."""
     keys: tuple[Path, ...]
     """Private or public halves, in the order in which they are tried."""
     certificates: tuple[Path, ...]

@@ -26,7 +26,7 @@ KEPT = (*ALWAYS, "/.atelier/")
 
 
 LAST = ("config.json", "READY")
-"""Whose presence says that a model is whole."""
+"""Files whose presence marks a complete model; they are placed last."""
 
 
 class Incoming:

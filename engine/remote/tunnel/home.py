@@ -12,7 +12,7 @@ from engine.protocol.requests.home import HomeRequest
 from engine.remote.started_runs import StartedRuns
 
 FIT = set(string.ascii_letters + string.digits + "-_")
-"""For a folder's name on any machine."""
+"""Pattern of folder names that are valid on every machine."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class LocalMachine:
     projects: Callable[[], list[Path]]
     announce: Callable[[str, BaseEvent | None], None]
     keys: Mapping[str, str]
-    """Of judges, by provider."""
+    """API keys of judges, by provider."""
     run_errand: Callable[[str, HomeRequest], Awaitable[Any]]
     """(host, errand): its answer, by a judge's process of ours."""
     changed: Callable[[], None]

@@ -57,7 +57,7 @@ class Exchange:
     """The longest exchange so far, for reading."""
     tools: list[dict[str, Any]] = field(default_factory=list)
     turns: list[Usage] = field(default_factory=list)
-    """One a model call."""
+    """Turns, one per model call."""
     truncated: bool = False
     cut_by: CutBy = ""
 
@@ -79,7 +79,7 @@ class RemoteSession:
     trouble: Problem | None = None
     """The first question without an answer: there is no reward."""
     lost_usd: float = 0.0
-    """What questions without an answer may have cost."""
+    """Highest cost in USD of requests without a response."""
     failure: AtelierError | None = None
     """The first failure that is ours: the attempt does not count."""
 

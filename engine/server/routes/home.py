@@ -21,7 +21,7 @@ EXPORTS = "exports"
 LONGEST_WAIT_S = 20.0
 BLOCK = 2**18
 NEVER_SENT = ("run.db*", "lock", "ballast", ".arriving/", "replica.json")
-"""Of a run folder: what is only of this machine; the database goes by pages."""
+"""Files of a run folder that belong to this machine; the database is sent in pages."""
 
 
 class HomeRoutes:

@@ -36,7 +36,7 @@ from engine.storage.run_folder.run import Run
 from engine.trust.projects import require_run_trust
 
 UNLOAD_AFTER_S = 180.0
-"""How long a model stays loaded after its last answer."""
+"""Seconds after its last answer until a model is unloaded."""
 LEAST_CONTEXT = 2048
 """Tokens of a talk; the project's own limit where that is more."""
 ROOM = 1.3

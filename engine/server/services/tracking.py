@@ -27,7 +27,7 @@ from engine.storage.run_folder.run import read_spec
 from engine.trust.projects import require_run_trust
 
 LEAVE_S = 10.0
-"""For the rest, when the engine is told to end."""
+"""Seconds for the remaining items when the engine ends."""
 TRACKED = TRAINING_KINDS | {"baseline"}
 """Kinds of runs that have steps or validations."""
 
@@ -38,7 +38,7 @@ class TrackingService:
     def __init__(self, library: Library, active: ActiveRuns, lease: HomeLease) -> None:
         self._library, self._active, self._lease = library, active, lease
         self.keys: dict[str, str] = {}
-        """By tracker, lent by studio or CLI for as long as this engine lives."""
+        """API keys by tracker, lent by studio or command line for the life of this engine."""
         self.pids: set[int] = set()
         self._feeds: dict[tuple[str, TrackerName], tuple[Feed, asyncio.Task[None]]] = {}
         self._leaving = False

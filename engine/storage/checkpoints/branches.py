@@ -33,10 +33,10 @@ from engine.storage.run_folder.run import DATABASE, Run, write_spec
 
 SCRATCH = ".branch-"
 FIXED = ("name", "rank", "alpha")
-"""Of the model: an adapter fits only these."""
+"""Model settings that an adapter depends on."""
 ADAPTER_CONFIG = "adapter_config.json"
 PLAIN = {"bias": "none", "use_dora": False, "modules_to_save": None, "lora_bias": False}
-"""What an adapter must say, where it says it."""
+"""Required values of an adapter's configuration, where it has them."""
 
 
 class Origin(NamedTuple):

@@ -11,7 +11,7 @@ from engine.protocol.records.curves import CurvePage, CurveQuery, ScenarioCurve
 Rows = Callable[[str, tuple[object, ...]], list[tuple[object, ...]]]
 
 MOST_POINTS = 48
-"""Of one curve."""
+"""Largest number of points of one curve."""
 
 SORTS = {
     "scenario": "scenario_id",

@@ -32,7 +32,7 @@ class Visit(NamedTuple):
     step: int
     scenario_id: str
     rewards: tuple[float, ...]
-    """Of the scored attempts; none where nobody was scored."""
+    """Rewards of the scored trajectories; empty without any."""
 
 
 def scenario_weights(

@@ -12,7 +12,7 @@ from engine.protocol.records.runs import Scenario
 from engine.runtime.seeds import derive
 
 Weights = Sequence[float]
-"""One per scenario, in the order of the file: at least 0, not all of them 0."""
+"""Weights, one per scenario, in the order of the file: at least 0, not all of them 0."""
 
 
 class Choice(NamedTuple):

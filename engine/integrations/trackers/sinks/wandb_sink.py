@@ -17,7 +17,7 @@ from engine.integrations.trackers.sinks.errors import Lost, SinkError, refused, 
 from engine.integrations.trackers.sinks.wandb_file import last_step
 
 AXIS = "training_step"
-"""As ART names it."""
+"""Name of the step axis, as in ART."""
 CLOUD = "https://api.wandb.ai"
 OPEN_S = 30.0
 FINISH_S = 15.0

@@ -16,7 +16,7 @@ from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from engine.policy.torch.training.trainer import micro_batches
 
 MEAN_DEPTH, LAST_DEPTH = 1 / 2, 2 / 3
-"""Of the layers, where the mean and the last token are read."""
+"""Depths at which the mean and the last token are read."""
 
 
 @torch.no_grad()

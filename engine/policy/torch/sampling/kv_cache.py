@@ -26,7 +26,7 @@ WORTH_COPYING = 8
 class Slot:
     place: int
     tokens: list[int] = field(default_factory=list)
-    """Those whose keys and values are there."""
+    """Tokens whose keys and values are cached."""
     busy: bool = False
     used: int = 0
 

@@ -22,7 +22,7 @@ STRENGTHS = tuple(10.0**power for power in range(0, -6, -1))
 FOLDS = 5
 MOST_ITERATIONS = 200
 LEAST_SCALE = 1e-3
-"""Of the median deviation: what hardly moves is not blown up."""
+"""Lower bound of a feature's scale, as a share of the median deviation."""
 
 
 class Pairs(NamedTuple):

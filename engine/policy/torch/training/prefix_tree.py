@@ -33,7 +33,7 @@ class Segment:
     tokens: list[int]
     parent: "Segment | None"
     offset: int = 0
-    """Where its tokens begin in the flat row."""
+    """Position of the segment's first token in the flat row."""
     number: int = 0
 
     @property
@@ -53,7 +53,7 @@ class Forest:
     segments: list[Segment]
     ends: list[Segment | None]
     places: list[list[int]] = field(default_factory=list)
-    """For every sequence, the row's place of each of its tokens."""
+    """Position in the row of each token, per sequence."""
 
     @property
     def tokens(self) -> int:

@@ -32,7 +32,8 @@ class Trained(NamedTuple):
     """The M trained tokens of a micro-batch; N of them differ in place or token."""
 
     places_N: Tensor
-    """In the flat row: each token is predicted from the place before it on its path."""
+    """Positions in the flat row: each token is predicted from the position before it on its
+    path."""
     targets_N: Tensor
     which_M: Tensor
     """Into N: siblings that said the same share its log-prob."""
@@ -42,7 +43,7 @@ class Numbers(NamedTuple):
     """Per-token inputs of the loss for M trained tokens; None where the batch has none."""
 
     tokens: Tokens
-    """Without the trainer's log-probs."""
+    """Token data without the trainer's log-probs."""
     weights_M: Tensor
     values_M: Tensor | None
     returns_M: Tensor | None

@@ -40,7 +40,7 @@ Tunnel no
 UpdateHostKeys no
 """
 ASKED = "StrictHostKeyChecking ask\n"
-"""Where the person's does not say `yes`: never silently accepted."""
+"""StrictHostKeyChecking where the configuration does not say `yes`: never silently accepted."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Resolved:
     strict: bool
     """An unknown host key is not even asked about."""
     known_as: str
-    """In known_hosts."""
+    """Name in known_hosts."""
     known_hosts: tuple[Path, ...]
 
     @property

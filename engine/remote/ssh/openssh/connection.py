@@ -38,7 +38,7 @@ from engine.remote.ssh.questions import Clock
 from engine.remote.ssh.upload import upload
 
 SUFFIX_BYTES = 20
-"""What `ssh` adds to the name of a socket while it makes it."""
+"""Bytes that `ssh` appends to the name of a socket while it creates it."""
 
 
 async def connect_by_openssh(

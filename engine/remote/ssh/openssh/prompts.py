@@ -26,7 +26,7 @@ UNKNOWN_KEY = re.compile(
 OTHER_KINDS = "keys of different type are already known"
 PASSPHRASE = re.compile(r"^Enter (?:passphrase|PIN) for (?:key )?(?P<key>.*?):? *$", re.S)
 PREFIX = re.compile(r"^\([^()\s]*@[^()\s]*\) ")
-"""Of what a server asks; the question names it already."""
+"""Prefix of a server's prompt, which the question shows already."""
 
 
 class Prompts:

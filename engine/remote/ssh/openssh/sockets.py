@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.remote.ssh.problems import socket_unusable
 
 LONGEST_BYTES = 103
-"""Of a socket's path: 104 on macOS and 108 on Linux, with the zero at its end."""
+"""Longest path of a socket: 104 bytes on macOS and 108 on Linux, with the final zero."""
 
 
 def prepare_socket(socket: Path) -> None:

@@ -32,11 +32,11 @@ class PlannedEvaluation(NamedTuple):
 
     spec: RunSpec
     scenarios: list[Scenario]
-    """Of a teacher only those that it was not asked yet."""
+    """Scenarios; for a teacher only those without an answer."""
     earlier: Sequence[Path] = ()
     """Runs that asked the teacher before, newest first."""
     same: Sequence[Path] = ()
-    """Those of them that would be this very one if they went on."""
+    """Earlier runs that can be resumed in place of this one."""
 
 
 def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:

@@ -13,9 +13,10 @@ from engine.storage.run_folder.run import Run, read_spec
 from engine.training.labels.service import LabelService
 
 LINGER_S = 5.0
-"""How long a run stays open after its last use: labels come in rows, and opening costs more."""
+"""Seconds that a run stays open after its last use: labels come in series, and opening costs
+more."""
 PATIENCE_S = 2.0
-"""How long a start waits for a label that is being stored."""
+"""Seconds that a start waits for a label that is being stored."""
 
 
 @dataclass

@@ -18,7 +18,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE
 
 BY_HAND = "You "
-"""How the reason of a run begins that a person has stopped."""
+"""Prefix of the reason of a run that a person has stopped."""
 
 
 class ScriptRuns:
