@@ -10,33 +10,41 @@ from engine.launcher import local
 from engine.remote.mirror.mirror import Mirror
 from engine.remote.mirror.replica import Replica
 from engine.server import serve
-from engine.server.app import Application
-from engine.server.auth import Guard
+from engine.server.composition import Services, compose
 from tests.bench.far_run import RUN
 
 
-class MirrorApplication(Application):
-    """Fills the replica as soon as it serves."""
+class MirrorServices:
+    """Services of an engine that fills the mirror from its start."""
 
-    def asgi(self, port: int) -> Guard:
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._mirroring = asyncio.create_task(self._mirror())
-        return super().asgi(port)
 
     async def _mirror(self) -> None:
         far = await local.find_or_start(Path(sys.argv[1]), sys.executable)
-        replica = Replica(self.workspace / "bench" / "runs" / RUN, RUN)
+        broadcast = self._services.broadcast
+        replica = Replica(self._services.workspace / "bench" / "runs" / RUN, RUN)
         async with EngineClient(far.port, far.token) as client:
             try:
-                await Mirror(
-                    client, RUN, replica, lambda tick: self.broadcast.announce(RUN, tick)
-                ).run()
+                mirror = Mirror(client, RUN, replica, lambda tick: broadcast.announce(RUN, tick))
+                await mirror.run()
             finally:
                 await client.shut_down()
                 replica.close()
 
 
+def compose_with_mirror(workspace: Path, token: str, port: int) -> Services:
+    services = compose(workspace, token, port)
+    mirrors.append(MirrorServices(services))
+    return services
+
+
+mirrors: list[MirrorServices] = []
+
+
 def main() -> None:
-    serve.Application = MirrorApplication  # type: ignore[misc]
+    serve.compose = compose_with_mirror
     asyncio.run(serve.serve(Path(sys.argv[2]), _say_ready))
 
 

@@ -3,7 +3,8 @@
 from engine.protocol.config.algorithm import GroupMean
 from engine.protocol.events.run import StepFinished
 from engine.protocol.records.metrics import METRICS, metric
-from engine.training.loop import Clock, describe
+from engine.training.step.metrics import step_metrics
+from engine.training.step.timing import Clock
 from tests.engine.storage.run_db.test_store import trajectory
 from tests.studio.fakes.golden import golden
 
@@ -46,7 +47,7 @@ def test_a_star_stands_for_a_name() -> None:
 
 
 def test_what_the_loop_says_is_documented() -> None:
-    said = describe([[trajectory(n) for n in range(8)]], GroupMean(), {}, Clock())
+    said = step_metrics([[trajectory(n) for n in range(8)]], GroupMean(), {}, Clock())
     assert [key for key in said if metric(key) is None] == []
 
 
