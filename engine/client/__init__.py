@@ -1,7 +1,7 @@
-"""Typed calls to a living engine, and its event stream. Studio and CLI use nothing else.
+"""Typed client of an engine, and its event stream. Studio and command line use nothing else.
 
 Raises `Refused` (the engine's own problem) for anything it declines, and `LaunchError` with code
-`engine.unreachable` when nobody answers.
+`engine.unreachable` when nothing answers.
 """
 
 from engine.client.arena import ArenaCalls

@@ -1,8 +1,8 @@
-"""Environments beside the engine's own: what they hold shares no process with anything else.
+"""Python environments that Atelier manages; each is used in processes of its own.
 
-`python_of(name)` is the door for who needs one, `installed_python(name)` for who can do without.
-`catalogue` says what there is, `job` installs, checks, repairs and removes, `engines` says which
-engine is started. What is on the disk is the business of packaging/, and of nobody else.
+`python_of(name)` installs an environment when needed, `installed_python(name)` does not. Imported
+by `policy`, `judge`, `rollout`, `integrations`, `remote`, `server` and `cli`; `packaging/` does the
+installing.
 """
 
 from engine.environments.bootstrap import EnvironmentMissing, installed_python, python_of

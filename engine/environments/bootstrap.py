@@ -1,4 +1,4 @@
-"""bootstrap.py, as the engine calls it: it lives as long as we do, and speaks JSON lines."""
+"""Calls of packaging/bootstrap.py: a child process with JSON lines that ends with the engine."""
 
 import contextlib
 import json
@@ -135,7 +135,7 @@ def bootstrap(*arguments: str) -> list[str]:
 
 @contextlib.contextmanager
 def life() -> Iterator[int]:
-    """The read end of a pipe: whoever holds it ends, however we end."""
+    """Read end of a life pipe: its holder ends when this process ends."""
     read, write = os.pipe()
     try:
         yield read

@@ -1,9 +1,9 @@
-"""An evaluation, top to bottom: contestants, one after another, on the same scenarios; then the
-judge on whole groups; then the figures.
+"""Evaluation, top to bottom: contestants, one after another, on the same scenarios; then the judge
+on whole groups; then the results.
 
-A group is a scenario, its siblings the attempts of all contestants, so a judge compares them with
-each other, in its shuffled order and without their names. Each attempt is stored as it ends, and
-what is stored is not done again: an evaluation that was cut off goes on where it was.
+A group is a scenario with the rollouts of all contestants, so a judge compares them with each
+other, in shuffled order and without names. Each trajectory is stored when it ends, and stored ones
+are not repeated: an interrupted evaluation resumes.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class EvaluationResources:
 async def evaluate(
     run: Run, hall: EvaluationResources, closing: Callable[[Run], Awaitable[None]]
 ) -> None:
-    """Compare to the end, or until told to stop; `closing` sees all attempts scored. Raises what a
-    worker or the store raises."""
+    """Evaluate to the end, or until a stop is ordered; `closing` is called when all trajectories
+    are scored. Raises what a worker or the store raises."""
     begun = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None

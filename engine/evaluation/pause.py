@@ -1,4 +1,4 @@
-"""Between two attempts: wait or stop where that was asked. Attempts under way end first."""
+"""Pause and stop between two rollouts; running rollouts end first."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from engine.storage.run_folder.run import Run
 
 
 class PauseControl:
-    """Every attempt passes it before it begins."""
+    """Point that every rollout passes before it begins."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -15,7 +15,7 @@ class PauseControl:
 
     @property
     def closed(self) -> bool:
-        """Whether somebody has asked for the end."""
+        """Whether a stop was ordered."""
         return self._run.orders.stop_after_step
 
     async def passes(self) -> bool:

@@ -1,8 +1,7 @@
-"""Models of providers as contestants: an agent's requests out, answers and their price back.
+"""Models of providers as contestants: an agent's requests out, responses and their price back.
 
-The process that speaks to them is the judge's kind, with keys lent in memory. A request is written
-down at its highest cost before it is sent, and at its true cost once it is answered; what the
-budget does not hold is not asked.
+The process is of the judge's kind, with keys lent in memory. A request is recorded at its highest
+cost before it is sent, and at its actual cost afterwards; a request beyond the budget is not sent.
 """
 
 import asyncio

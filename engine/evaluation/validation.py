@@ -35,7 +35,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
 
 
 def scenario_means(groups: list[list[Trajectory]]) -> dict[str, float]:
-    """Mean reward of the scored attempts by scenario; one without any is left out."""
+    """Mean reward of the scored trajectories per scenario; scenarios without any are left out."""
     means = {}
     for group in groups:
         rewards = [t.reward for t in group if t.reward is not None]

@@ -54,7 +54,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Sequence:
-    """Tokens of a stored attempt, and how many of them were the prompt."""
+    """Tokens of a stored trajectory, and the number of prompt tokens."""
 
     tokens: list[int]
     prompt: int
@@ -95,8 +95,8 @@ class Source:
 
 
 def read_source(run: Path, step: int | None, prompts: int) -> Source:
-    """Raises Refused without a whole checkpoint or stored attempts, StoreError and ModelError where
-    run or base model cannot be read."""
+    """Read the source of an export. Raises Refused without a whole checkpoint or stored
+    trajectories, StoreError and ModelError where run or base model cannot be read."""
     spec = read_spec(run)
     reader = RunReader(run / DATABASE)
     try:

@@ -11,7 +11,7 @@ from engine.hardware.flops import ModelShape, decode_bytes, decode_flops, forwar
 
 
 class WorkShape(NamedTuple):
-    """Mean lengths in tokens, attempts of a group, groups of a step."""
+    """Mean lengths in tokens, rollouts per group, groups per step."""
 
     prompt: float
     completion: float

@@ -97,11 +97,9 @@ def _plan(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> VramPlan
 
 
 def job_of(config: ProjectConfig, cards: int = 1) -> vram.Job:
-    """The largest micro-batch, the longest sequence, and the attempts that are under way at once.
-
-    A conversation grows by a completion in every turn, at most to the context; a micro-batch holds
-    `train.batch_tokens`, or one sequence that is longer.
-    """
+    """Work on one GPU: the largest micro-batch, the longest sequence, and the concurrent rollouts.
+    A conversation grows by a completion per turn, at most to the context; a micro-batch holds
+    `train.batch_tokens`, or one longer sequence."""
     train, backend = config.train, config.backend
     most = expected_work(config)[1]
     turns = most.prompt + config.agent.max_turns * train.max_tokens

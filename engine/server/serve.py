@@ -1,4 +1,5 @@
-"""An engine process: hold the workspace, listen on loopback, say so, work until told to stop."""
+"""Engine process: locks the workspace, listens on loopback, announces itself, works until a stop is
+requested."""
 
 import asyncio
 import contextlib
@@ -27,10 +28,8 @@ from engine.server.lock import workspace_lock
 
 
 async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None:
-    """Hold the workspace, listen on loopback, say so, and work until told to stop or idle.
-
-    Raises Refused where another engine holds the workspace.
-    """
+    """Run an engine until a stop is requested or it is idle; `say_ready` gets the handshake. Raises
+    Refused where another engine holds the workspace."""
     os.umask(0o077)
     asyncio.get_running_loop().set_exception_handler(_complain)
     adopt_orphans()

@@ -1,7 +1,7 @@
-"""A project folder ↔ typed objects. Reading never changes a file; writing is atomic.
+"""Project folder ↔ typed objects. Reading never changes a file; writing is atomic.
 
-`project.toml`, the scenario files and the agent belong to the user: whatever is wrong in them is
-said with file and line, and nothing is lost.
+`project.toml`, the scenario files and the agent belong to the user: errors name file and line, and
+nothing is lost.
 """
 
 import json
@@ -127,7 +127,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def is_outside(config: ProjectConfig) -> bool:
-    """Whether a script of its own makes the attempts of this project."""
+    """Whether an external script makes the rollouts of this project."""
     return config.agent.source == "outside"
 
 

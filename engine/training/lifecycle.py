@@ -1,5 +1,5 @@
-"""Stages that every run which learns has: load the model, restore it, wait at the gate, keep a
-checkpoint. `loop.py` and `supervised/fine_tune.py` call them."""
+"""Stages of every training run: load the model, restore it, wait while paused, save checkpoints.
+Called by `loop.py` and `sft/loop.py`."""
 
 import asyncio
 
@@ -50,9 +50,9 @@ async def load(run: Run, policy: Policy) -> None:
 
 
 async def restore(run: Run, policy: Policy) -> Checkpoint | None:
-    """The newest whole checkpoint, which the policy has now; None where there is none. Damaged ones
-    behind it are taken off the record, so that their steps are saved anew and no rule counts on
-    them. Raises StoreError where the weights that a branch began with are gone."""
+    """Newest whole checkpoint, loaded into the policy; None where there is none. Records of damaged
+    ones behind it are removed, so that their steps are saved again and retention ignores them.
+    Raises StoreError where the initial weights of a branch are missing."""
     known = run.reader.checkpoints()
     await asyncio.to_thread(checkpoint.sweep, run.folder, known)
     found = await asyncio.to_thread(checkpoint.newest, run.folder, known)
@@ -69,7 +69,7 @@ async def restore(run: Run, policy: Policy) -> Checkpoint | None:
 
 
 def _refuse_other_beginning(run: Run) -> None:
-    """A branch does not go on from the untrained model. Raises StoreError."""
+    """Refuse to resume a branch from the untrained model. Raises StoreError."""
     parent = run.spec.parent
     if parent and parent.adapter:
         raise StoreError.of(

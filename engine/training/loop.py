@@ -1,11 +1,11 @@
-"""The whole algorithm, top to bottom: scenario → rollout → reward → advantage → train → checkpoint.
+"""Training loop, top to bottom: scenario → rollout → reward → advantage → train → checkpoint.
 
-Comes in: an open run, a started policy, a stage for rollouts. Goes out: events and rows, through
-the run. The server's supervisor wires it, restarts it, and says how it ended.
+Input: an open run, a started policy, a stage for rollouts. Output: events and rows, through the
+run. The server starts it, restarts it after a worker's death, and stores how it ended.
 
-A run that was interrupted goes on from its last checkpoint: the steps behind it are trained again
-on their stored trajectories, and only what is missing is rolled out, so resuming and never having
-stopped give the same adapter.
+An interrupted run resumes from its last checkpoint: later steps are trained again on their stored
+trajectories, and only missing rollouts are made, so a resumed run and an uninterrupted one give the
+same adapter.
 """
 
 import math
@@ -55,7 +55,8 @@ UNSCORED_STEPS = 3
 
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
-    """Train to the last step, or until told to stop. Raises what a worker or the store raises."""
+    """Train to the last step, or until a stop is ordered. Raises what a worker or the store
+    raises."""
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
@@ -106,7 +107,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
 
 
 async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
-    """Solve rate of the untrained model on the training scenarios: is there something to learn?"""
+    """Mean reward of the untrained model on the training scenarios: is there room to learn?"""
     begun = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     await load(run, policy)
@@ -120,7 +121,7 @@ async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
 
 
 async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
-    """The step to go on from: that of the newest whole checkpoint, else 0 after the warm-up."""
+    """Step to resume after: that of the newest whole checkpoint, else 0 after the warm-up."""
     if found := await restore(run, policy):
         await policy.publish(found.step)
         return found.step
@@ -195,7 +196,7 @@ async def finish_step(
 
 
 def skip_reason(metrics: dict[str, float]) -> str:
-    """Reason why a step had nothing to learn from."""
+    """Reason why a step has no gradient."""
     if metrics["unscored"] == metrics["trajectories"]:
         return "No rollout could be scored: no gradient."
     return "All rollouts of each group got the same reward: no gradient."
@@ -206,8 +207,8 @@ def reward_range(step: int, count: int) -> str:
 
 
 def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
-    """Raise RolloutError with the most frequent cause: a run whose rollouts cannot be scored learns
-    nothing and costs as much as any other."""
+    """Raise RolloutError with the most frequent cause: a run without scores costs as much as any
+    other and trains nothing."""
     causes = diagnosis.unscored_causes(trajectories)
     if not causes:  # a person took them out
         return

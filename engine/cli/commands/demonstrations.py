@@ -1,4 +1,4 @@
-"""`demonstrations`: the good attempts of a stored run as chat lines to learn from."""
+"""`demonstrations`: write good trajectories of a run as demonstrations."""
 
 import argparse
 

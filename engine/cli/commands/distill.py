@@ -1,7 +1,7 @@
-"""`distill`: a teacher does the scenarios of a project, and what it did well is kept.
+"""`distill`: collect demonstrations from a teacher model on the scenarios of a project.
 
-The project's own agent runs at the teacher, as in an evaluation, and is rewarded as always. What
-was paid is not asked again: a call that was cut off, or repeated, goes on with what is missing.
+The project's own agent runs with the teacher, as in an evaluation, and is rewarded as usual. Paid
+answers are not requested again: an interrupted or repeated call continues with what is missing.
 Exit 0 where something was kept, 3 when it was stopped, 1 when it failed or nothing was kept.
 """
 

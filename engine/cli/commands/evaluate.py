@@ -1,8 +1,8 @@
-"""`eval`: compare models on the scenarios of a project, and watch it to its end.
+"""`eval`: compare models on the scenarios of a project.
 
 Exit 0 when it finished and something could be scored, 3 when it was stopped, 1 when it failed or
-nothing could be scored, 2 on bad usage. Ctrl C once ends after the attempts under way, twice at
-once; `--resume NAME` goes on with what is missing.
+nothing could be scored, 2 on bad usage. Ctrl C once ends after the running rollouts, twice at once;
+`--resume NAME` continues.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""`judge`: compare the attempts of a run, or of a JSONL file, by a rubric. No engine needed.
+"""`judge`: score the trajectories of a run, or of a JSONL file, by a rubric. No engine needed.
 
-Verdicts, calls and costs are kept in the run folder (a file gets one beside it), so asking again
-costs nothing. What a run has learnt is not changed by it; an imported one has learnt nothing, so
-there the score becomes the reward of attempts that came without one.
+Verdicts, calls and costs are stored in the run folder (a file gets one beside it), so repeating a
+call costs nothing. Rewards that a run was trained on are not changed; in an imported run the score
+becomes the reward of trajectories without one.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""`new FOLDER [--sample NAME]`, or `new FOLDER --describe TEXT --model M`: a project.
+"""`new FOLDER [--sample NAME]`, or `new FOLDER --describe TEXT --model M`: create a project.
 
-What an LLM writes is kept in the project as it comes: the same command goes on where it was
-stopped, and what was paid for is not asked again.
+Text from an LLM is stored in the project as it arrives: the same command resumes, and nothing is
+paid for twice.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""`track`: tell trackers what they have not been told of a run.
+"""`track`: send a run to its trackers.
 
-Exit 0 when all of them are in step, 1 when one could not be told everything.
+Exit 0 when all of them are up to date, 1 when one could not be sent everything.
 """
 
 import argparse

@@ -120,7 +120,7 @@ async def begin(
 async def resume(
     client: EngineClient, project: Path, name: str, steps: int | None = None
 ) -> RunSummary:
-    """Go on with a run of the project, by its id or name."""
+    """Resume a run of the project, by its id or name."""
     runs = await client.runs(str(project))
     wanted = next((run for run in runs if name in (run.id, run.name)), None)
     if wanted is None:

@@ -33,8 +33,8 @@ from engine.protocol.requests.scripts import LogOutside, OpenOutside, SentGroup,
 
 
 class AtelierBackend:
-    """Finds the engine of a workspace, or starts one. Every trainable model that is registered is a
-    run of it, which goes on where the script stopped."""
+    """ART backend over an engine of Atelier, which it finds or starts. Every registered trainable
+    model is a run, which resumes where the script stopped."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class AtelierBackend:
         return True
 
     async def close(self) -> None:
-        """The runs are finished; the engine ends by itself when nobody needs it."""
+        """Finish the runs; the engine ends by itself when it is idle."""
         await self._link.close(finished=True)
         atexit.unregister(self._at_exit)
         self._keys.clear()

@@ -1,7 +1,7 @@
-"""The address at which a script's clients find their model, for as long as the script lives.
+"""Proxy with a stable address for the script's clients, for as long as the script runs.
 
-Every request goes on to the engine's gateway as it came. One that no engine has answered is made
-again at the next engine, so an engine that was killed costs time and no attempt.
+Every request is forwarded to the engine's gateway unchanged. A request without a response is
+repeated at the next engine, so a killed engine costs time and no rollout.
 """
 
 from collections.abc import Awaitable, Callable

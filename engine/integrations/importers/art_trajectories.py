@@ -1,7 +1,8 @@
-"""Groups of ART → attempts of ours.
+"""Groups of ART → our trajectories.
 
-Rewards, metrics, tools and messages are kept as they are. What has no field here (metadata, logs,
-further histories) can be read as the attempt's output; what raised is an unscored attempt.
+Rewards, metrics, tools and messages are kept as they are. Data without a field here (metadata,
+logs, further histories) is stored as the rollout's output; a trajectory with an exception is
+unscored.
 """
 
 import hashlib

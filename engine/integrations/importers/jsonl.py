@@ -1,8 +1,8 @@
-"""Attempts from elsewhere → trajectories: JSON Lines of chat messages in the OpenAI form.
+"""JSON Lines of chat messages in the OpenAI form → trajectories.
 
-A line is `{"messages": [...]}` with, if it has them, `group` (attempts of one task share it),
-`reward`, `metrics`, `tools` and `title`, or just a list of messages. Without `group`, attempts that
-begin with the same messages up to the first answer belong together.
+A line is `{"messages": [...]}` with, optionally, `group` (trajectories of one task share it),
+`reward`, `metrics`, `tools` and `title`, or just a list of messages. Without `group`, lines that
+begin with the same messages up to the first answer form a group.
 """
 
 import math

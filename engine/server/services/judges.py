@@ -1,4 +1,4 @@
-"""Judges of this engine: those of a run that goes on, and a warm one for trials and suggestions."""
+"""Judges of this engine: those of an active run, and a warm one for rescoring and suggestions."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Projects and runs on disk, as lists show them. Reads only; what lives is the supervisor's."""
+"""Library of projects and runs on disk. Reads only; active runs belong to the lifecycle."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Repair and removal of a run folder on which nobody works."""
+"""Repair and removal of a run folder that no engine uses."""
 
 import shutil
 from pathlib import Path

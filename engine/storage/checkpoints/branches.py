@@ -1,9 +1,9 @@
-"""A run that begins with weights which exist already: a checkpoint of another run, or a LoRA
-adapter made elsewhere.
+"""Branches: runs that start from existing weights, of a checkpoint or of a LoRA adapter from
+elsewhere.
 
-A branch is a copy of its parent as it was after that step, attempts, labels and all, so that it can
-be read and moved by itself; it goes on under its own name, with the same settings or changed ones.
-A replay has the parent's later attempts too, and only learns from them again.
+A branch is a copy of its parent as it was after that step, with trajectories and labels, so that it
+can be read and moved by itself; it continues under its own name, with the same settings or changed
+ones. A replay has the parent's later trajectories too, and only trains on them again.
 """
 
 import asyncio
@@ -253,7 +253,7 @@ def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
 
 
 async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
-    """In a replay: say whether the same attempts gave the same bytes."""
+    """Compare the weights of a replay with those of its parent, and report the result."""
     parent = run.spec.parent
     if parent is None or not parent.replay:
         return

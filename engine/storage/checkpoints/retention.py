@@ -147,7 +147,7 @@ async def pin(run: Run, step: int, asked: PinCheckpoint) -> None:
 
 
 async def delete(run: Run, step: int) -> None:
-    """A person does not want it. Raises Refused for the one that the run goes on from."""
+    """Delete a checkpoint. Raises Refused for the one that the run resumes from."""
     found = _kept(run, step)
     if step == run.reader.checkpoints()[-1].step:
         raise Refused.of(

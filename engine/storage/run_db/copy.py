@@ -1,8 +1,8 @@
-"""A run.db as it was after a step, for a run that goes on from there.
+"""Copy of a run.db as it was after a step, for a branch.
 
-What is copied is consistent although the run may be going on: attempts, groups, verdicts, labels
-and the events that tell of them, numbered anew without gaps. Labels given later about earlier steps
-come along, and answers of judges: nothing was paid for them by the new run, so they are free.
+The copy is consistent although the run may be active: trajectories, groups, verdicts, labels and
+their events, numbered without gaps. Later labels about earlier steps are copied too, and answers of
+judges: the branch has not paid for them, so they are free.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Reading the events of a run that somebody is far behind of: long stretches come in one piece."""
+"""Reader for clients that are far behind: long stretches of events are summed in one piece."""
 
 from dataclasses import dataclass, field
 

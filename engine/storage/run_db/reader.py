@@ -273,7 +273,7 @@ class RunReader:
         return [parse_record(TrajectorySummary, row[0]) for row in self._rows(sql, (split, step))]
 
     def last_step(self, split: Split) -> int:
-        """The highest step with an attempt; 0 without any."""
+        """Highest step with a trajectory; 0 without any."""
         return self._value(
             "SELECT coalesce(max(step), 0) FROM trajectories WHERE split = ?", (split,)
         )
@@ -358,7 +358,7 @@ def _call(body: object) -> Call:
 
 
 def _unfinished(trajectories: list[Trajectory]) -> GroupSummary:
-    """A group whose siblings are still arriving."""
+    """Summary of a group whose rollouts are still running."""
     first = trajectories[0]
     return GroupSummary(
         split=first.split,

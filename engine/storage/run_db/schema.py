@@ -116,8 +116,8 @@ MOST_VALUE_BYTES = 2**26
 
 
 def foreign_object(db: apsw.Connection) -> str:
-    """Name of something in the schema that no engine makes; empty where there is none. Views,
-    triggers and computed columns are programs: one that never ends holds whoever reads it."""
+    """Name of a schema object that no engine makes; empty if there is none. Views, triggers and
+    computed columns are programs: one that never ends would hang every reader."""
     known = _known_objects()
     for name, sql in db.execute("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL"):
         text = _normal(str(sql))

@@ -1,7 +1,8 @@
-"""The single writer of a run.db: a thread, a queue, one transaction for what has gathered.
+"""Single writer of a run.db: a thread, a queue, one transaction for everything queued (group
+commit).
 
-`acknowledged` means committed with synchronous=FULL: the awaiting coroutine goes on only after
-COMMIT. An event's `seq` is assigned inside the transaction that stores its data.
+`acknowledged` means committed with synchronous=FULL: the awaiting coroutine continues only after
+COMMIT. The `seq` of an event is assigned inside the transaction that stores its data.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ SEQ = object()
 
 @dataclass(frozen=True)
 class Write:
-    """Rows and the event that speaks of them: stored together or not at all."""
+    """Rows and the event about them: stored together or not at all."""
 
     event: BaseEvent
     statements: tuple[Statement, ...] = ()
@@ -85,7 +86,7 @@ class RunWriter:
         return await self._write(Write(event, trajectory_rows(trajectory, summary)))
 
     async def add_group(self, group: GroupSummary) -> BaseEvent:
-        """Store a scored group, and give its siblings their advantages."""
+        """Store a scored group, and the advantages of its trajectories."""
         return await self._write(Write(GroupScored(group=group), group_rows(group)))
 
     async def open_call(
@@ -254,7 +255,7 @@ def _relabelled(
 
 
 def group_rows(group: GroupSummary) -> tuple[Statement, ...]:
-    """The group's row, and the advantages in those of its siblings."""
+    """Rows of a group, and of the advantages of its trajectories."""
     place = (group.split, group.step, group.group)
     rows: list[Statement] = [
         (

@@ -1,4 +1,4 @@
-"""A run folder that is open for work: its spec, its database, its lock, and what it was told."""
+"""Open run folder: specification, database, lock and orders."""
 
 import asyncio
 import contextlib
@@ -137,7 +137,7 @@ class Run:
         self.tick(step, phase, 0, 0)
 
     async def sampler_restarted(self, problem: Problem, attempt: int) -> None:
-        """A server that samples was started again; what it did goes on."""
+        """Record that the sampler was restarted; its work continues."""
         await self.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))
 
     async def log(self, level: str, source: str, text: str) -> None:
@@ -220,8 +220,8 @@ def write_spec(folder: Path, spec: RunSpec) -> None:
 
 
 async def make_open_ended_run(project: Path, spec: RunSpec) -> Path:
-    """The folder of a run in which nothing goes on, and to which things are added: it has begun and
-    ended."""
+    """Create the folder of a run without training (arena, drafts), to which data is added: it has
+    begun and ended."""
     folder = project / "runs" / spec.id
     folder.mkdir(parents=True)
     writer = RunWriter(folder / DATABASE, spec.id)

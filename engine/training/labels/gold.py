@@ -1,4 +1,4 @@
-"""Attempts pinned as gold → `gold.jsonl` in the project, from where the warm-up learns."""
+"""Trajectories pinned as gold → `gold.jsonl` in the project, which the warm-up uses."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def replace_lines(file: Path, own: str, lines: list[str]) -> None:
 
 
 def line_of(own: str, attempt: Trajectory) -> str:
-    """An attempt as a demonstration, in the OpenAI form."""
+    """Trajectory as a demonstration line in the OpenAI format."""
     messages = openai_messages(attempt)
     entry = {"id": own + attempt.id, "messages": messages, "tools": attempt.tools}
     return json.dumps(entry, ensure_ascii=False)
@@ -62,7 +62,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _id(line: str) -> str:
-    """Empty for a line that somebody else wrote."""
+    """Id of a gold line; empty for a line from another source."""
     try:
         return str(json.loads(line).get("id", ""))
     except (ValueError, AttributeError):

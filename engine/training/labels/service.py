@@ -1,7 +1,7 @@
-"""Labels of an open run: what they would do, storing them, taking them back.
+"""Labels of an open run: preview, storage, undo and redo.
 
-Comes in: what a person says. Goes out: rows and one event each, and the rewards and advantages that
-follow. An undo computes the group anew from the labels that are left, so it brings back every byte.
+Input: labels of a person. Output: rows and one event each, and the rewards and advantages that
+follow. An undo recomputes the group from the remaining labels, so it restores every byte.
 """
 
 import asyncio
@@ -75,7 +75,8 @@ class LabelService:
             return await self._store(label, True, self._made(label, others)[1])
 
     async def redo(self) -> Labelled:
-        """Say again what was undone last, as long as nothing new was said. Raises Refused."""
+        """Redo the label that was undone last, as long as no new label was given. Raises
+        Refused."""
         async with self._one_at_a_time:
             labels = self._run.reader.labels()
             redone = {label.redo_of for label in labels}
@@ -240,8 +241,8 @@ def labelled_group(run: Run, split: Split, step: int, group: int, until: int) ->
 def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
-    """The run's map, fitted on every labelled score that holds; a later one of the same attempt in
-    place of an earlier one."""
+    """Monotone map from judge scores to labels, fitted on every label in force; a later label of
+    the same trajectory replaces an earlier one."""
     if not run.config.judge.enabled:
         return JudgeToPerson([])
     given = {

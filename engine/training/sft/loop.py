@@ -1,9 +1,9 @@
-"""An SFT run, top to bottom: demonstrations → updates → held-out loss → checkpoint.
+"""SFT run, top to bottom: demonstrations → updates → held-out loss → checkpoint.
 
-Comes in: an open run that keeps its demonstrations, a started policy. Goes out: events and
-checkpoints, through the run. A run that was interrupted goes on from its newest checkpoint; which
-demonstrations an update takes and how far it goes derive from its number, so resuming and never
-having stopped give the same adapter.
+Input: an open run with its demonstrations, a started policy. Output: events and checkpoints,
+through the run. An interrupted run resumes from its newest checkpoint; batch and learning rate
+derive from the number of the update, so a resumed run and an uninterrupted one give the same
+adapter.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from engine.training.sft.updates import loss_on, update
 
 
 async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
-    """Learn to the last update, until the patience ends, or until told to stop. Raises what a
+    """Train to the last update, until the patience ends, or until a stop is ordered. Raises what a
     worker or the store raises."""
     begun, step = time.monotonic(), 0
     policy.on_progress = lambda done, total: None
@@ -98,8 +98,8 @@ async def say_step(run: Run, step: int, metrics: dict[str, float]) -> None:
 
 
 async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) -> dict[str, float]:
-    """The loss on what no update learns from; empty where nothing is held out. What was measured
-    before an interruption holds."""
+    """Held-out loss; empty where nothing is held out. Measurements before an interruption stay
+    valid."""
     if not held_out:
         return {}
     known = measured(run).get(step)

@@ -18,8 +18,8 @@ def updates_of(examples: int, batch_size: int, epochs: int) -> int:
 
 
 def batch_at(examples: Sequence[T], update: int, batch_size: int, seed: int, name: str) -> list[T]:
-    """The examples of an update, from 1: each epoch has a shuffled order of its own, which `name`
-    and `seed` settle, so an interrupted run goes on with the very same."""
+    """Examples of an update, counted from 1: each epoch has its own shuffled order, derived from
+    `name` and `seed`, so an interrupted run continues with the same one."""
     each = math.ceil(len(examples) / batch_size)
     epoch, place = divmod(update - 1, each)
     order = _order(len(examples), derive(seed, name, epoch))

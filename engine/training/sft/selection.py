@@ -1,5 +1,5 @@
-"""Attempts that a run has stored → demonstrations: the best of each scenario, or all that are good
-enough (rejection sampling). What is unscored is never kept, and what is left out is counted."""
+"""Stored trajectories → demonstrations: the best of each scenario, or all that are good enough
+(rejection sampling). Unscored ones are never kept, and what is left out is counted."""
 
 import json
 import re
@@ -67,7 +67,7 @@ def choose(
 
 
 def _unfit(one: TrajectorySummary, rule: Rule) -> str:
-    """Why nobody should learn from it; empty where it may be kept."""
+    """Reason against a trajectory as a demonstration; empty if it can be used."""
     if one.reward is None:
         if one.awaits_judge:
             return "unscored: not judged yet"
@@ -82,9 +82,9 @@ def _unfit(one: TrajectorySummary, rule: Rule) -> str:
 
 
 def demonstrate(folder: Path, asked: SelectDemonstrations) -> Selection:
-    """Write what is kept into the project's file, in place of what was there of this run; its other
-    lines stay. Of a run that learns only what it learned from is taken, unless a split is named.
-    Raises ConfigError, and StoreError where the run cannot be read."""
+    """Write the selection into the project's file, replacing earlier lines of this run; other lines
+    stay. From a training run only trained trajectories are taken, unless a split is named. Raises
+    ConfigError, and StoreError where the run cannot be read."""
     rule, spec, project = read_rule(asked.keep), read_spec(folder), folder.parents[1]
     if asked.split is None and spec.kind in TRAINING_KINDS:
         asked = asked.model_copy(update={"split": "train"})

@@ -30,7 +30,7 @@ async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[st
 
 
 async def loss_on(policy: Policy, entries: Sequence[Entry]) -> tuple[float, int]:
-    """(mean loss of a trained token in nats, how many there are); learns nothing."""
+    """(mean loss per trained token in nats, number of trained tokens); no update is made."""
     scores = await policy.score(ScoreBatch(items=items_of(entries)))
     count = sum(len(said.logprobs) for said in scores)
     return -sum(sum(said.logprobs) for said in scores) / count, count
@@ -86,7 +86,7 @@ def read_all(project: Path, warmup: WarmupConfig, chat: ChatFormat, context: int
 
 
 def demonstration_files(project: Path, warmup: WarmupConfig) -> list[Path]:
-    """The project's own, and the attempts pinned as gold where there are some."""
+    """Demonstration files of the project, and its gold file if there is one."""
     files = [project_file(project, warmup.file, "train.warmup.file")]
     gold = project_file(project, GOLD, GOLD)
     return files + ([gold] if warmup.gold and gold.is_file() and gold not in files else [])

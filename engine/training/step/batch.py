@@ -1,9 +1,8 @@
-"""Groups of trajectories → what the policy trains on. Pure: values in, values out.
+"""Groups of trajectories → training items of the policy. Pure.
 
-`rows` finds the sequences that may teach, `train_items` gives their tokens advantages,
-`split_into_batches` makes
-one batch per update of them. What the policy says of the rows comes in where `required_scores`
-asks.
+`rows` finds the trainable sequences, `train_items` gives their tokens advantages,
+`split_into_batches` makes one batch per update. Log-probs and values from the policy are added
+where `required_scores` asks for them.
 """
 
 from collections.abc import Sequence
@@ -45,7 +44,7 @@ class Attempt(NamedTuple):
 
 
 def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
-    """Every branch of every trajectory that may teach."""
+    """Rows of every trajectory that can be trained on, one per branch."""
     return [
         Row(number, trajectory, branch)
         for number, group in enumerate(groups)
@@ -105,8 +104,8 @@ def split_into_batches(
     items: list[TrainItem | None],
     train: TrainConfig,
 ) -> list[TrainBatch]:
-    """The groups dealt in turn into one batch per update, those that teach first; each batch is a
-    mean of its own. Fewer batches where fewer groups teach."""
+    """Batches of the updates: groups are distributed in turn, those with signal first; each batch
+    has its own mean. Fewer batches where fewer groups have signal."""
     updates = train.algorithm.updates
     kept = [(row.group, item) for row, item in zip(rows, items, strict=True) if item]
     teaching = {group for group, _ in kept}
@@ -248,7 +247,7 @@ def _turn_by_turn(
 def _leaned(
     advantages_BT: list[list[float]], scores: Sequence[Scores], weight: float
 ) -> list[list[float]]:
-    """Over the rows that teach; the others stay as they are and are not trained."""
+    """KL-centred advantages over the trainable rows; other rows stay as they are."""
     teaching = [number for number, advantages_T in enumerate(advantages_BT) if any(advantages_T)]
     k1_BT = [credit.divergence(scores[n].logprobs, scores[n].reference) for n in teaching]
     leaned = credit.kl_centred([advantages_BT[n] for n in teaching], k1_BT, weight)

@@ -99,7 +99,7 @@ def _scale(visits: Sequence[Visit]) -> _Scale:
 
 
 def _recent(scenarios: Sequence[Scenario], visits: Sequence[Visit]) -> dict[str, list[Visit]]:
-    """The last visits with a scored attempt, by scenario."""
+    """Last visits with a scored trajectory, by scenario."""
     found: dict[str, list[Visit]] = {one.id: [] for one in scenarios}
     for visit in visits:
         if visit.rewards and visit.scenario_id in found:
@@ -157,7 +157,7 @@ def _ranks(values: dict[str, float]) -> dict[str, float]:
 
 
 def _easiest(hardness: Sequence[float], progress: float) -> list[float]:
-    """1 for the easiest share, whoever is as hard as the last of them included; else 0."""
+    """1 for the easiest share, ties with its last scenario included; else 0."""
     share = min(1.0, EASIEST + (1 - EASIEST) * progress / WHOLE_AT)
     limit = sorted(hardness)[max(1, math.ceil(share * len(hardness))) - 1]
     return [float(one <= limit) for one in hardness]

@@ -1,7 +1,7 @@
-"""Dynamic sampling (DAPO, 2503.14476, §3.2): groups that teach in place of those that do not.
+"""Dynamic sampling (DAPO, 2503.14476, §3.2): groups with signal in place of those without.
 
-Comes in: a step's groups, whole. Goes out: more of them. It decides by stored rewards and derived
-choices alone, so a step that is trained again on what is stored takes the same groups.
+Input: the complete groups of a step. Output: more groups. Decisions depend on stored rewards and
+derived choices alone, so a step that is trained again takes the same groups.
 """
 
 from engine.protocol.config.algorithm import Algorithm
@@ -24,8 +24,8 @@ async def replace_groups_without_signal(
     groups: Groups,
     anew: bool,
 ) -> Groups:
-    """Roll out as many further scenarios as groups without signal, `refills` times at most; `anew`
-    says so to the studio."""
+    """Roll out as many further scenarios as there are groups without signal, at most `refills`
+    times; `anew` announces them."""
     train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
         missing = train.groups - len(groups_with_signal(groups, train.algorithm))

@@ -16,8 +16,8 @@ from engine.training.step.timing import Clock
 def step_metrics(
     groups: list[list[Trajectory]], kind: Advantage, told: dict[str, float], clock: Clock
 ) -> dict[str, float]:
-    """The step's metrics by their documented names (protocol/metrics.py), with what the policy
-    told; unscored attempts stay out of every mean."""
+    """Metrics of a step by their documented names (protocol/records/metrics.py), with those of the
+    policy; unscored trajectories are excluded from every mean."""
     everyone = [trajectory for group in groups for trajectory in group]
     metrics = rewards(groups, kind)
     metrics |= lengths(everyone)
@@ -57,7 +57,7 @@ def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]
 
 
 def lengths(everyone: list[Trajectory]) -> dict[str, float]:
-    """Tokens that the policy sampled per attempt, and the share of attempts cut by a limit."""
+    """Sampled tokens per trajectory, and the share of trajectories cut by a limit."""
     counts = sorted(t.sampled_tokens for t in everyone)
     last = len(counts) - 1
     return {
@@ -74,8 +74,8 @@ def lengths(everyone: list[Trajectory]) -> dict[str, float]:
 
 
 def judge_and_rules(groups: list[list[Trajectory]]) -> float | None:
-    """Mean Kendall τ between the judge's order of siblings and that of the rules, over the groups
-    where both speak; None without any."""
+    """Mean Kendall τ between the judge's scores and the rule-based rewards within groups, over
+    groups that have both; None without any."""
     taus = []
     for group in groups:
         both = [(t.parts[RULER], rules) for t in group if (rules := _rules(t)) is not None]

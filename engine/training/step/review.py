@@ -1,4 +1,4 @@
-"""The gate between attempts and update: the run waits for a person's labels."""
+"""Review between rollouts and update: the run waits for labels."""
 
 import asyncio
 import time

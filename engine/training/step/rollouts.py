@@ -1,8 +1,8 @@
-"""The groups of one step after another. With `train.staleness`, the attempts of the next steps are
-sampled while the trainer still works: by weights that are at most that many updates old.
+"""Groups of one step after another. With `train.staleness`, rollouts of the next steps are sampled
+while the trainer works, by weights that are at most that many updates old.
 
-The order is that of the steps, whatever the pace: the next one's attempts begin when this one's are
-whole, so a step that is trained again on what is stored learns from the same ones.
+The order is that of the steps, whatever the pace: rollouts of the next step begin when those of
+this step are complete, so a step that is trained again uses the same trajectories.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class Rollouts:
 
 
 def staleness(step: int, groups: Groups) -> float:
-    """Mean number of updates between the weights that an attempt began with and those that learn
-    from it."""
+    """Mean number of updates between the weights at the start of a rollout and those that are
+    trained on it."""
     ages = [step - 1 - attempt.policy_version for group in groups for attempt in group]
     return sum(ages) / len(ages)

@@ -1,7 +1,7 @@
-"""Groups of one step → updates of the policy. The loop calls it; `batch.py` has the arithmetic.
+"""Groups of one step → updates of the policy.
 
-Looks at the policy before it learns (`score`) only where the algorithm needs that: a distance taken
-as advantage or reward, a value head, or several updates compared with where they began.
+The policy is scored before the update only where the algorithm needs it: KL as advantage or reward,
+a value head, or several updates per step.
 """
 
 from engine.policy.base import AdamStep, Policy, ScoreBatch, TrainBatch

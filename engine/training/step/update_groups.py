@@ -35,7 +35,7 @@ async def close_batch(run: Run, step: int, groups: Groups) -> tuple[Groups, Grou
 
 
 def _corrected(run: Run, step: int, closed: dict[int, BatchClosed]) -> list[tuple[int, int]]:
-    """Older groups about which something was said that their own update did not see."""
+    """Older groups with labels that their own update did not include."""
     used = {tuple(place) for event in closed.values() for place in event.again}
     found = []
     for label in run.reader.labels("train"):

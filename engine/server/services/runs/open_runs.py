@@ -1,4 +1,4 @@
-"""Runs that nobody trains, opened for writing: labels, trials of the judge. Shared while used."""
+"""Runs that are not training, open for writing: labels and rescoring. Shared by several users."""
 
 import asyncio
 import contextlib

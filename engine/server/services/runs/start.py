@@ -1,4 +1,5 @@
-"""A request → the folder of a run that can begin: everything that can be wrong is said before."""
+"""Creation of the run folder for a start request; every error is reported before anything is
+written."""
 
 import asyncio
 import shutil

@@ -53,8 +53,7 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
 async def policy_of(
     run: Run, resources: RunResources, sampling: bool = True
 ) -> AsyncIterator[tuple[Policy, ChatFormat]]:
-    """The policy's processes, and what speaks its model's language. Where nothing is sampled, the
-    trainer alone."""
+    """Policy processes of a run and its chat format. Without sampling, the trainer alone."""
     model = await asyncio.to_thread(model_of, run.spec)
     config = run.config if sampling else without_sampler(run.config)
     try:
