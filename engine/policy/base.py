@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from engine.protocol.base import Value
 from engine.protocol.config.algorithm import Algorithm
@@ -21,7 +21,13 @@ OnRestart = Callable[[Problem, int], Awaitable[None]]
 far."""
 
 
-class PolicySpec(Value):
+class PolicyValue(Value):
+    """Value with numbers of a model, which need not be finite."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+
+class PolicySpec(PolicyValue):
     """Parameters with which a policy is built."""
 
     model_path: str
@@ -36,7 +42,7 @@ class PolicySpec(Value):
     """Learning rate of a value head; without one there is none."""
 
 
-class AdamStep(Value):
+class AdamStep(PolicyValue):
     """Hyperparameters of one AdamW step (betas 0.9 and 0.99, epsilon 1e-8; 1711.05101)."""
 
     lr: float
@@ -46,7 +52,7 @@ class AdamStep(Value):
     """Larger gradients are scaled down to this norm first."""
 
 
-class PolicyInfo(Value):
+class PolicyInfo(PolicyValue):
     parameters: int
     trainable: int
     dtype: str
@@ -68,7 +74,7 @@ class PolicyInfo(Value):
     """Name and precision of the sampler, where that is another program."""
 
 
-class SampleRequest(Value):
+class SampleRequest(PolicyValue):
     """Request for one completion."""
 
     tokens: list[int]
@@ -96,7 +102,7 @@ class SampledToken(NamedTuple):
     top: list[tuple[int, float]]
 
 
-class TrainItem(Value):
+class TrainItem(PolicyValue):
     """Token sequence to train on."""
 
     tokens: list[int]
@@ -115,7 +121,7 @@ class TrainItem(Value):
     """Target values of the value head."""
 
 
-class TrainBatch(Value):
+class TrainBatch(PolicyValue):
     """All sequences of one optimizer step, or a part of them."""
 
     items: list[TrainItem]
@@ -127,7 +133,7 @@ class TrainBatch(Value):
     """Divisor of the summed losses of the whole step, however the step is split."""
 
 
-class ScoreBatch(Value):
+class ScoreBatch(PolicyValue):
     """Sequences to score without training; of the items, tokens and spans count."""
 
     items: list[TrainItem]
@@ -138,7 +144,7 @@ class ScoreBatch(Value):
     """Also return the value head's estimates."""
 
 
-class Scores(Value):
+class Scores(PolicyValue):
     """Scores of one item, one number per trained token."""
 
     logprobs: list[float]
@@ -157,7 +163,7 @@ class Pair(NamedTuple):
     weight: float = 1.0
 
 
-class PreferenceModel(Value):
+class PreferenceModel(PolicyValue):
     """Utility u(x) = Σ weights_D · (x_D − mean_D) / scale_D; i is better than j with probability
     σ(u_i − u_j) (Bradley and Terry 1952). Over the fitted attempts, the mean of u is 0."""
 

@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*(ROOT / "engine").rglob("*.py"), *(ROOT / "studio").rglob("*.py")])
-LIMIT = 400
+LIMIT = 450
+"""Lines of a file. From 400 on, ask whether it has two subjects."""
 BANNED_NAMES = {"utils.py", "helpers.py", "manager.py", "common.py", "misc.py"}
 
 

@@ -9,7 +9,7 @@ from engine.remote.sync.upload import Progress, push
 from engine.remote.tunnel.shell import Shell
 from engine.remote.tunnel.tunnel import ENVIRONMENT
 
-PULL = ENVIRONMENT + '.venv/bin/atelier models pull "$name" < /dev/null'
+PULL = ENVIRONMENT + '.venv/bin/python -m engine models pull "$name" < /dev/null'
 
 
 async def ensure_model(client: EngineClient, shell: Shell, name: str, progress: Progress) -> None:

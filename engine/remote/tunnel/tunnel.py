@@ -43,8 +43,11 @@ export XDG_RUNTIME_DIR="$root/runtime" XDG_STATE_HOME="$base/state"
 export XDG_CACHE_HOME="$base/cache" XDG_DATA_HOME="$base/data" XDG_CONFIG_HOME="$base/config"
 cd "$base/current" || exit 1
 """
-DETACH = ENVIRONMENT + '.venv/bin/atelier attach --stop --workspace "$base/workspace" < /dev/null'
-ATTACH = ENVIRONMENT + '.venv/bin/atelier attach --workspace "$base/workspace" < /dev/null'
+DETACH = (
+    ENVIRONMENT
+    + '.venv/bin/python -m engine attach --stop --workspace "$base/workspace" < /dev/null'
+)
+ATTACH = ENVIRONMENT + '.venv/bin/python -m engine attach --workspace "$base/workspace" < /dev/null'
 
 
 class Tunnel:

@@ -11,7 +11,8 @@ import pytest
 
 from engine.protocol.config.project import AgentConfig
 from engine.protocol.problems import ConfigError, RolloutError
-from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt, processes
+from engine.rollout.agents import processes
+from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
 
 T = TypeVar("T")
 

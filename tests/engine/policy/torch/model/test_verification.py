@@ -20,7 +20,8 @@ from transformers import (
 )
 
 from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBatch, TrainItem
-from engine.policy.torch.model.model import LoraModel, loading
+from engine.policy.torch.model import loading
+from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.model.verification import plain_forward
 from engine.policy.torch.sampling.sampler import Sampler
 from engine.policy.torch.training.trainer import forward_backward
