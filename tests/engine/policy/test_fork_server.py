@@ -117,7 +117,6 @@ def test_a_forked_policy_computes_the_same_bytes(tiny_model: Path, tmp_path: Pat
 
 
 def test_a_death_is_reported_and_the_server_replaced(tiny_model: Path, tmp_path: Path) -> None:
-    before = children()
 
     async def work() -> None:
         async with fork_server.forking():
@@ -145,8 +144,6 @@ def test_a_death_is_reported_and_the_server_replaced(tiny_model: Path, tmp_path:
 def test_other_variables_need_a_process_of_their_own(tmp_path: Path) -> None:
     """OMP_NUM_THREADS and the like are read while libraries are loaded."""
 
-    before = children()
-
     async def work() -> None:
         async with fork_server.forking():
             variables = {"OMP_NUM_THREADS": "3"}
@@ -163,8 +160,6 @@ def test_without_a_server_that_starts_a_policy_starts_anyway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fork_server, "PROGRAM", (sys.executable, "-c", "raise SystemExit(3)"))
-
-    before = children()
 
     async def work() -> None:
         async with fork_server.forking():
