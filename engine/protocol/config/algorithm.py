@@ -215,7 +215,7 @@ class Algorithm(Section):
 
     @property
     def moving(self) -> bool:
-        """Whether updates need the trainer's log-probs from before the first update of the batch."""
+        """Whether updates need the trainer's log-probs from before the batch's first update."""
         return self.updates > 1 and self.ratio_to == "trainer"
 
     @property

@@ -138,7 +138,7 @@ class RewardConfig(Section):
 
 
 class JudgeConfig(Section):
-    """LLM judge: scores the trajectories of a group relative to each other by the rubric (RULER)."""
+    """LLM judge: scores the trajectories of a group relative to each other by a rubric (RULER)."""
 
     enabled: bool = False
     """Score the trajectories of each group with an LLM judge."""

@@ -18,7 +18,7 @@ from engine.protocol.problems import Problem
 
 def _address(text: str) -> str:
     if text and not re.match(r"https?://[^\s/@]+(/\S*)?$", text):
-        raise ValueError("is no address: write http:// or https:// and a host, and no key in it")
+        raise ValueError("is not an address: enter http:// or https:// and a host, without a key")
     return text.rstrip("/")
 
 
@@ -212,6 +212,6 @@ def _standing(view: TrackerView, title: str, lacks: str) -> str:
 def _lost(view: TrackerView) -> str:
     if not view.refused:
         return ""
-    what = "span" if view.name in ("otel", "langfuse") else "figure"
+    what = "span" if view.name in ("otel", "langfuse") else "metric"
     many = "" if view.refused == 1 else "s"
     return f"; {view.refused} {what}{many} rejected: it {view.refusal}"
