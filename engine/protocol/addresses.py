@@ -1,4 +1,4 @@
-"""Strict patterns for addresses and model names, without forms that two parsers read differently."""
+"""Strict patterns for addresses and model names that every parser reads the same way."""
 
 import ipaddress
 import re

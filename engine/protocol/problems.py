@@ -1,4 +1,4 @@
-"""Problems and exceptions: what happened, where, and what to do. One format from engine to screen."""
+"""Problems and exceptions: what happened, where, and what to do."""
 
 import re
 from typing import Self

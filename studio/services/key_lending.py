@@ -1,4 +1,4 @@
-"""Keys that the engine is lent, in memory: out of the keyring, else of the environment."""
+"""API keys passed to the engine, in memory: from the keyring, or else from the environment."""
 
 import os
 from collections.abc import Sequence
@@ -12,15 +12,18 @@ from studio.services import api_keys
 
 
 def tracker_slot(name: str) -> str:
-    """What a tracker's key is kept under: a judge's provider may have the same name."""
+    """Name of a tracker's key in the keyring, distinct from judge providers."""
     return f"tracker {name}"
 
 
 async def lend(
     client: EngineClient, config: ProjectConfig | None, others: Sequence[str]
 ) -> Problem | None:
-    """Of a project's judges and trackers, and of `others`, as litellm names models; why the keyring
-    gives none, where one is needed."""
+    """Pass the keys of a project's judges and trackers, and of `others` (LiteLLM model names), to
+    the engine.
+
+    Returns the problem of the keyring if a key is needed and it gives none.
+    """
     await lend_to_trackers(client, config)
     judge = config.judge if config else None
     models = (*(judge.models if judge and judge.enabled else ()), *others)
@@ -33,7 +36,8 @@ async def lend(
 
 
 async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -> None:
-    """Of those that a project has on; a tracker that lacks its key says so itself."""
+    """Pass the keys of the enabled trackers to the engine; a tracker without a key reports that
+    itself."""
     names = switched_on(config.track) if config else []
     wanted = [name for name in names if name in VARIABLES]
     known = tracker_keys_in(os.environ)
@@ -44,7 +48,7 @@ async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -
 
 
 async def _kept(slots: dict[str, str]) -> tuple[dict[str, str], Problem | None]:
-    """Out of the keyring, and why it gave none."""
+    """Read keys from the keyring, with the problem if it gives none."""
     try:
         kept = {name: await api_keys.get(slot) for name, slot in slots.items()}
     except api_keys.KeyringError as error:

@@ -1,4 +1,4 @@
-"""Checkpoint events: saved by the run, deleted by retention rules, pinned or exported by a person."""
+"""Checkpoint events: saved by the run, deleted by retention rules, pinned or exported."""
 
 from typing import Literal
 

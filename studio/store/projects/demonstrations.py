@@ -1,4 +1,4 @@
-"""What the Demonstrations tab says, out of what the engine has read. Pure."""
+"""Text of the Demonstrations tab. Free of I/O."""
 
 from collections.abc import Sequence
 
@@ -7,31 +7,31 @@ from studio.text import formatting
 
 ROLES = {"train": "learned", "gold": "gold", "validation": "measured"}
 EMPTY = (
-    "No demonstrations yet. Let a teacher do the scenarios, keep the good attempts of a run, or "
-    'put chat messages into demonstrations.jsonl: {"messages": [{"role": "user", …}, …]}.'
+    "No demonstrations yet. Run a teacher model on the scenarios, keep good trajectories of a run, "
+    'or put chat messages into demonstrations.jsonl: {"messages": [{"role": "user", …}, …]}.'
 )
 
 
 def bad_lines(found: Demonstrations) -> list[BadLine]:
-    """Of all files, as far as they are listed."""
+    """Invalid lines of all files, as far as listed."""
     return [line for file in found.files for line in file.bad]
 
 
 def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
-    """What becomes of them; empty where there are none."""
+    """Effect of the invalid lines; empty if there are none."""
     count = sum(file.bad_count for file in files)
     if not count:
         return ""
-    lines = formatting.plural(count, "bad line")
+    lines = formatting.plural(count, "invalid line")
     if skips:
-        return f"{lines}: left out of training, because Skip bad lines is on"
-    return f"{lines}: nothing is trained until they are mended, or Skip bad lines is on"
+        return f"{lines}: skipped in training, because Skip bad lines is on"
+    return f"{lines}: fix them or turn on Skip bad lines to train"
 
 
 def facts_of(found: Demonstrations) -> list[tuple[str, str]]:
-    """Sums over all files, and what a run of them is."""
+    """Totals over all files, and of one run."""
     return [
-        ("Learned", tally_words(found.train)),
+        ("Training", tally_words(found.train)),
         ("Held out", tally_words(found.held_out)),
         ("Longest", f"{max(found.train.longest, found.held_out.longest):,} tokens"),
         ("One run", formatting.plural(found.updates, "update")),
@@ -56,5 +56,5 @@ def is_empty(found: Demonstrations) -> bool:
 
 
 def ready_words(found: Demonstrations) -> str:
-    """Why it cannot be trained; empty where it can."""
+    """Why no run can start; empty if one can."""
     return f"{found.problem.message} {found.problem.hint}".strip() if found.problem else ""

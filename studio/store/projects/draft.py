@@ -1,4 +1,4 @@
-"""What the wizard of a described task says and checks. Pure."""
+"""Texts and checks of the wizard that generates a project from a description. Free of I/O."""
 
 import re
 from collections.abc import Sequence
@@ -7,51 +7,52 @@ from engine.protocol.records.runs import ProjectView
 from engine.protocol.requests.drafts import BEGUN, LEAST, Draft, DraftScenario, DraftTold, Writer
 
 LEAST_WORDS = 20
-"""Characters of a description."""
+"""Minimum length of a description in characters."""
 LEAST_TESTS = 2
 ATTEMPTS = 4
-"""At each scenario, to see what the untrained model can do."""
-KEPT = "What was paid for is kept in the project: asked again, it costs nothing."
+"""Rollouts per scenario that measure the untrained model."""
+KEPT = "Paid responses are stored in the project. Repeating the step costs nothing."
 
 
 def folder_name(title: str) -> str:
-    """Polite answers! is polite-answers."""
+    """Folder name of a title: Polite answers! is polite-answers."""
     return re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")[:40].strip("-")
 
 
 def name_problem(name: str, projects: Sequence[ProjectView]) -> str:
-    """Why a project cannot be called so; one that was begun by describing it can."""
+    """Why a project cannot have this name; the name of an unfinished generated project is
+    allowed."""
     if not name:
-        return "Give it a name."
+        return "Enter a name."
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        return "Letters, digits, dot, dash and underscore; the first no sign."
+        return "Use letters, digits, dot, dash and underscore; start with a letter or digit."
     taken = [view for view in projects if view.path.rpartition("/")[2] == name]
     if taken and not is_begun(taken[0]):
-        return f"There is a project called {name} already."
+        return f"A project named {name} already exists."
     return ""
 
 
 def is_begun(view: ProjectView) -> bool:
-    """Whether it is being written."""
+    """Whether the project is being generated."""
     return view.toml.startswith(BEGUN)
 
 
 def description_problem(text: str) -> str:
     lacking = LEAST_WORDS - len(text.strip())
-    return "Say in a paragraph what comes in, what should come out, what is good." * (lacking > 0)
+    return "Describe inputs, expected outputs and criteria in one paragraph." * (lacking > 0)
 
 
 def writer_problem(writer: Writer) -> str:
     if not writer.model:
-        return "Name who writes."
-    return "" if "/" in writer.model else "Write PROVIDER/MODEL, as openai/gpt-5.4."
+        return "Select the model that writes."
+    return "" if "/" in writer.model else "Enter PROVIDER/MODEL, such as openai/gpt-5.4."
 
 
 def progress_words(told: DraftTold) -> str:
-    """What it does now, and what that can cost at most."""
+    """Current activity, and its maximum cost."""
     if told.ended:
         return told.words
-    return f"{told.words} · at most {dollars(told.next_usd)} for this question"
+    return f"{told.words} · at most {dollars(told.next_usd)} for this call"
 
 
 def spent_words(told: DraftTold | None, budget: float | None) -> str:
@@ -62,7 +63,7 @@ def spent_words(told: DraftTold | None, budget: float | None) -> str:
 
 
 def dollars(value: float) -> str:
-    """Cents, and more of them where there are few: $1.50, $0.0042."""
+    """Amount in US dollars, with more digits if small: $1.50, $0.0042."""
     return f"${value:.2f}" if value >= 0.1 or not value else f"${value:.4f}"
 
 
@@ -74,24 +75,24 @@ def left_out_words(left_out: dict[str, int]) -> str:
 def counts_words(scenarios: Sequence[DraftScenario], wanted: int) -> str:
     tests = sum(one.split == "validation" for one in scenarios)
     practise = len(scenarios) - tests
-    said = f"{practise} to practise, {tests} to test"
-    return f"{said} · {len(scenarios)} of {wanted} wanted" if len(scenarios) < wanted else said
+    said = f"{practise} for training, {tests} for validation"
+    return f"{said} · {len(scenarios)} of {wanted} requested" if len(scenarios) < wanted else said
 
 
 def draft_problem(draft: Draft) -> str:
-    """Why it cannot become a project yet; empty where it can."""
+    """Why the draft cannot become a project; empty if it can."""
     for text, name in ((draft.title, "title"), (draft.system, "system prompt")):
         if not text.strip():
             return f"The {name} is empty."
     if not draft.rubric.strip():
-        return "The rubric is empty: the judge would have nothing to judge by."
+        return "The rubric is empty. The judge needs one."
     if any(not one.input.strip() for one in draft.scenarios):
-        return "A scenario has no input: write one, or delete it."
+        return "A scenario has no input. Write one, or delete the scenario."
     tests = sum(one.split == "validation" for one in draft.scenarios)
     if len(draft.scenarios) < LEAST:
-        return f"{len(draft.scenarios)} scenarios: {LEAST} are the least there can be."
+        return f"{len(draft.scenarios)} scenarios: at least {LEAST} are needed."
     if tests < LEAST_TESTS:
-        return f"{tests} of them to test with: {LEAST_TESTS} are the least there can be."
+        return f"{tests} for validation: at least {LEAST_TESTS} are needed."
     if len(draft.scenarios) == tests:
-        return "None of them is to practise with."
+        return "No scenario is left for training."
     return ""

@@ -340,7 +340,7 @@ class ProjectModel(QAbstractTableModel):
     }
     ROWS = (
         ("inbox-scout", "Training, step 46 of 120", "accent", "activity", "plot-1"),
-        ("shop-sql", "Stopped: out of memory", "bad", "octagon-alert", "plot-5"),
+        ("shop-sql", "Failed: out of memory", "bad", "octagon-alert", "plot-5"),
         ("triage-notes", "Waiting for your review", "human", "hand", "plot-4"),
     )
 

@@ -31,7 +31,7 @@ WHEELS = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, tota
     [
         (view(), "not connected", "none"),
         (view(state="connecting"), "connecting", "connecting"),
-        (view(state="starting"), "starting its engine", "connecting"),
+        (view(state="starting"), "starting engine", "connecting"),
         (view(state="installing"), "installing", "connecting"),
         (
             view(state="installing", tick=WHEELS),
@@ -40,25 +40,29 @@ WHEELS = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, tota
         ),
         (
             view(state="asking", questions=[HOST_KEY]),
-            "asks whether its key is right",
+            "asks to verify its host key",
             "asking",
         ),
         (view(state="asking", questions=[PASSPHRASE]), "asks for a passphrase", "asking"),
-        (view(state="connected"), "connected · answers in 12 ms", "connected"),
-        (view(state="connected", behind=12_400), "connected · 12,400 events behind", "connected"),
+        (view(state="connected"), "connected · latency 12 ms", "connected"),
+        (
+            view(state="connected", behind=12_400),
+            "connected · 12,400 events not mirrored",
+            "connected",
+        ),
         (
             view(state="reconnecting", failures=2, retry_at=NOW + 8, problem=UNREACHABLE),
-            "reconnecting (3rd try in 8 s): the server cannot be reached",
+            "reconnecting (3rd attempt in 8 s): the server is unreachable",
             "reconnecting",
         ),
         (
             view(state="reconnecting", failures=1, retry_at=NOW - 1, problem=UNREACHABLE),
-            "reconnecting (2nd try now): the server cannot be reached",
+            "reconnecting (2nd attempt now): the server is unreachable",
             "reconnecting",
         ),
-        (view(state="stopped", problem=KEY_CHANGED), "host key changed: stopped", "gone"),
-        (view(state="stopped", problem=OTHER_HOME), "works for another machine", "gone"),
-        (view(state="stopped", problem=NOT_INSTALLED), "no engine there yet", "none"),
+        (view(state="stopped", problem=KEY_CHANGED), "host key changed", "gone"),
+        (view(state="stopped", problem=OTHER_HOME), "in use by another machine", "gone"),
+        (view(state="stopped", problem=NOT_INSTALLED), "no engine installed", "none"),
         (
             view(state="stopped", problem=Problem(code="ssh.new", message="It is odd.")),
             "It is odd",
@@ -91,7 +95,7 @@ def test_amounts_are_of_one_unit() -> None:
         (None, "Connecting to box"),
         (view(state="reconnecting"), "Connecting to box"),
         (view(state="asking", questions=[PASSPHRASE]), "box asks for a passphrase"),
-        (view(state="starting"), "box is starting its engine"),
+        (view(state="starting"), "box is starting engine"),
         (view(state="connected"), "Starting on box"),
         (
             view(state="connected", tick=WHEELS.model_copy(update={"stage": "syncing"})),
