@@ -1,5 +1,5 @@
-"""Hears of every change of a server: the engine's list of servers, asked for again as soon as it is
-newer than what is known."""
+"""Watcher of the engine's list of servers, by long polling: the request returns when the list is
+newer than the known one."""
 
 import asyncio
 import logging
@@ -14,12 +14,15 @@ log = logging.getLogger(__name__)
 
 WAIT_S = 20.0
 LEAST_S = 0.1
-"""From one answer to the next question: progress changes the list with every block."""
+"""Minimum seconds between two requests: progress changes the list with every block."""
 
 
 class HostWatcher:
-    """`run` it in the pump's loop. `client` raises LaunchError while there is no engine; `broken`
-    is called when one that was there is gone."""
+    """Long poll of the list of servers; `run` it in the pump's loop.
+
+    `client` raises LaunchError while there is no engine; `broken` is called when the connection was
+    lost.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class HostWatcher:
         self._revision = 0
 
     async def run(self) -> None:
-        """Until cancelled; how the link is, is told by who asks the engine how it is."""
+        """Poll until cancelled. The state of the connection is reported by the event pump."""
         backoff = Backoff()
         while True:
             try:

@@ -1,6 +1,6 @@
-"""A table over a query that the engine answers in pages: what is looked at is fetched, then kept.
+"""Table over a paged query of the engine: visible pages are fetched and cached.
 
-Sorting, filtering and search change the query; no row is ever sorted here.
+Sorting, filtering and search change the query; rows are never sorted here.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ Index = QModelIndex | QPersistentModelIndex
 PAGE = 100
 KEPT_PAGES = 40
 SEEN_PAGES = 2
-"""What is on screen lies on so many, at most."""
+"""Maximum number of pages that are visible at a time."""
 ROOT = QModelIndex()
 
 
@@ -37,7 +37,7 @@ Fetch = Callable[[Any], Awaitable[Any]]
 
 
 class PagedModel(QAbstractTableModel, Generic[R, Q]):
-    """Rows exist as soon as their number is known; their content comes when it is asked for."""
+    """Paged model: rows exist once their number is known; their content is fetched on demand."""
 
     total_changed = Signal(int)
     loaded = Signal()
@@ -59,23 +59,23 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         self._timer.timeout.connect(self._fetch_wanted)
         tasks.busy_changed.connect(self._go_on)
 
-    # What it shows
+    # Source and query
 
     def set_source(self, fetch: Fetch | None) -> None:
-        """Ask another run from now on; None shows nothing."""
+        """Use another run from now on; None shows nothing."""
         self._fetch = fetch
         self._restart()
 
     def set_query(self, query: Q) -> None:
-        """Show another query from its beginning; `offset` and `limit` are ours."""
+        """Show another query from its beginning; `offset` and `limit` are set by the model."""
         if query != self.query:
             self.query = query
             self._restart()
 
     def refresh(self) -> None:
-        """Ask anew for what is on screen; those rows stay until their successors are here. What is
-        on its way already may be older than this, so it is asked for once more. All other pages go:
-        rows may have moved from one into the next."""
+        """Fetch the visible pages again; their rows stay until the new ones arrive. A page in
+        transit may be older than this call, so it is fetched once more. All other pages are
+        dropped, since rows may have moved between pages."""
         if self._fetch is not None:
             seen = list(self._pages)[-SEEN_PAGES:]
             for page in self._pages.keys() - set(seen):
@@ -84,7 +84,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._timer.start(0)
 
     def record(self, row: int) -> R | None:
-        """The record of a row; None while it is on its way."""
+        """Record of a row; None while it is being fetched."""
         page = self._pages.get(row // PAGE)
         if page is None:
             self._want(row // PAGE)
@@ -93,7 +93,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         place = row % PAGE
         return page[place] if place < len(page) else None
 
-    # Qt
+    # Qt interface
 
     def rowCount(self, parent: Index = ROOT) -> int:
         return 0 if parent.isValid() else self.total
@@ -112,7 +112,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         return plain_tip(found) if tip else found
 
     def cell(self, record: R, column: int, role: int) -> Any:
-        """One cell of a loaded row."""
+        """Value of a cell of a loaded row."""
         raise NotImplementedError
 
     # Fetching
@@ -141,12 +141,13 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._tasks.run(self._name, self._fetch_all(self._fetch), failed=self._fail)
 
     def _go_on(self, name: str, busy: bool) -> None:
-        """With what was wished for while the last job was ending."""
+        """Start the job requested while the last one was ending."""
         if name == self._name and not busy:
             self._fetch_wanted()
 
     async def _fetch_all(self, fetch: Fetch) -> None:
-        """Newest wish first: who scrolls far does not wait for what was passed."""
+        """Fetch pages, latest request first: fast scrolling does not wait for pages that were
+        passed."""
         while wished := self._wanted | self._stale:
             page = max(wished)
             self._stale.discard(page)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from engine.protocol.records.demonstrations import BadLine, DemonstrationFile, Demonstrations, Tally
 from studio.text import formatting
 
-ROLES = {"train": "learned", "gold": "gold", "validation": "measured"}
+ROLES = {"train": "training", "gold": "gold", "validation": "validation"}
 EMPTY = (
     "No demonstrations yet. Run a teacher model on the scenarios, keep good trajectories of a run, "
     'or put chat messages into demonstrations.jsonl: {"messages": [{"role": "user", …}, …]}.'

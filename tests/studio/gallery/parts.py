@@ -145,7 +145,7 @@ def _chips() -> Card:
     card.body.addLayout(
         _line(
             EnginePill("gpu-box \u00b7 H200", "connected"),
-            EnginePill("gpu-box \u00b7 back in 4 s", "reconnecting"),
+            EnginePill("gpu-box \u00b7 reconnecting in 4 s", "reconnecting"),
             EnginePill("gpu-box", "gone"),
             EnginePill(),
         )
