@@ -1,4 +1,5 @@
-"""An error: what stopped and why, what is safe, up to three remedies with their cost. No pop-up."""
+"""Card of an error: what stopped and why, what is safe, and up to three remedies with their
+cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ _METER_FROM_PX = 940
 
 @dataclass(frozen=True)
 class Remedy:
-    """One way on: what to do, its cost in a line, its button, and a measured effect."""
+    """Remedy: action, cost in one line, button, and a measured effect."""
 
     key: str
     title: str
@@ -31,7 +32,7 @@ class Remedy:
 
 
 class ErrorCard(QWidget):
-    """`ErrorCard(title, words, remedies, foot)`; the first remedy is the accent button."""
+    """Error: `ErrorCard(title, words, remedies, foot)`; the first remedy is the primary button."""
 
     remedy_chosen = Signal(str)
     log_requested = Signal()
@@ -48,7 +49,7 @@ class ErrorCard(QWidget):
         *,
         log: bool = True,
     ) -> None:
-        """`log` is False where there is no log to show."""
+        """Create the card; `log` is False if there is no log to show."""
         super().__init__(parent)
         self._log = log
         self.setAccessibleName(f"Problem: {title}. {words}")
@@ -104,7 +105,7 @@ class ErrorCard(QWidget):
 
 
 class _RemedyRow(QWidget):
-    """52 high: icon, title and cost, the measured effect, one button."""
+    """Row of 52 px: icon, title and cost, measured effect, button."""
 
     chosen = Signal(str)
 

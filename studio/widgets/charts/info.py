@@ -1,4 +1,4 @@
-"""The ⓘ of a chart: what it measures and what to look out for, on hover and on focus."""
+"""Information mark ⓘ of a chart: what it measures and what to watch for, on hover and focus."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,8 @@ LINE_LETTERS = 64
 
 
 class InfoMark(KeyboardFocus, QAbstractButton):
-    """Quiet: drawn while its card is near the pointer or it has the focus, or always."""
+    """Information mark, drawn only while the pointer is over its card or it has the focus, or
+    always."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -35,7 +36,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
         self.setAccessibleDescription(" ".join(said))
 
     def set_near(self, near: bool) -> None:
-        """The pointer is over the card."""
+        """Set whether the pointer is over the card."""
         self._near = near
         self.update()
 
@@ -76,7 +77,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
 
 
 def told(about: Sequence[Metric]) -> Iterator[list[Span]]:
-    """The lines of the tip: each metric's name, its words, and when to look closer."""
+    """Lines of the tooltip: name, description and threshold of each metric."""
     for metric in about:
         yield [Span(metric.key.replace("*", "name"), "text", 600, mono=False)]
         yield from ([Span(line)] for line in textwrap.wrap(metric.words, LINE_LETTERS))

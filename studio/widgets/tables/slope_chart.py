@@ -1,6 +1,5 @@
-"""A slope chart: the siblings of one group, before on the left and after on the right. Only those
-whose rank changed are coloured and numbered.
-"""
+"""Slope chart of one group: scores before on the left, after on the right. Only trajectories with a
+changed rank are coloured and numbered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Slope:
-    """One sibling: its number, and its score before and after (None: unscored)."""
+    """Trajectory of the group: number, and score before and after (None: unscored)."""
 
     number: int
     before: float | None
@@ -30,14 +29,14 @@ class Slope:
 
     @property
     def has_moved(self) -> bool:
-        """By itself, and not because another has passed it."""
+        """Whether its rank changed by its own score, not because another trajectory passed it."""
         known = self.before is not None and self.after is not None
         return known and abs(self.after - self.before) > MOVED  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """A group: title, the two sides' names, siblings, what happened, labels obeyed."""
+    """Group: title, names of both sides, trajectories, result, and pairs that follow the labels."""
 
     title: str
     left: str
@@ -49,7 +48,7 @@ class Slopes:
 
 
 def ranks(values: Sequence[float | None]) -> list[float | None]:
-    """1 is the best; equal values share the middle of their ranks; None stays without."""
+    """Ranks from 1, the best; ties share the mean of their ranks; None stays None."""
     known = [value for value in values if value is not None]
 
     def rank(value: float) -> float:
@@ -65,7 +64,7 @@ def _moves(befores: Sequence[float | None], afters: Sequence[float | None]) -> l
 
 
 class SlopeChart(KeyboardFocus, QWidget):
-    """`set_slopes(slopes)`; pressed, or Enter, opens the group."""
+    """Slope chart: `set_slopes(slopes)`; a click or Enter opens the group."""
 
     opened = Signal()
     ring_radius = 4.0
@@ -138,7 +137,7 @@ class SlopeChart(KeyboardFocus, QWidget):
                 self._number(painter, sibling, y, left, right, taken)
 
     def _number(self, painter, sibling, y, left, right, taken) -> None:  # type: ignore[no-untyped-def]
-        """Beside both ends, unless another number is there already."""
+        """Draw the number at both ends, unless another number is there."""
         number = str(sibling.number)
         for side, x, value in (
             ("left", left - 20, sibling.before),

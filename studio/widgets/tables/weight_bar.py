@@ -1,4 +1,4 @@
-"""Criteria and what each weighs: chips, and a stacked bar whose boundaries can be dragged."""
+"""Weights of criteria: chips, and a stacked bar with draggable boundaries."""
 
 from collections.abc import Sequence
 
@@ -14,14 +14,13 @@ CHIP, GAP, BAR, GRIP = 26, 6, 8, 5
 
 
 def tone_of(place: int) -> str:
-    """The colour of the criterion at a place."""
+    """Colour token of the criterion at an index."""
     return TONES[place % len(TONES)]
 
 
 class WeightBar(KeyboardFocus, QWidget):
-    """`set_weights(["Right", "Brief"], [0.75, 0.25])`; a dragged boundary, or arrow keys on it
-    (Up and Down choose which), emits `moved(boundary, share of all before it)`.
-    """
+    """Weight bar: `set_weights(["Right", "Brief"], [0.75, 0.25])`; dragging a boundary, or arrow
+    keys on it (Up and Down select one), emits `moved(boundary, share of all before it)`."""
 
     moved = Signal(int, float)
     chip_pressed = Signal(int)

@@ -1,6 +1,6 @@
-"""Phrase: a line or paragraph of plain spans, each with its own tone, weight and maybe a link.
+"""Phrase: a line or paragraph of plain spans, each with its own tone, weight and optional link.
 
-It replaces rich text: nothing is parsed, so untrusted text stays text.
+Replaces rich text: nothing is parsed, so untrusted text stays text.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from studio.widgets.painting.paint import focus_ring, painting
 
 @dataclass(frozen=True)
 class Span:
-    """Some words in one tone; `link` names what a click on them means."""
+    """Text in one tone; `link` is the name emitted by a click."""
 
     words: str
     tone: str = "muted"
@@ -39,7 +39,8 @@ class Span:
 
 
 class Phrase(QWidget):
-    """Spans on one line (cut at the right end) or wrapped. Links are reached by Tab and Enter."""
+    """Spans on one line (elided at the right end) or wrapped. Links are reached by Tab and
+    Enter."""
 
     link_activated = Signal(str)
 
@@ -70,7 +71,7 @@ class Phrase(QWidget):
         self.set_spans(spans)
 
     def set_spans(self, spans: Sequence[Span] | str) -> None:
-        """Change the words."""
+        """Replace the spans."""
         self._spans = (Span(spans),) if isinstance(spans, str) else tuple(spans)
         self.setAccessibleName(self.words())
         linked = any(span.link for span in self._spans)
@@ -80,7 +81,7 @@ class Phrase(QWidget):
         self._lay_out()
 
     def words(self) -> str:
-        """All the words, without their looks."""
+        """Plain text of all spans."""
         return "".join(span.words for span in self._spans)
 
     def _line_px(self) -> int:
@@ -221,6 +222,7 @@ class Phrase(QWidget):
 
 
 def cursor_x(line: QTextLine, position: int) -> float:
-    """Where a cursor position lies on a line (PySide returns x and the position it used)."""
+    """Horizontal position of a cursor position in a line (PySide returns x and the position it
+    used)."""
     found: Any = line.cursorToX(position)
     return float(found[0] if isinstance(found, tuple) else found)
