@@ -35,12 +35,12 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:40]!r} occurs twice")
-    return found
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {duplicate[:40]!r} occurs twice")
+    return result
 
 
 DECODER = json.JSONDecoder(

@@ -62,8 +62,8 @@ class EngineLink:
         await self._drop()
         end = time.monotonic() + LEAVING_S
         while gone is not None and time.monotonic() < end:
-            found = await self.find()
-            if found is None or found.pid != gone.pid:
+            endpoint = await self.find()
+            if endpoint is None or endpoint.pid != gone.pid:
                 return
             await asyncio.sleep(0.05)
 

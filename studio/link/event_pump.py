@@ -113,8 +113,8 @@ class EventPump:
         await asyncio.gather(*self._closing)
 
     def _follow(self, run_id: str, after: int) -> None:
-        known = self._followed.get(run_id)
-        if known and not known.task.done():
+        followed = self._followed.get(run_id)
+        if followed and not followed.task.done():
             return
         follower = Follower(
             run_id,
@@ -153,9 +153,9 @@ class EventPump:
 
     async def _ping(self) -> None:
         client = await self._reach()
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         info = await client.info()
-        self._say(LinkState("connected", info, time.monotonic() - asked))
+        self._say(LinkState("connected", info, time.monotonic() - sent_at))
 
     async def _fail(self, backoff: Backoff, problem: Problem) -> None:
         await self._drop_client()

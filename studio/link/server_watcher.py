@@ -53,10 +53,10 @@ class HostWatcher:
         if client is not self._asked:  # another engine counts from 1 again
             self._asked, self._revision = client, 0
         try:
-            found = await client.hosts(self._revision, WAIT_S)
+            hosts = await client.hosts(self._revision, WAIT_S)
         except LaunchError:
             self._broken()
             raise
-        if found.revision != self._revision:
-            self._revision = found.revision
-            self._heard(found)
+        if hosts.revision != self._revision:
+            self._revision = hosts.revision
+            self._heard(hosts)

@@ -54,9 +54,9 @@ class DraftTableModel(RowsModel[DraftRow]):
 
     def take(self, scenarios: Sequence[DraftScenario]) -> None:
         """Show all scenarios generated so far."""
-        known = {row.written.input: row for row in self.rows if row.written}
+        rows_by_input = {row.written.input: row for row in self.rows if row.written}
         rows = [
-            _renewed(known.get(one.input), one)
+            _renewed(rows_by_input.get(one.input), one)
             for one in scenarios
             if one.input not in self._deleted
         ]
@@ -136,9 +136,9 @@ class DraftTableModel(RowsModel[DraftRow]):
         return None
 
     def _words(self, row: DraftRow) -> tuple[str, ...]:
-        said = " ".join(row.now.input.split())[:400]
+        summary = " ".join(row.now.input.split())[:400]
         hard = f"{row.now.difficulty} of {HARDEST}" if row.now.difficulty else "–"
-        return "", said or "Enter the input…", hard, SPLITS[row.now.split]
+        return "", summary or "Enter the input…", hard, SPLITS[row.now.split]
 
 
 def _renewed(row: DraftRow | None, written: DraftScenario) -> DraftRow:

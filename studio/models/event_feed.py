@@ -116,8 +116,8 @@ class Feed(QObject):
 
     def _tell(self) -> None:
         self._told_at = time.monotonic()
-        told, self._dirty = self._dirty, set()
-        for run_id in told:
+        dirty, self._dirty = self._dirty, set()
+        for run_id in dirty:
             self.run_changed.emit(run_id)
 
     def _fold_some(self) -> None:

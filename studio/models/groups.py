@@ -46,8 +46,8 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         labelled = (record.split, record.step, record.group) in self._labelled
         if role == Qt.ItemDataRole.AccessibleTextRole:
             mean = formatting.number(record.mean)
-            told = f"{record.title}, {group_words(record)}, mean reward {mean}"
-            return f"{told}, labelled" if labelled else told
+            summary = f"{record.title}, {group_words(record)}, mean reward {mean}"
+            return f"{summary}, labelled" if labelled else summary
         if role == ICON_ROLE:
             return [
                 *([("user-round-check", "human")] if labelled else []),

@@ -107,9 +107,9 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             return "…" if role == Qt.ItemDataRole.DisplayRole and index.column() == 0 else None
         if role == Qt.ItemDataRole.UserRole:
             return record
-        found = self.cell(record, index.column(), role)
-        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(found, str)
-        return plain_tip(found) if tip else found
+        value = self.cell(record, index.column(), role)
+        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(value, str)
+        return plain_tip(value) if tip else value
 
     def cell(self, record: R, column: int, role: int) -> Any:
         """Value of a cell of a loaded row."""

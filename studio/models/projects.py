@@ -48,10 +48,12 @@ def project_rows(
         if run.kind in TRAINING_KINDS or kept is None or kept.kind not in TRAINING_KINDS:
             newest[run.project_path] = run
     rows = [_row(view, newest.get(view.path)) for view in views]
-    known = {row.path for row in rows}
+    known_paths = {row.path for row in rows}
     rows.sort(key=lambda row: -(row.run.changed_at if row.run else 0.0))
-    lost = [path for path in recent if path not in known]
-    return rows + [ProjectRow(path, path.rsplit("/", 1)[-1], path, missing=True) for path in lost]
+    missing = [path for path in recent if path not in known_paths]
+    return rows + [
+        ProjectRow(path, path.rsplit("/", 1)[-1], path, missing=True) for path in missing
+    ]
 
 
 def _row(view: ProjectView, run: RunSummary | None) -> ProjectRow:

@@ -56,6 +56,6 @@ class RowsModel(QAbstractTableModel, Generic[R]):
         row = self.rows[index.row()]
         if role == Qt.ItemDataRole.UserRole:
             return row
-        found = self.cell(row, index.column(), role)
-        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(found, str)
-        return plain_tip(found) if tip else found
+        value = self.cell(row, index.column(), role)
+        tip = role == Qt.ItemDataRole.ToolTipRole and isinstance(value, str)
+        return plain_tip(value) if tip else value

@@ -41,8 +41,8 @@ class RunModel(QObject):
     def origin(self) -> RunState | None:
         """State of the parent of a branch; None if the engine does not know it."""
         parent = self.summary.parent if self.summary else None
-        known = parent is not None and self._store.known(parent.run_id)
-        return self._store.state(parent.run_id) if parent and known else None
+        is_known = parent is not None and self._store.known(parent.run_id)
+        return self._store.state(parent.run_id) if parent and is_known else None
 
     @property
     def parent_name(self) -> str:

@@ -27,11 +27,13 @@ async def lend(
     await lend_to_trackers(client, config)
     judge = config.judge if config else None
     models = (*(judge.models if judge and judge.enabled else ()), *others)
-    found = keys_in(os.environ, models)
-    kept, problem = await _kept({provider: provider for provider in map(provider_of, models)})
-    if found | kept:
-        await client.lend_keys(found | kept)
-    needed = models and not (found or (judge and judge.base_url))
+    from_environment = keys_in(os.environ, models)
+    from_keyring, problem = await _kept(
+        {provider: provider for provider in map(provider_of, models)}
+    )
+    if from_environment | from_keyring:
+        await client.lend_keys(from_environment | from_keyring)
+    needed = models and not (from_environment or (judge and judge.base_url))
     return problem if needed else None
 
 
@@ -39,18 +41,20 @@ async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -
     """Pass the keys of the enabled trackers to the engine; a tracker without a key reports that
     itself."""
     names = switched_on(config.track) if config else []
-    wanted = [name for name in names if name in VARIABLES]
-    known = tracker_keys_in(os.environ)
-    found = {str(name): known[name] for name in wanted if name in known}
-    kept, _ = await _kept({str(name): tracker_slot(name) for name in wanted})
-    if found | kept:
-        await client.lend_tracker_keys(found | kept)
+    enabled = [name for name in names if name in VARIABLES]
+    environment_keys = tracker_keys_in(os.environ)
+    from_environment = {
+        str(name): environment_keys[name] for name in enabled if name in environment_keys
+    }
+    from_keyring, _ = await _kept({str(name): tracker_slot(name) for name in enabled})
+    if from_environment | from_keyring:
+        await client.lend_tracker_keys(from_environment | from_keyring)
 
 
 async def _kept(slots: dict[str, str]) -> tuple[dict[str, str], Problem | None]:
     """Read keys from the keyring, with the problem if it gives none."""
     try:
-        kept = {name: await api_keys.get(slot) for name, slot in slots.items()}
+        from_keyring = {name: await api_keys.get(slot) for name, slot in slots.items()}
     except api_keys.KeyringError as error:
         return {}, error.problem
-    return {name: key for name, key in kept.items() if key}, None
+    return {name: key for name, key in from_keyring.items() if key}, None

@@ -56,8 +56,8 @@ class ProjectFilesService(QObject):
         path, answer = found
         if path != self._path or self._session.writing:
             return
-        known, self._known = self._known, dict(answer.files)
-        names = [name for name, now in answer.files.items() if known.get(name, now) != now]
+        previous, self._known = self._known, dict(answer.files)
+        names = [name for name, now in answer.files.items() if previous.get(name, now) != now]
         if names:
             self._tasks.run("project", self._read_again(path), lambda view: self._show(view, names))
 

@@ -230,7 +230,9 @@ class Session(QObject):
 
     def _list_project(self, view: ProjectView) -> None:
         """Update a project in the list of projects."""
-        self.projects = [view if known.path == view.path else known for known in self.projects]
+        self.projects = [
+            view if project.path == view.path else project for project in self.projects
+        ]
 
     # Runs
 
@@ -281,8 +283,8 @@ class Session(QObject):
 
     def cancel_start(self) -> None:
         """Stop waiting for the start. A start already requested from a server continues there."""
-        asked = self.starting_on and self.hosts.connected(self.starting_on)
-        if asked and self.tasks.busy("train"):
+        is_sent = self.starting_on and self.hosts.connected(self.starting_on)
+        if is_sent and self.tasks.busy("train"):
             self.said.emit(
                 f"{self.starting_on} already has the request. Stop the run if it starts there."
             )
@@ -345,8 +347,8 @@ class Session(QObject):
         """Send a command to a run: pause, continue, reviewed, use_rubric, stop_after_step,
         stop_now, resume, extend, keep. The commands of a run are sent in order."""
         wanted = run_id or self.run.run_id
-        said = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
-        order = Command.model_validate(said)
+        fields = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
+        order = Command.model_validate(fields)
 
         run = self.runs.summary(wanted)
         host = run.host if run is not None else ""

@@ -150,8 +150,8 @@ class HostPrompts(QObject):
 
 def key_name(name: str, question: Question) -> str:
     """Name of a stored secret: server, kind of prompt, and who prompts."""
-    asked = hashlib.sha256(f"{question.host}\n{question.prompt}".encode()).hexdigest()
-    return f"ssh:{name}:{question.kind}:{asked[:16]}"
+    digest = hashlib.sha256(f"{question.host}\n{question.prompt}".encode()).hexdigest()
+    return f"ssh:{name}:{question.kind}:{digest[:16]}"
 
 
 def question_words(question: Question, was_wrong: bool = False) -> str:

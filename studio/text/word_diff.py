@@ -49,14 +49,14 @@ def _common(left: str, right: str) -> int:
 
 
 def _ranges(left: list[str], right: list[str], start: int) -> tuple[list[Range], list[Range]]:
-    found: tuple[list[Range], list[Range]] = ([], [])
+    ranges: tuple[list[Range], list[Range]] = ([], [])
     ends = _ends(left, start), _ends(right, start)
     for kind, a, b, c, d in SequenceMatcher(None, left, right).get_opcodes():
         if kind != "equal":
             for side, (first, last) in enumerate(((a, b), (c, d))):
                 if last > first:
-                    _add(found[side], (ends[side][first], ends[side][last]))
-    return found
+                    _add(ranges[side], (ends[side][first], ends[side][last]))
+    return ranges
 
 
 def _add(ranges: list[Range], new: Range) -> None:

@@ -17,7 +17,7 @@ _BIG_ICON_PX = 20
 
 def fill_placeholders(template: str, tokens: Tokens) -> str:
     """Replace every ${token} with its colour. Raises KeyError for an unknown token."""
-    return _PLACEHOLDER.sub(lambda found: tokens[found[1]], template)
+    return _PLACEHOLDER.sub(lambda match: tokens[match[1]], template)
 
 
 def tinted_svg(name: str, color: str, size_px: int = 16) -> str:

@@ -50,16 +50,16 @@ class Theme(QObject):
     def install(cls, app: QApplication, mode: str = "system") -> Theme:
         """Load fonts and style once, apply `mode`, and make the theme available to `theme()`."""
         global _installed
-        found = next(iter(app.findChildren(cls)), None)
-        if found is None:
+        installed = next(iter(app.findChildren(cls)), None)
+        if installed is None:
             load_fonts()
-            found = cls(app)
+            installed = cls(app)
             app.setStyle("Fusion")
             app.setFont(make_font("body"))
-            app.styleHints().colorSchemeChanged.connect(found._system_scheme_changed)
-        _installed = found
-        found.set_mode(mode)
-        return found
+            app.styleHints().colorSchemeChanged.connect(installed._system_scheme_changed)
+        _installed = installed
+        installed.set_mode(mode)
+        return installed
 
     @property
     def mode(self) -> str:

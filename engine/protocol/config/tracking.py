@@ -150,12 +150,12 @@ def switched_on(config: TrackConfig) -> list[TrackerName]:
 
 def tracker_keys_in(environment: Mapping[str, str]) -> dict[str, str]:
     """API keys of the trackers in environment variables, by tracker."""
-    found = {}
+    keys = {}
     for name, variables in VARIABLES.items():
         values = [environment.get(one, "") for one in variables]
         if all(values):
-            found[str(name)] = ":".join(values)
-    return found
+            keys[str(name)] = ":".join(values)
+    return keys
 
 
 TrackerState = Literal["opening", "in_step", "behind", "failing", "missing", "unsent"]
@@ -191,22 +191,22 @@ class TrackerList(Value):
 
 def sentence_of(view: TrackerView) -> str:
     """Describe the state of a tracker; a problem begins with the name of the tracker."""
-    lacks = f"{view.behind} not sent" if view.behind else ""
-    return f"{_standing(view, TRACKERS[view.name], lacks)}{_lost(view)}"
+    backlog = f"{view.behind} not sent" if view.behind else ""
+    return f"{_standing(view, TRACKERS[view.name], backlog)}{_lost(view)}"
 
 
-def _standing(view: TrackerView, title: str, lacks: str) -> str:
+def _standing(view: TrackerView, title: str, backlog: str) -> str:
     match view.state:
         case "opening":
             return f"{title}: connecting"
         case "in_step":
             return f"{title}: up to date"
         case "behind":
-            return f"{title}: {lacks or 'up to date'}"
+            return f"{title}: {backlog or 'up to date'}"
         case "unsent" if view.problem is None:
-            return f"{title}: {lacks}, not sending"
+            return f"{title}: {backlog}, not sending"
         case _:
-            return f"{view.problem}" + (f" ({lacks})" if lacks else "")
+            return f"{view.problem}" + (f" ({backlog})" if backlog else "")
 
 
 def _lost(view: TrackerView) -> str:

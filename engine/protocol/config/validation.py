@@ -81,10 +81,10 @@ def _config_problem(detail: ErrorDetails, text: str) -> Problem:
 def _unknown_key(path: list[str], where: str) -> Problem:
     *sections, name = path
     model = _model_at(sections)
-    known = list(model.model_fields) if model else []
-    near = difflib.get_close_matches(name, known, 1, 0.5)
+    names = list(model.model_fields) if model else []
+    matches = difflib.get_close_matches(name, names, 1, 0.5)
     section = f" in [{'.'.join(sections)}]" if sections else ""
-    hint = f"Did you mean `{near[0]}`?" if near else f"Known are {', '.join(known)}."
+    hint = f"Did you mean `{matches[0]}`?" if matches else f"Known are {', '.join(names)}."
     return Problem(
         code="config.unknown_key",
         message=f"There is no `{name}`{section}.",
@@ -99,10 +99,10 @@ def _model_at(path: Iterable[str]) -> type[BaseModel] | None:
     for part in path:
         field = model.model_fields.get(part)
         options = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-        found = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if not found:
+        models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if not models:
             return None
-        model = found[0]
+        model = models[0]
     return model
 
 

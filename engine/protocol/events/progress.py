@@ -122,6 +122,8 @@ class RunProgress:
 
     def rewind(self, step: int) -> None:
         """Discard the results from `step` on: training resumes from an older checkpoint."""
-        self.rewards = {known: mean for known, mean in self.rewards.items() if known < step}
+        self.rewards = {
+            earlier_step: mean for earlier_step, mean in self.rewards.items() if earlier_step < step
+        }
         self.validations = [one for one in self.validations if one.step < step]
         self.done = max(self.rewards, default=0)

@@ -56,14 +56,14 @@ NAMES: tuple[Name, ...] = (
 
 def art_metrics(ours: Mapping[str, float]) -> dict[str, float]:
     """Compute ART's metrics from ours, as far as present."""
-    found: dict[str, float] = {}
+    values_by_name: dict[str, float] = {}
     for name in NAMES:
         if name.art.endswith("*"):
-            found |= _starred(name, ours)
+            values_by_name |= _starred(name, ours)
         elif all(key in ours for key in name.ours):
             value = name.made([ours[key] for key in name.ours])
-            found |= {} if value is None else {name.art: value}
-    return found
+            values_by_name |= {} if value is None else {name.art: value}
+    return values_by_name
 
 
 def _starred(name: Name, ours: Mapping[str, float]) -> dict[str, float]:

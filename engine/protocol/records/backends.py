@@ -33,10 +33,10 @@ class BackendFacts(Value):
 def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
     """Find settings that have no effect, as key → reason. `cards` as in BackendFacts; None if
     unknown."""
-    backend, found = config.backend, dict[str, str]()
+    backend, reasons = config.backend, dict[str, str]()
     no_card = "the engine computes on the CPU"
     if config.train.staleness and backend.sampler == "torch":
-        found["train.staleness"] = (
+        reasons["train.staleness"] = (
             "one process samples and trains in turn, so nothing overlaps; a vLLM server can "
             "sample meanwhile"
         )
@@ -45,14 +45,14 @@ def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
         ("backend.sleep", backend.sleep != "auto"),
     ):
         if is_set and backend.sampler == "torch":
-            found[key] = "it applies to the vLLM server, but backend.sampler is torch"
+            reasons[key] = "it applies to the vLLM server, but backend.sampler is torch"
         elif is_set and cards == 0:
-            found[key] = no_card
+            reasons[key] = no_card
     if backend.sleep in ("cache", "all") and backend.sampler == "vllm" and cards != 0:
         if config.train.staleness:
-            found["backend.sleep"] = "with train.staleness, vLLM samples while the policy trains"
+            reasons["backend.sleep"] = "with train.staleness, vLLM samples while the policy trains"
         elif cards is not None and cards > backend.processes:
-            found["backend.sleep"] = "vLLM has its own GPU"
+            reasons["backend.sleep"] = "vLLM has its own GPU"
     if backend.share_card and cards == 0:
-        found["backend.share_card"] = no_card
-    return found
+        reasons["backend.share_card"] = no_card
+    return reasons

@@ -264,5 +264,5 @@ def keys_in(environment: Mapping[str, str], models: Sequence[str]) -> dict[str, 
     """API keys of the judges in environment variables, by provider: `OPENAI_API_KEY` for
     `openai/…`."""
     providers = {provider_of(model) for model in models}
-    found = {name: environment.get(f"{name.upper()}_API_KEY", "") for name in providers}
-    return {name: key for name, key in found.items() if key}
+    keys = {name: environment.get(f"{name.upper()}_API_KEY", "") for name in providers}
+    return {name: key for name, key in keys.items() if key}

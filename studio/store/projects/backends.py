@@ -33,7 +33,7 @@ class Note:
 
 def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
     """Notes of all settings, by key."""
-    found = {
+    notes_by_key = {
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
         "backend.weights": _weights(config, facts),
@@ -50,8 +50,8 @@ def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
     }
     for key, why in ignored(config, facts.cards if facts else None).items():
         words = f"No effect: {why}."
-        found[key] = Note(words, "warn", f"{SHORT[key]} has no effect")
-    return found
+        notes_by_key[key] = Note(words, "warn", f"{SHORT[key]} has no effect")
+    return notes_by_key
 
 
 SHORT = {
@@ -80,10 +80,10 @@ def summary(config: ProjectConfig) -> str:
     return " · ".join(words)
 
 
-def checks(found: dict[str, Note]) -> list[tuple[str, str]]:
+def checks(notes_by_key: dict[str, Note]) -> list[tuple[str, str]]:
     """Lines of the preflight check, most severe first."""
     states = {"bad": "bad", "warn": "warn", "info": "open"}
-    lines = [(states[n.tone], n.short) for n in found.values() if n.matters]
+    lines = [(states[n.tone], n.short) for n in notes_by_key.values() if n.matters]
     return sorted(lines, key=lambda line: ("bad", "warn", "open").index(line[0]))
 
 
@@ -159,29 +159,29 @@ def _precision(config: ProjectConfig) -> str:
 
 
 def _processes(config: ProjectConfig, facts: BackendFacts | None) -> Note:
-    wanted = config.backend.processes
-    if facts is None or (wanted == 1 and facts.cards <= 1):
+    processes = config.backend.processes
+    if facts is None or (processes == 1 and facts.cards <= 1):
         return Note("Each processes a part of every batch on its own GPU.")
     if not facts.cards:
         return Note("Without a GPU they share the CPU.")
     cards = formatting.plural(facts.cards, "card")
-    if wanted > facts.cards:
+    if processes > facts.cards:
         most = str(facts.cards) + (" or fewer" if facts.cards > 1 else "")
         words = f"This engine has {cards}. Set it to {most}."
-        return Note(words, "bad", f"{wanted} trainers, {cards}")
+        return Note(words, "bad", f"{processes} trainers, {cards}")
     return Note(" ".join(_seats(config, facts.cards)))
 
 
 def _seats(config: ProjectConfig, cards: int) -> Iterator[str]:
-    wanted = config.backend.processes
-    yield f"{wanted} of {formatting.plural(cards, 'card')}."
+    processes = config.backend.processes
+    yield f"{processes} of {formatting.plural(cards, 'card')}."
     if config.backend.sampler == "vllm":
-        yield ("vLLM has its own GPU." if cards > wanted else "vLLM shares the first one.")
+        yield ("vLLM has its own GPU." if cards > processes else "vLLM shares the first one.")
 
 
 def _staleness(config: ProjectConfig) -> Note:
-    behind = config.train.staleness
-    if not behind:
+    staleness = config.train.staleness
+    if not staleness:
         return Note("Sampling and training take turns.")
-    most = formatting.plural(behind, "update")
+    most = formatting.plural(staleness, "update")
     return Note(f"Sampling continues during training, with weights at most {most} old.")

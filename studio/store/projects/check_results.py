@@ -48,26 +48,26 @@ def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
     if not attempt.turns:
         hint = "Call the model at scenario's base_url, with its key and name."
         return Outcome("warn", f"The rollout ended after {took} without a model call.", hint)
-    said = [
+    facts = [
         formatting.plural(attempt.turns, "model call"),
         formatting.plural(attempt.sampled_tokens, "token"),
         "scored by the judge" if attempt.reward is None else f"reward {_reward(attempt)}",
     ]
-    words = f"One rollout in {took}: {', '.join(said)}."
+    words = f"One rollout in {took}: {', '.join(facts)}."
     if attempt.truncated:
         return Outcome("warn", words, "A completion was truncated at its token limit.")
     return Outcome("good", words)
 
 
-def judge_outcome(found: JudgeCheck) -> Outcome:
+def judge_outcome(check: JudgeCheck) -> Outcome:
     """Result of the judges' test: the worst response, or the total if all are good."""
-    bad = next((one for one in found.answers if one.problem), None)
+    bad = next((one for one in check.answers if one.problem), None)
     if bad is not None and bad.problem is not None:
         more = failed(bad.problem)
         return more._replace(words=f"{short_name(bad.judge)}: {more.words}")
-    names = ", ".join(short_name(one.judge) for one in found.answers)
-    seconds = max(one.seconds for one in found.answers)
-    usd = sum(one.usage.cost_usd for one in found.answers)
+    names = ", ".join(short_name(one.judge) for one in check.answers)
+    seconds = max(one.seconds for one in check.answers)
+    usd = sum(one.usage.cost_usd for one in check.answers)
     return Outcome(
         "good", f"{names} responded in {formatting.duration(seconds)} for {formatting.money(usd)}."
     )

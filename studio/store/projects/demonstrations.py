@@ -12,9 +12,9 @@ EMPTY = (
 )
 
 
-def bad_lines(found: Demonstrations) -> list[BadLine]:
+def bad_lines(demonstrations: Demonstrations) -> list[BadLine]:
     """Invalid lines of all files, as far as listed."""
-    return [line for file in found.files for line in file.bad]
+    return [line for file in demonstrations.files for line in file.bad]
 
 
 def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
@@ -28,13 +28,16 @@ def bad_words(files: Sequence[DemonstrationFile], skips: bool) -> str:
     return f"{lines}: fix them or turn on Skip bad lines to train"
 
 
-def facts_of(found: Demonstrations) -> list[tuple[str, str]]:
+def facts_of(demonstrations: Demonstrations) -> list[tuple[str, str]]:
     """Totals over all files, and of one run."""
     return [
-        ("Training", tally_words(found.train)),
-        ("Held out", tally_words(found.held_out)),
-        ("Longest", f"{max(found.train.longest, found.held_out.longest):,} tokens"),
-        ("One run", formatting.plural(found.updates, "update")),
+        ("Training", tally_words(demonstrations.train)),
+        ("Held out", tally_words(demonstrations.held_out)),
+        (
+            "Longest",
+            f"{max(demonstrations.train.longest, demonstrations.held_out.longest):,} tokens",
+        ),
+        ("One run", formatting.plural(demonstrations.updates, "update")),
     ]
 
 
@@ -50,11 +53,15 @@ def forms_words(file: DemonstrationFile) -> str:
     return ", ".join(f"{count} {form}" for form, count in file.forms.items()) or "nothing"
 
 
-def is_empty(found: Demonstrations) -> bool:
+def is_empty(demonstrations: Demonstrations) -> bool:
     """Whether there is nothing to show but what to do."""
-    return not any(file.lines for file in found.files)
+    return not any(file.lines for file in demonstrations.files)
 
 
-def ready_words(found: Demonstrations) -> str:
+def ready_words(demonstrations: Demonstrations) -> str:
     """Why no run can start; empty if one can."""
-    return f"{found.problem.message} {found.problem.hint}".strip() if found.problem else ""
+    return (
+        f"{demonstrations.problem.message} {demonstrations.problem.hint}".strip()
+        if demonstrations.problem
+        else ""
+    )

@@ -48,18 +48,18 @@ def writer_problem(writer: Writer) -> str:
     return "" if "/" in writer.model else "Enter PROVIDER/MODEL, such as openai/gpt-5.4."
 
 
-def progress_words(told: DraftTold) -> str:
+def progress_words(progress: DraftTold) -> str:
     """Current activity, and its maximum cost."""
-    if told.ended:
-        return told.words
-    return f"{told.words} · at most {dollars(told.next_usd)} for this call"
+    if progress.ended:
+        return progress.words
+    return f"{progress.words} · at most {dollars(progress.next_usd)} for this call"
 
 
-def spent_words(told: DraftTold | None, budget: float | None) -> str:
-    if told is None:
+def spent_words(progress: DraftTold | None, budget: float | None) -> str:
+    if progress is None:
         return ""
     of = f" of {dollars(budget)}" if budget is not None else ""
-    return f"{dollars(told.spent_usd)}{of} spent"
+    return f"{dollars(progress.spent_usd)}{of} spent"
 
 
 def dollars(value: float) -> str:
@@ -68,15 +68,15 @@ def dollars(value: float) -> str:
 
 
 def left_out_words(left_out: dict[str, int]) -> str:
-    said = " · ".join(f"{count} {why}" for why, count in left_out.items())
-    return f"Left out: {said}" if said else ""
+    text = " · ".join(f"{count} {why}" for why, count in left_out.items())
+    return f"Left out: {text}" if text else ""
 
 
 def counts_words(scenarios: Sequence[DraftScenario], wanted: int) -> str:
-    tests = sum(one.split == "validation" for one in scenarios)
-    practise = len(scenarios) - tests
-    said = f"{practise} for training, {tests} for validation"
-    return f"{said} · {len(scenarios)} of {wanted} requested" if len(scenarios) < wanted else said
+    validation = sum(one.split == "validation" for one in scenarios)
+    training = len(scenarios) - validation
+    text = f"{training} for training, {validation} for validation"
+    return f"{text} · {len(scenarios)} of {wanted} requested" if len(scenarios) < wanted else text
 
 
 def draft_problem(draft: Draft) -> str:
@@ -88,11 +88,11 @@ def draft_problem(draft: Draft) -> str:
         return "The rubric is empty. The judge needs one."
     if any(not one.input.strip() for one in draft.scenarios):
         return "A scenario has no input. Write one, or delete the scenario."
-    tests = sum(one.split == "validation" for one in draft.scenarios)
+    validation = sum(one.split == "validation" for one in draft.scenarios)
     if len(draft.scenarios) < LEAST:
         return f"{len(draft.scenarios)} scenarios: at least {LEAST} are needed."
-    if tests < LEAST_TESTS:
-        return f"{tests} for validation: at least {LEAST_TESTS} are needed."
-    if len(draft.scenarios) == tests:
+    if validation < LEAST_TESTS:
+        return f"{validation} for validation: at least {LEAST_TESTS} are needed."
+    if len(draft.scenarios) == validation:
         return "No scenario is left for training."
     return ""

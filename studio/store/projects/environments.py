@@ -55,9 +55,9 @@ class Row:
     offers: tuple[Offer, ...] = ()
 
 
-def built_in_row(found: EnvironmentList) -> Row:
+def built_in_row(environments: EnvironmentList) -> Row:
     """Row of the built-in engine."""
-    current, running = found.choice.current.built_in, found.running.built_in
+    current, running = environments.choice.current.built_in, environments.running.built_in
     return Row(
         BUILT_IN,
         "Built-in engine",
@@ -67,10 +67,10 @@ def built_in_row(found: EnvironmentList) -> Row:
     )
 
 
-def row_of(view: EnvironmentView, found: EnvironmentList) -> Row:
+def row_of(view: EnvironmentView, environments: EnvironmentList) -> Row:
     """Row of an environment."""
-    current = bool(view.home) and view.home == found.choice.current.home
-    running = bool(view.home) and view.home == found.running.home
+    current = bool(view.home) and view.home == environments.choice.current.home
+    running = bool(view.home) and view.home == environments.running.home
     busy = view.action is not None
     return Row(
         view.name,
@@ -78,7 +78,7 @@ def row_of(view: EnvironmentView, found: EnvironmentList) -> Row:
         view.purpose,
         _chip(view, current, running),
         _facts(view),
-        warning=_warning(view, current, running, found),
+        warning=_warning(view, current, running, environments),
         problem=_problem(view),
         progress=_progress(view) if busy else None,
         offers=(_CANCEL,) if busy else _offers(view, current, running),
@@ -142,13 +142,15 @@ def _facts(view: EnvironmentView) -> str:
     return f"{facts} · for {view.needs}" if view.engine else facts
 
 
-def _warning(view: EnvironmentView, current: bool, running: bool, found: EnvironmentList) -> str:
+def _warning(
+    view: EnvironmentView, current: bool, running: bool, environments: EnvironmentList
+) -> str:
     if view.unfit and view.state not in ("ready", "broken"):
         return view.unfit
     if busy := _elsewhere(view):
         return busy
     if view.engine and current and not running:
-        other = "built-in engine" if found.running.built_in else found.running.name
+        other = "built-in engine" if environments.running.built_in else environments.running.name
         if view.state == "broken":
             return f"It is selected, but the {other} is running instead."
         return f"It is selected, but the {other} is still running. Restart the engine to switch."

@@ -46,10 +46,10 @@ def not_ready(views: ServerViews) -> str:
 
 def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
     """Keep the results of earlier checks for servers whose address is unchanged."""
-    known = {view.name: view for view in before.servers}
+    views = {view.name: view for view in before.servers}
 
     def merged(view: ServerView) -> ServerView:
-        old = known.get(view.name)
+        old = views.get(view.name)
         if view.looked or old is None or _way(old.server) != _way(view.server):
             return view
         return old.model_copy(update={"server": view.server})

@@ -25,8 +25,8 @@ class ProjectStore:
         self.view = None
 
     def split(self, split: Split) -> SplitInfo | None:
-        found = (info for info in (self.view.splits if self.view else ()) if info.split == split)
-        return next(found, None)
+        matches = (info for info in (self.view.splits if self.view else ()) if info.split == split)
+        return next(matches, None)
 
     @property
     def problems(self) -> list[Problem]:

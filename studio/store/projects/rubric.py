@@ -75,12 +75,12 @@ def changed_lines(before: str, now: str) -> set[int]:
 
 def diff(before: str, now: str) -> list[tuple[Sign, str]]:
     """Lines of both versions, marked as kept, removed or added, in reading order."""
-    found: list[tuple[Sign, str]] = []
+    lines: list[tuple[Sign, str]] = []
     for line in difflib.ndiff(before.splitlines(), now.splitlines()):
         sign = line[0]
         if sign in (" ", "+", "-"):
-            found.append((sign, line[2:]))  # type: ignore[arg-type]
-    return found
+            lines.append((sign, line[2:]))  # type: ignore[arg-type]
+    return lines
 
 
 def _split(source: str) -> tuple[str | None, str]:

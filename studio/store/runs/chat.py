@@ -27,8 +27,8 @@ class Side:
     @property
     def shown(self) -> list[Message]:
         """Messages including the streamed answer."""
-        found = [Message.model_validate(one) for one in self.messages]
-        return [*found, Message(role="assistant", content=self.text)] if self.text else found
+        messages = [Message.model_validate(one) for one in self.messages]
+        return [*messages, Message(role="assistant", content=self.text)] if self.text else messages
 
 
 @dataclass
@@ -62,24 +62,24 @@ class Talk:
         for side in self.sides:
             side.text, side.attempt, side.verdict, side.messages = "", None, None, []
 
-    def take(self, told: ArenaTold) -> None:
-        if told.run_id:
-            self.run_id = told.run_id
-        if told.kind == "said":
-            self.sides[told.place].text += told.text
-        elif told.kind == "ended" and told.trajectory is not None:
-            side = self.sides[told.place]
-            side.attempt, side.text = told.trajectory, ""
-            said = [one.model_dump(exclude_defaults=True) for one in told.trajectory.messages]
-            side.messages = said or side.messages
-        elif told.kind == "stored":
-            self.group, self.asking = told.group, False
+    def take(self, update: ArenaTold) -> None:
+        if update.run_id:
+            self.run_id = update.run_id
+        if update.kind == "said":
+            self.sides[update.place].text += update.text
+        elif update.kind == "ended" and update.trajectory is not None:
+            side = self.sides[update.place]
+            side.attempt, side.text = update.trajectory, ""
+            messages = [one.model_dump(exclude_defaults=True) for one in update.trajectory.messages]
+            side.messages = messages or side.messages
+        elif update.kind == "stored":
+            self.group, self.asking = update.group, False
 
     def hear(self, verdicts: Sequence[Verdict]) -> None:
         """Store the verdicts on the trajectories; the last one counts."""
-        said = {verdict.trajectory_id: verdict for verdict in verdicts}
+        latest = {verdict.trajectory_id: verdict for verdict in verdicts}
         for side in self.sides:
-            side.verdict = said.get(side.attempt.id) if side.attempt else None
+            side.verdict = latest.get(side.attempt.id) if side.attempt else None
 
     @property
     def can_vote(self) -> bool:

@@ -21,8 +21,8 @@ def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
 def marks_of(kept: Sequence[KeptCheckpoint], step: int, remote: bool = False) -> tuple[str, ...]:
     """`best` and `newest`, if they apply."""
     newest = max(one.checkpoint.step for one in kept)
-    found = ["best"] if step == best_of(kept, remote) else []
-    return (*found, *(["newest"] if step == newest else []))
+    marks = ["best"] if step == best_of(kept, remote) else []
+    return (*marks, *(["newest"] if step == newest else []))
 
 
 def metric_at(state: RunState, name: str, step: int) -> float | None:

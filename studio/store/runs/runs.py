@@ -56,9 +56,9 @@ class RunStore:
 
     def _with_state(self, summary: RunSummary, state: RunState) -> RunSummary:
         """Summary updated from the state, cached since it is requested many times per event."""
-        known = self._overlaid.get(summary.id)
-        if known and known[0] is summary and known[1] is state and known[2] == state.seq:
-            return known[3]
+        cached = self._overlaid.get(summary.id)
+        if cached and cached[0] is summary and cached[1] is state and cached[2] == state.seq:
+            return cached[3]
         made = overlay(summary, state)
         self._overlaid[summary.id] = (summary, state, state.seq, made)
         return made

@@ -73,9 +73,9 @@ class ErrorCard(QWidget):
         first.addWidget(Text(title, "title", 600, wrap=True), 1)
         first.addWidget(Text(when, "caption", tone="muted"), 0, Qt.AlignmentFlag.AlignTop)
         lines.addLayout(first)
-        told = Phrase(words, "body", wrap=True)
+        label = Phrase(words, "body", wrap=True)
         second = QHBoxLayout()
-        second.addWidget(told, 7)
+        second.addWidget(label, 7)
         second.addStretch(3)
         lines.addLayout(second)
         return head
@@ -142,10 +142,10 @@ class _RemedyRow(QWidget):
                 room = QRectF(self._room.geometry())
                 bar = QRectF(room.left(), room.center().y() - 3, 172, 6)
                 paint_meter(painter, bar, self._remedy.share, "plot-1")
-                told = room.adjusted(180, 0, -12, 0)
+                cost = room.adjusted(180, 0, -12, 0)
                 paint.text(
                     painter,
-                    told,
+                    cost,
                     self._remedy.figure,
                     "muted",
                     "mono-small",

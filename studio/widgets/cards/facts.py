@@ -34,8 +34,8 @@ class FactRow(QWidget):
     def set_facts(self, facts: Sequence[Fact]) -> None:
         """Replace all facts."""
         self._facts = tuple(facts)
-        told = (" ".join(p for p in (f.caption, f.figure, f.after, f.below) if p) for f in facts)
-        self.setAccessibleName("; ".join(told))
+        texts = (" ".join(p for p in (f.caption, f.figure, f.after, f.below) if p) for f in facts)
+        self.setAccessibleName("; ".join(texts))
         self.updateGeometry()
         self.update()
 

@@ -42,8 +42,8 @@ class SampleCard(KeyboardFocus, QWidget):
             words,
             badge,
         )
-        known = resource("icons", "samples", f"{key}.svg").is_file()
-        self._drawing = f"samples/{key if known else _PLAIN}"
+        has_drawing = resource("icons", "samples", f"{key}.svg").is_file()
+        self._drawing = f"samples/{key if has_drawing else _PLAIN}"
         self._hovered = False
         self.setFixedHeight(158)
         self.setMinimumWidth(240)

@@ -32,8 +32,8 @@ class InfoMark(KeyboardFocus, QAbstractButton):
         self._always = always
         self._text = TipText(title, "", list(told(about)))
         self.setAccessibleName(f"About {title}")
-        said = (f"{metric.words} {_worry(metric)}".strip() for metric in about)
-        self.setAccessibleDescription(" ".join(said))
+        texts = (f"{metric.words} {_worry(metric)}".strip() for metric in about)
+        self.setAccessibleDescription(" ".join(texts))
 
     def set_near(self, near: bool) -> None:
         """Set whether the pointer is over the card."""

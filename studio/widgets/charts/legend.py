@@ -62,9 +62,9 @@ class Legend(QWidget):
             room -= self._width(entry) + gap
         x = room + gap if shown else 0.0
         hidden = len(shown) < len(self._entries)
-        told = ", ".join(entry.words for entry in self._entries) if hidden else ""
-        if plain_tip(told) != self.toolTip():
-            set_tip(self, told)
+        names = ", ".join(entry.words for entry in self._entries) if hidden else ""
+        if plain_tip(names) != self.toolTip():
+            set_tip(self, names)
         with paint.painting(self) as painter:
             for entry in shown:
                 self._paint_mark(painter, entry, x)

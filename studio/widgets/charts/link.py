@@ -87,12 +87,12 @@ class ChartLink(QObject):
             raise ValueError(f"x axis is {kind!r}, expected one of {', '.join(X_KINDS)}")
         ordered = sorted((places or {}).items())
         steps = np.array([step for step, _ in ordered], dtype=np.float64)
-        found = np.array([place for _, place in ordered], dtype=np.float64)
+        positions = np.array([place for _, place in ordered], dtype=np.float64)
         same = kind == self._kind
-        if same and np.array_equal(steps, self._steps) and np.array_equal(found, self._places):
+        if same and np.array_equal(steps, self._steps) and np.array_equal(positions, self._places):
             return
         self._range = self._range if same else None
-        self._kind, self._steps, self._places = kind, steps, found
+        self._kind, self._steps, self._places = kind, steps, positions
         self.axis_changed.emit()
 
     def set_planned(self, steps: int) -> None:

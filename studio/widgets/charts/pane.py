@@ -112,8 +112,8 @@ class Pane(pg.GraphicsWidget):
 
     def steps(self) -> np.ndarray:
         """Steps of all series, ascending."""
-        found = [series.steps for series in self.series if len(series.steps)]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0)
+        arrays = [series.steps for series in self.series if len(series.steps)]
+        return np.unique(np.concatenate(arrays)) if arrays else np.zeros(0)
 
     def _most_ticks(self) -> int:
         return max(3, min(6, int(self.rect().height() / 42) + 1))

@@ -38,8 +38,8 @@ class Series:
         raise NotImplementedError
 
     def _index(self, step: int) -> int:
-        found = int(np.searchsorted(self.steps, step))
-        return found if found < len(self.steps) and self.steps[found] == step else -1
+        index = int(np.searchsorted(self.steps, step))
+        return index if index < len(self.steps) and self.steps[index] == step else -1
 
 
 class LineSeries(Series):

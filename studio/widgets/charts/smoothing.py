@@ -37,12 +37,12 @@ class Smoother:
             return np.array(values, dtype=np.float64)
         if weight >= 1:
             raise ValueError(f"smoothing weight is {weight}, expected less than 1")
-        known = len(self._values)
-        grown = np.array_equal(values[:known], self._values, equal_nan=True)
+        count = len(self._values)
+        grown = np.array_equal(values[:count], self._values, equal_nan=True)
         if weight != self._weight or not grown:
-            self._weight, self._out, known = weight, np.zeros(0), 0
+            self._weight, self._out, count = weight, np.zeros(0), 0
             self._total = self._mass = 0.0
-        self._out = np.concatenate([self._out, self._go_on(values[known:])])
+        self._out = np.concatenate([self._out, self._go_on(values[count:])])
         self._values = np.array(values, dtype=np.float64)
         return self._out
 

@@ -28,12 +28,12 @@ class Sparkline(QWidget):
         """Change the values and the colour token."""
         self._values, self._token = tuple(values), token
         ends = [v for v in self._values if math.isfinite(v)]
-        told = (
+        text = (
             f"from {formatting.number(ends[0])} to {formatting.number(ends[-1])}"
             if ends
             else "no values yet"
         )
-        self.setAccessibleName(f"{self._name} {told}".strip())
+        self.setAccessibleName(f"{self._name} {text}".strip())
         self.update()
 
     def sizeHint(self) -> QSize:

@@ -55,10 +55,10 @@ def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Powers of ten between two exponents; with 2 and 5 times each if there are few."""
     every = max(1, math.ceil((high - low) / max(1, most)))
     exponents = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1, every)
-    found = [10.0**exponent for exponent in exponents]
-    if 3 * (len(found) - 1) < most:
-        found = sorted({power * part for power in found for part in (1, 2, 5)})
-    return [value for value in found if value <= 10.0**high * (1 + 1e-9)] or [10.0**low]
+    values = [10.0**exponent for exponent in exponents]
+    if 3 * (len(values) - 1) < most:
+        values = sorted({power * part for power in values for part in (1, 2, 5)})
+    return [value for value in values if value <= 10.0**high * (1 + 1e-9)] or [10.0**low]
 
 
 def x_reach(last: float, planned: float = 0) -> float:

@@ -111,15 +111,15 @@ class ChartView(pg.GraphicsView):
 
     def tip_for(self, step: int) -> TipText:
         """Values of all series at a step."""
-        told = [pair for series in series_in(self.panes) for pair in series.told_at(step)]
-        lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in told]
+        values = [pair for series in series_in(self.panes) for pair in series.told_at(step)]
+        lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in values]
         return TipText(f"Step {step}", "", lines, "Click: show trajectories")
 
     def _step_at(self, x: float) -> int | None:
-        known = [steps for pane in self.panes if len(steps := pane.steps())]
-        if not known:
+        arrays = [steps for pane in self.panes if len(steps := pane.steps())]
+        if not arrays:
             return None
-        steps = np.unique(np.concatenate(known))
+        steps = np.unique(np.concatenate(arrays))
         places = self.panes[0].plot().xs(self.link.to_x(steps))
         return int(steps[int(np.abs(places - x).argmin())])
 
@@ -131,10 +131,10 @@ class ChartView(pg.GraphicsView):
         self.schedule()
 
     def _walk(self, by: int) -> None:
-        known = [steps for pane in self.panes if len(steps := pane.steps())]
-        if not known:
+        arrays = [steps for pane in self.panes if len(steps := pane.steps())]
+        if not arrays:
             return
-        steps = np.unique(np.concatenate(known))
+        steps = np.unique(np.concatenate(arrays))
         at = self.link.crosshair
         index = len(steps) - 1 if at is None else int(np.searchsorted(steps, at)) + by
         step = int(steps[max(0, min(len(steps) - 1, index))])

@@ -81,11 +81,11 @@ class CodeEditor(QPlainTextEdit):
         self._gutter.update()
 
     def _tinted(self, block: QTextBlock) -> QTextEdit.ExtraSelection:
-        found = QTextEdit.ExtraSelection()
-        found.format.setBackground(theme().color("accent-soft"))  # type: ignore[attr-defined]
-        found.format.setProperty(QTextFormat.Property.FullWidthSelection, True)  # type: ignore[attr-defined]
-        found.cursor = QTextCursor(block)  # type: ignore[attr-defined]
-        return found
+        selection = QTextEdit.ExtraSelection()
+        selection.format.setBackground(theme().color("accent-soft"))  # type: ignore[attr-defined]
+        selection.format.setProperty(QTextFormat.Property.FullWidthSelection, True)  # type: ignore[attr-defined]
+        selection.cursor = QTextCursor(block)  # type: ignore[attr-defined]
+        return selection
 
     def _scrolled(self, area: QRect, by: int) -> None:
         if by:

@@ -55,7 +55,7 @@ class TrainButton(Button):
     def set_state(self, state: str, done: int = 0, planned: int = 0, words: str = "") -> None:
         """Set the state: ready, queued, starting (with text and progress), training (done of
         planned), paused, finished, or none (disabled, with the reason as text)."""
-        said = {
+        label = {
             "ready": "Train",
             "none": "Train",
             "queued": "Queued",
@@ -68,7 +68,7 @@ class TrainButton(Button):
         self.setEnabled(state != "none")
         set_tip(self, words if state == "none" else "")
         self.setAccessibleDescription(self.toolTip())
-        self.set_words(said)
+        self.set_words(label)
         self.set_icon("" if state in ("queued", "starting") else "play")
         self._restyle()
         if state == "training":

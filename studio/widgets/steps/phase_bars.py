@@ -66,8 +66,8 @@ class PhaseBars(QWidget):
                 tone = "text" if running else "faint"
                 used = paint.text(painter, line, phase.words, tone, "caption")
                 if phase.elapsed_s is not None:
-                    told = formatting.clock(phase.elapsed_s)
-                    if paint.text_width(told, "caption") + used + 6 < width:
+                    elapsed = formatting.clock(phase.elapsed_s)
+                    if paint.text_width(elapsed, "caption") + used + 6 < width:
                         right = line.adjusted(0, 0, -2, 0)
-                        paint.text(painter, right, told, tone, "caption", align=paint.RIGHT)
+                        paint.text(painter, right, elapsed, tone, "caption", align=paint.RIGHT)
                 x += width + _GAP

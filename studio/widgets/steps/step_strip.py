@@ -159,8 +159,10 @@ class StepStrip(KeyboardFocus, QWidget):
         name = "Steps of the run"
         if index >= 0:
             cell = self._cells[index]
-            told = _STATE_WORDS.get(cell.state, f"{self._measure} {formatting.number(cell.reward)}")
-            name = f"{name}, step {cell.step}, {told}"
+            value = _STATE_WORDS.get(
+                cell.state, f"{self._measure} {formatting.number(cell.reward)}"
+            )
+            name = f"{name}, step {cell.step}, {value}"
         self.setAccessibleName(name)
 
     def _choose(self, index: int) -> None:
@@ -197,9 +199,9 @@ class StepStrip(KeyboardFocus, QWidget):
             lines.append([Span(_STATE_WORDS.get(cell.state, f"no {self._measure}"))])
         if cell.words:
             lines.append([Span(cell.words)])
-        found = [what for what in self._marks if what in self._mark()[number]]
-        if found:
-            lines.append([Span(" · ".join(found))])
+        marks = [what for what in self._marks if what in self._mark()[number]]
+        if marks:
+            lines.append([Span(" · ".join(marks))])
         action = "Enter: show trajectories" if cell.state in ("done", "skipped", "stopped") else ""
         return TipText(title, "", lines, action)
 

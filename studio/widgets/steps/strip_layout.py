@@ -52,8 +52,8 @@ def merged_cell(cells: Sequence[StepCell]) -> StepCell:
     """Merge several cells: mean reward and most important state."""
     for state in ("stopped", "running"):
         if any(cell.state == state for cell in cells):
-            found = next(cell for cell in cells if cell.state == state)
-            return found
+            first = next(cell for cell in cells if cell.state == state)
+            return first
     rewards = [cell.reward for cell in cells if cell.state == "done" and cell.reward is not None]
     if rewards:
         return StepCell(cells[0].step, "done", sum(rewards) / len(rewards))

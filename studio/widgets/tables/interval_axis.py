@@ -143,9 +143,9 @@ class IntervalAxis(QWidget):
             x = round(axis.left() + axis.width() * share)
             painter.fillRect(QRectF(x, 0, 1, axis.height()), color("grid"))
             if self._labels:
-                told = f"{self._low + span * share:g}"
+                label = f"{self._low + span * share:g}"
                 room = QRectF(x - 24, axis.bottom() + 3, 48, 16)
-                paint.text(painter, room, told, "faint", "caption", align=paint.CENTER)
+                paint.text(painter, room, label, "faint", "caption", align=paint.CENTER)
         if self._base is not None:
             x = axis.left() + axis.width() * (self._base - self._low) / span
             painter.setPen(QPen(color("faint"), 1, Qt.PenStyle.DashLine))

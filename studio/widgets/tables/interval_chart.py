@@ -75,10 +75,10 @@ class TagChart(QWidget):
 
 
 def _told(row: TagRow) -> str:
-    known = [
+    values = [
         f"{item.words} {formatting.number(item.value)} from {formatting.number(item.low)} to "
         f"{formatting.number(item.high)}"
         for item in row.intervals
         if item is not None
     ]
-    return f"{row.words}: {', '.join(known) or 'no data'}"
+    return f"{row.words}: {', '.join(values) or 'no data'}"

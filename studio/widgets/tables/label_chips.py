@@ -45,9 +45,9 @@ def fitted(chips: Sequence[LabelChip], room: float) -> list[tuple[LabelChip, flo
     for rank, place in enumerate(order):
         chip = chips[place]
         still = (len(order) - rank - 1) * (_NARROW + _GAP)
-        for width, spoken in ((_wide(chip), True), (_NARROW, False)):
-            if width + (still if spoken else 0) <= left or (width <= left and not spoken):
-                shown[place] = (chip, width, spoken)
+        for width, with_text in ((_wide(chip), True), (_NARROW, False)):
+            if width + (still if with_text else 0) <= left or (width <= left and not with_text):
+                shown[place] = (chip, width, with_text)
                 left -= width + _GAP
                 break
     return [shown[place] for place in sorted(shown)]
@@ -57,14 +57,14 @@ def paint_label_chips(painter: QPainter, rect: QRectF, chips: Sequence[LabelChip
     """Draw the chips right-aligned in a rectangle 20 px high."""
     placed = fitted(chips, rect.width())
     x = rect.right() - sum(width for _, width, _ in placed) - _GAP * max(0, len(placed) - 1)
-    for chip, width, spoken in placed:
+    for chip, width, with_text in placed:
         box = QRectF(x, rect.top(), width, HEIGHT)
         edge = {"bad": "bad-line"}.get(chip.tone, "human-line")
         fill = None if chip.pending else f"{chip.tone}-soft"
         paint.box(painter, box, fill, edge if chip.pending else None, 4)
-        at = QPointF(x + _PADDING - (0 if spoken else 1), rect.top() + (HEIGHT - _ICON) / 2)
+        at = QPointF(x + _PADDING - (0 if with_text else 1), rect.top() + (HEIGHT - _ICON) / 2)
         paint.icon(painter, at, chip.icon, chip.tone, _ICON)
-        if spoken:
+        if with_text:
             words = QRectF(at.x() + _ICON + 4, rect.top(), width, HEIGHT)
             paint.text(painter, words, chip.words, chip.tone, "caption", 500, elide=False)
         x += width + _GAP

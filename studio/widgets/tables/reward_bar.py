@@ -73,9 +73,9 @@ class PartsBar(QWidget):
     def set_parts(self, parts: Sequence[Part], whole: float = 1.0) -> None:
         """Set the parts in pipeline order; `whole` is the value of a full bar."""
         self._parts, self._whole = tuple(parts), whole
-        told = ", ".join(f"{part.name} {formatting.number(part.value)}" for part in parts)
-        self.setAccessibleName(f"Reward parts: {told or 'none'}")
-        set_tip(self, told)
+        text = ", ".join(f"{part.name} {formatting.number(part.value)}" for part in parts)
+        self.setAccessibleName(f"Reward parts: {text or 'none'}")
+        set_tip(self, text)
         self.update()
 
     def sizeHint(self) -> QSize:

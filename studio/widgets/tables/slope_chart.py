@@ -30,8 +30,8 @@ class Slope:
     @property
     def has_moved(self) -> bool:
         """Whether its rank changed by its own score, not because another trajectory passed it."""
-        known = self.before is not None and self.after is not None
-        return known and abs(self.after - self.before) > MOVED  # type: ignore[operator]
+        scores = self.before is not None and self.after is not None
+        return scores and abs(self.after - self.before) > MOVED  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Slopes:
 
 def ranks(values: Sequence[float | None]) -> list[float | None]:
     """Ranks from 1, the best; ties share the mean of their ranks; None stays None."""
-    known = [value for value in values if value is not None]
+    scores = [value for value in values if value is not None]
 
     def rank(value: float) -> float:
-        better = sum(other > value + TIE for other in known)
-        equal = sum(abs(other - value) <= TIE for other in known)
+        better = sum(other > value + TIE for other in scores)
+        equal = sum(abs(other - value) <= TIE for other in scores)
         return better + (equal + 1) / 2
 
     return [None if value is None else rank(value) for value in values]
@@ -107,8 +107,8 @@ class SlopeChart(KeyboardFocus, QWidget):
         painter.setPen(QPen(theme().color("border"), 1))
         for x in (left, right):
             painter.drawLine(QPointF(x, top - 8), QPointF(x, bottom + 8))
-        known = [v for s in siblings for v in (s.before, s.after) if v is not None]
-        low, high = (min(known), max(known)) if known else (0.0, 1.0)
+        scores = [v for s in siblings for v in (s.before, s.after) if v is not None]
+        low, high = (min(scores), max(scores)) if scores else (0.0, 1.0)
         span = max(high - low, 1e-9)
 
         def y(value: float) -> float:

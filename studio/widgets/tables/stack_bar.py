@@ -56,8 +56,8 @@ class StackRow(QWidget):
         self._limit = limit
         self._stretches, self._figure, self._tone = tuple(stretches), figure, tone
         self.setAccessibleName(f"{self._words} {figure}")
-        told = (f"{s.words} {formatting.percent(s.share)}" for s in self._stretches if s.words)
-        self.setAccessibleDescription(", ".join(told))
+        texts = (f"{s.words} {formatting.percent(s.share)}" for s in self._stretches if s.words)
+        self.setAccessibleDescription(", ".join(texts))
         self.update()
 
     def sizeHint(self) -> QSize:

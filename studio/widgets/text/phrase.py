@@ -117,9 +117,9 @@ class Phrase(QWidget):
             mono = "mono" if self._style != "caption" else "mono-small"
             form.setFont(theme().font(mono if span.mono else self._style, span.weight or 400))
             form.setForeground(theme().color(span.tone))
-            found = QTextLayout.FormatRange()
-            found.start, found.length, found.format = start, len(span.words), form  # type: ignore[misc]
-            formats.append(found)
+            span_range = QTextLayout.FormatRange()
+            span_range.start, span_range.length, span_range.format = start, len(span.words), form  # type: ignore[misc]
+            formats.append(span_range)
             start += len(span.words)
         return formats
 
@@ -190,15 +190,15 @@ class Phrase(QWidget):
                 focus_ring(painter, self._link_rect(links[self._focused_link], layout), 4)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        found = self._span_at(event.position().x(), event.position().y())
-        linked = found >= 0 and bool(self._spans[found].link)
+        hit = self._span_at(event.position().x(), event.position().y())
+        linked = hit >= 0 and bool(self._spans[hit].link)
         shape = Qt.CursorShape.PointingHandCursor if linked else Qt.CursorShape.ArrowCursor
         self.setCursor(shape)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        found = self._span_at(event.position().x(), event.position().y())
-        if found >= 0 and self._spans[found].link:
-            self.link_activated.emit(self._spans[found].link)
+        hit = self._span_at(event.position().x(), event.position().y())
+        if hit >= 0 and self._spans[hit].link:
+            self.link_activated.emit(self._spans[hit].link)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         links = self._links()
@@ -224,5 +224,5 @@ class Phrase(QWidget):
 def cursor_x(line: QTextLine, position: int) -> float:
     """Horizontal position of a cursor position in a line (PySide returns x and the position it
     used)."""
-    found: Any = line.cursorToX(position)
-    return float(found[0] if isinstance(found, tuple) else found)
+    result: Any = line.cursorToX(position)
+    return float(result[0] if isinstance(result, tuple) else result)

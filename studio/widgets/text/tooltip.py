@@ -39,8 +39,8 @@ class Tip(QWidget):
     def of(cls, widget: QWidget) -> "Tip":
         """Tooltip of a widget's window."""
         window = widget.window()
-        found = window.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)
-        return found if found is not None else cls(window)
+        tip = window.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        return tip if tip is not None else cls(window)
 
     def show_beside(self, widget: QWidget, point: QPoint, text: TipText) -> None:
         """Show next to a point of a widget, on the side with room."""

@@ -68,7 +68,7 @@ class Block:
 
     def rects_between(self, start: int, end: int) -> list[QRectF]:
         """Rectangles of a range of characters, in the row."""
-        found = []
+        result = []
         for number in range(self.layout.lineCount()):
             line = self.layout.lineAt(number)
             first, last = line.textStart(), line.textStart() + line.textLength()
@@ -76,8 +76,8 @@ class Block:
                 continue
             left, right = cursor_x(line, max(start, first)), cursor_x(line, min(end, last))
             rect = QRectF(left, line.y() - 1, right - left, line.height() + 2)
-            found.append(rect.translated(self.at))
-        return found
+            result.append(rect.translated(self.at))
+        return result
 
 
 @dataclass
@@ -163,10 +163,10 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
     if item.tokens:
         arguments = _token_block(item.tokens, "mono", inner, looks)
     else:
-        said, kept = shown_part(
+        text, kept = shown_part(
             item.arguments, MESSAGE_LINES + shown, chars_at(shown, ARGUMENT_CHARS)
         )
-        arguments = _block(said, "mono", inner, "muted")
+        arguments = _block(text, "mono", inner, "muted")
     if arguments.layout.text():
         arguments.at = QPointF(left + 12, y)
         row.blocks.append(arguments)
@@ -246,9 +246,9 @@ def new_layout(words: str, style: str) -> QTextLayout:
 
 
 def char_range(start: int, length: int, form: QTextCharFormat) -> QTextLayout.FormatRange:
-    found = QTextLayout.FormatRange()
-    found.start, found.length, found.format = start, length, form  # type: ignore[misc]
-    return found
+    result = QTextLayout.FormatRange()
+    result.start, result.length, result.format = start, length, form  # type: ignore[misc]
+    return result
 
 
 def run_layout(layout: QTextLayout, style: str, width: float) -> float:
@@ -292,9 +292,9 @@ def _paint_message_head(painter: QPainter, row: Row, item: Message, looks: Looks
     paint.icon(painter, QPointF(0, 9), icon, "muted", 14)
     line = QRectF(22, 6, looks.width - 22, 20)
     x = line.left() + paint.text(painter, line, item.title, "text", "body", 600) + 8
-    told = item.facts + (" \u00b7 advantage " if item.advantage is not None and item.facts else "")
+    text = item.facts + (" \u00b7 advantage " if item.advantage is not None and item.facts else "")
     rest = QRectF(x, 6, looks.width - x, 20)
-    x += paint.text(painter, rest, told, "muted", "label", 400)
+    x += paint.text(painter, rest, text, "muted", "label", 400)
     if item.advantage is not None:
         rest = QRectF(x, 6, looks.width - x, 20)
         tone = "accent" if item.advantage > 0 else "bad" if item.advantage < 0 else "faint"
@@ -354,11 +354,11 @@ def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
         - paint.text(painter, line, item.reward, "text", "title", 600, paint.RIGHT)
         - 10
     )
-    told = (
+    text = (
         " + ".join(f"{formatting.number(p.value)} {p.name}" for p in item.parts if p.value) + " ="
     )
-    told = told.replace("+ \u2212", "\u2212 ")
+    text = text.replace("+ \u2212", "\u2212 ")
     room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
-    if paint.text_width(told, "label") <= room.width():  # draw the sum only if it fits completely
-        paint.text(painter, room, told, "muted", "label", 400, paint.RIGHT)
+    if paint.text_width(text, "label") <= room.width():  # draw the sum only if it fits completely
+        paint.text(painter, room, text, "muted", "label", 400, paint.RIGHT)
     paint_parts(painter, QRectF(left, 58, looks.width - left, 6), item.parts)

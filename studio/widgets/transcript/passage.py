@@ -19,10 +19,10 @@ def texts_of(item: Item) -> list[str]:
     """Texts displayed by a row."""
     if isinstance(item, (Note, Outcome)):
         return []
-    said = "".join(token.text for token in item.tokens)
+    tokens_text = "".join(token.text for token in item.tokens)
     if isinstance(item, Message):
-        return [said or item.text]
-    return [said or item.arguments, item.result]
+        return [tokens_text or item.text]
+    return [tokens_text or item.arguments, item.result]
 
 
 class Found(NamedTuple):

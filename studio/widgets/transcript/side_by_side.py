@@ -306,10 +306,10 @@ def _formats(
 
 def _joined(text: str, marks: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge marks separated by a single space."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in marks:
-        if found and text[found[-1][1] : start] == " ":
-            found[-1] = (found[-1][0], end)
+        if merged and text[merged[-1][1] : start] == " ":
+            merged[-1] = (merged[-1][0], end)
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged

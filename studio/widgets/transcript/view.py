@@ -139,8 +139,8 @@ class Transcript(QAbstractScrollArea):
         if self._passage is None or index != self._focused or index < 0:
             return []
         for block in self._row(index).blocks:
-            if found := self._passage.search(block.layout.text()):
-                return block.rects_between(found.start(), found.end())
+            if match := self._passage.search(block.layout.text()):
+                return block.rects_between(match.start(), match.end())
         return []
 
     def focused_row(self) -> int:
@@ -238,8 +238,8 @@ class Transcript(QAbstractScrollArea):
             return None
         inside = self._in_row(index, point)
         for number, block in enumerate(self._row(index).blocks):
-            if block.tokens and (found := block.token_at(inside)) >= 0:
-                return (index, number, found)
+            if block.tokens and (token_index := block.token_at(inside)) >= 0:
+                return (index, number, token_index)
         return None
 
     def _point_token(self, place: Place | None) -> None:
@@ -251,10 +251,10 @@ class Transcript(QAbstractScrollArea):
             Tip.of(self).hide()
             self.token_hovered.emit(None)
             return
-        index, number, found = place
+        index, number, token_index = place
         block = self._row(index).blocks[number]
-        rects = block.rects_of(found)
-        token = block.tokens[found]
+        rects = block.rects_of(token_index)
+        token = block.tokens[token_index]
         self.token_hovered.emit(token)
         if rects:
             corner = rects[-1].bottomLeft() + QPointF(
@@ -268,10 +268,10 @@ class Transcript(QAbstractScrollArea):
 
     def _walk_token(self, by: int) -> None:
         places = [
-            (index, number, found)
+            (index, number, token_index)
             for index in ([self._token[0]] if self._token else self._settle())
             for number, block in enumerate(self._row(index).blocks)
-            for found in range(len(block.tokens))
+            for token_index in range(len(block.tokens))
         ]
         if not places:
             return
