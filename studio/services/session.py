@@ -230,9 +230,7 @@ class Session(QObject):
 
     def _list_project(self, view: ProjectView) -> None:
         """Update a project in the list of projects."""
-        self.projects = [
-            view if project.path == view.path else project for project in self.projects
-        ]
+        self.projects = [view if one.path == view.path else one for one in self.projects]
 
     # Runs
 
@@ -291,8 +289,7 @@ class Session(QObject):
         self.tasks.cancel("train")
 
     def place_of(self, request: StartRun) -> str:
-        """Server on which a run starts; empty is this machine. A run from existing weights starts
-        where they are, any other on the project's server."""
+        """Server of a new run (where its weights are, or the project's); empty is local."""
         if not request.origin:
             return self.hosts.chosen(request.project)
         wanted = request.origin.partition("@")[0]
@@ -323,8 +320,7 @@ class Session(QObject):
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
-        """Pass the API keys of the open project's judges and trackers, and of `others` (LiteLLM
-        model names), to the engine."""
+        """Pass the API keys of the project's judges and trackers and of models to the engine."""
         if problem := await key_lending.lend(self.client, self._config, others):
             self.problem_raised.emit(problem)
 
@@ -380,13 +376,8 @@ class Session(QObject):
             self.runs_changed.emit()
             summary = self.runs.summary(run_id)
             # An import is reported by the page that made it.
-            is_reported = summary is not None and summary.kind == "imported"
-            if (
-                summary
-                and not is_reported
-                and state.status == "finished"
-                and time.time() - state.at < JUST_NOW_S
-            ):
+            is_recent = state.status == "finished" and time.time() - state.at < JUST_NOW_S
+            if summary and summary.kind != "imported" and is_recent:
                 self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
 
     @Slot(str, int)

@@ -35,9 +35,9 @@ def test_the_defaults_need_nothing_anywhere() -> None:
     ("facts", "tone", "words", "link"),
     [
         (PROCESSOR, "info", "460 MB to download, 1.4 GB on disk", ("", "")),
-        (IDLE_CARD, "info", "Only the GPU engine uses your graphics card", SETTINGS),
+        (IDLE_CARD, "info", "Only the GPU engine uses your GPU", SETTINGS),
         (BARE_CARD, "bad", "Install the GPU engine", SETTINGS),
-        (GPU_ENGINE, "faint", "Proven at each update", ("", "")),
+        (GPU_ENGINE, "faint", "Checked at each update", ("", "")),
     ],
 )
 def test_vllm_is_there_comes_or_is_missing(
@@ -111,4 +111,4 @@ def test_a_restart_is_told_with_its_reason() -> None:
     assert "from their last token" in told[1]
     lines = [line for line in state.log if line.source == "sampler"]
     assert [line.level for line in lines] == ["warning", "warning"]
-    assert "started again" in lines[0].text
+    assert "Restarting" in lines[0].text

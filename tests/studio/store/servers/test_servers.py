@@ -35,7 +35,7 @@ WHEELS = HostTick(stage="bringing", words="torch 2.13.0", done=210_000_000, tota
         (view(state="installing"), "installing", "connecting"),
         (
             view(state="installing", tick=WHEELS),
-            "bringing torch 2.13.0 · 210 of 526 MB",
+            "uploading torch 2.13.0 · 210 of 526 MB",
             "connecting",
         ),
         (
