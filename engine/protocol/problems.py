@@ -34,7 +34,7 @@ class Problem(BaseModel):
 
     @field_validator("message", "hint", "where", "detail", mode="before")
     @classmethod
-    def _can_be_sent(cls, text: object) -> object:
+    def _replace_surrogates(cls, text: object) -> object:
         """Replace surrogates of undecodable file names, which cannot be encoded as JSON."""
         return readable(text) if isinstance(text, str) else text
 

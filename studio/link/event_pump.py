@@ -82,7 +82,7 @@ class EventPump:
 
     def nudge(self) -> None:
         """Retry now instead of after the delay."""
-        self._call(self._hurry.set)
+        self._call(self._wake_up.set)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -96,11 +96,11 @@ class EventPump:
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self._stopping, self._wake_up = asyncio.Event(), asyncio.Event()
         self._followed: dict[str, _Followed] = {}
         self._opening = asyncio.Lock()
         self._ready.set()
-        watcher = HostWatcher(self._reach, self._listener.hosts_changed, self._hurry.set)
+        watcher = HostWatcher(self._reach, self._listener.hosts_changed, self._wake_up.set)
         workers = [
             asyncio.create_task(work) for work in (self._watch(), self._flush(), watcher.run())
         ]
@@ -121,7 +121,7 @@ class EventPump:
             after,
             self._reach,
             lambda problem: self._listener.run_lost(run_id, problem),
-            self._hurry.set,
+            self._wake_up.set,
         )
         self._followed[run_id] = _Followed(follower, asyncio.create_task(follower.run()))
 
@@ -155,7 +155,7 @@ class EventPump:
         client = await self._reach()
         sent_at = time.monotonic()
         info = await client.info()
-        self._say(LinkState("connected", info, time.monotonic() - sent_at))
+        self._emit_state(LinkState("connected", info, time.monotonic() - sent_at))
 
     async def _fail(self, backoff: Backoff, problem: Problem) -> None:
         await self._drop_client()
@@ -167,7 +167,7 @@ class EventPump:
         end = time.monotonic() + wait_s
         while (left := end - time.monotonic()) > 0:
             state = replace(self._state, retry_s=max(1, round(left)), problem=problem)
-            self._say(replace(state, contact=contact, latency_s=None))
+            self._emit_state(replace(state, contact=contact, latency_s=None))
             if await self._wait(min(1.0, left)):
                 return
 
@@ -176,13 +176,13 @@ class EventPump:
         coincides with the wake-up."""
         try:
             async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+                await self._wake_up.wait()
         except TimeoutError:
             return False
-        self._hurry.clear()
+        self._wake_up.clear()
         return True
 
-    def _say(self, state: LinkState) -> None:
+    def _emit_state(self, state: LinkState) -> None:
         if state != self._state:
             self._state = state
             self._listener.link_changed(state)

@@ -10,8 +10,8 @@ from engine.protocol.events.run import Event, UnknownEvent
 from engine.protocol.problems import AtelierError, LaunchError, Problem
 from studio.link.backoff import Backoff
 
-Told = Event | UnknownEvent | History
-Events = list[Told]
+StreamedEvent = Event | UnknownEvent | History
+Events = list[StreamedEvent]
 MAX_BATCH = 1000
 REFUSALS = 3
 
@@ -78,7 +78,7 @@ class Follower:
                     self._backoff.worked()
                 await self._put(event)
 
-    async def _put(self, event: Told) -> None:
+    async def _put(self, event: StreamedEvent) -> None:
         await self._room.wait()
         self._batch.append(event)
         if len(self._batch) >= MAX_BATCH:

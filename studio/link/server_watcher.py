@@ -27,11 +27,11 @@ class HostWatcher:
     def __init__(
         self,
         client: Callable[[], Awaitable[EngineClient]],
-        heard: Callable[[HostList], None],
+        on_change: Callable[[HostList], None],
         broken: Callable[[], None],
     ) -> None:
-        self._client, self._heard, self._broken = client, heard, broken
-        self._asked: EngineClient | None = None
+        self._client, self._on_change, self._broken = client, on_change, broken
+        self._last_client: EngineClient | None = None
         self._revision = 0
 
     async def run(self) -> None:
@@ -50,8 +50,8 @@ class HostWatcher:
 
     async def _ask(self) -> None:
         client = await self._client()
-        if client is not self._asked:  # another engine counts from 1 again
-            self._asked, self._revision = client, 0
+        if client is not self._last_client:  # another engine counts from 1 again
+            self._last_client, self._revision = client, 0
         try:
             hosts = await client.hosts(self._revision, WAIT_S)
         except LaunchError:
@@ -59,4 +59,4 @@ class HostWatcher:
             raise
         if hosts.revision != self._revision:
             self._revision = hosts.revision
-            self._heard(hosts)
+            self._on_change(hosts)

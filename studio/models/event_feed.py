@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 SLICE_S = 0.008
 """Maximum seconds of folding before the GUI thread processes other events."""
-TELL_S = 1 / 30
-TELL_FAR_S, FAR_FOR_S = 0.5, 2.0
+EMIT_S = 1 / 30
+SLOW_EMIT_S, SLOW_FOR_S = 0.5, 2.0
 """Slower updates while long histories arrive, and for so many seconds after one: each changes
 everything on screen."""
 AT_ONCE = 50
@@ -53,8 +53,8 @@ class Feed(QObject):
         self._store = store
         self._waiting: dict[str, deque[Events]] = {}
         self._dirty: set[str] = set()
-        self._told_at = 0.0
-        self._far_until = 0.0
+        self._emitted_at = 0.0
+        self._slow_until = 0.0
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._work)
@@ -73,13 +73,13 @@ class Feed(QObject):
         """Set a state that only the GUI thread knows: starting."""
         self._take_link(state)
 
-    def say_link(self, state: LinkState) -> None:
+    def emit_link(self, state: LinkState) -> None:
         self._linked.emit(state)
 
-    def say_lost(self, run_id: str, problem: Problem) -> None:
+    def emit_lost(self, run_id: str, problem: Problem) -> None:
         self._lost.emit(run_id, problem)
 
-    def say_hosts(self, found: HostList) -> None:
+    def emit_hosts(self, found: HostList) -> None:
         self._hosts.emit(found)
 
     # In the GUI thread
@@ -98,8 +98,8 @@ class Feed(QObject):
     def _work(self) -> None:
         """Fold for one slice, or emit after 33 ms; never both in one turn, since each blocks the
         window."""
-        if self._dirty and self._until_told_s() <= 0:
-            self._tell()
+        if self._dirty and self._until_emit_s() <= 0:
+            self._emit_changes()
         else:
             end = time.perf_counter() + SLICE_S
             while self._waiting and time.perf_counter() < end:
@@ -107,15 +107,15 @@ class Feed(QObject):
         if self._waiting:
             self._timer.start(1)
         elif self._dirty:
-            self._timer.start(max(0, round(self._until_told_s() * 1000)))
+            self._timer.start(max(0, round(self._until_emit_s() * 1000)))
 
-    def _until_told_s(self) -> float:
+    def _until_emit_s(self) -> float:
         """Seconds until the next emission is due; negative if overdue."""
         now = time.monotonic()
-        return self._told_at + (TELL_FAR_S if now < self._far_until else TELL_S) - now
+        return self._emitted_at + (SLOW_EMIT_S if now < self._slow_until else EMIT_S) - now
 
-    def _tell(self) -> None:
-        self._told_at = time.monotonic()
+    def _emit_changes(self) -> None:
+        self._emitted_at = time.monotonic()
         dirty, self._dirty = self._dirty, set()
         for run_id in dirty:
             self.run_changed.emit(run_id)
@@ -129,7 +129,7 @@ class Feed(QObject):
         if not batches:
             del self._waiting[run_id]
         if isinstance(batch[0], History):
-            self._far_until = time.monotonic() + FAR_FOR_S
+            self._slow_until = time.monotonic() + SLOW_FOR_S
         try:
             self._store.fold(run_id, batch)
         except SequenceGap as gap:
@@ -145,6 +145,6 @@ class PumpListener:
 
     def __init__(self, feed: Feed) -> None:
         self.events_arrived: Callable[[str, Events], None] = feed.events_arrived
-        self.link_changed: Callable[[LinkState], None] = feed.say_link
-        self.run_lost: Callable[[str, Problem], None] = feed.say_lost
-        self.hosts_changed: Callable[[HostList], None] = feed.say_hosts
+        self.link_changed: Callable[[LinkState], None] = feed.emit_link
+        self.run_lost: Callable[[str, Problem], None] = feed.emit_lost
+        self.hosts_changed: Callable[[HostList], None] = feed.emit_hosts

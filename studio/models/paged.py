@@ -51,13 +51,13 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         self._tasks = tasks
         self._fetch: Fetch | None = None
         self._pages: OrderedDict[int, list[R]] = OrderedDict()
-        self._wanted: set[int] = set()
+        self._requested: set[int] = set()
         self._stale: set[int] = set()
         self._name = f"{type(self).__name__}-{id(self)}"
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
-        self._timer.timeout.connect(self._fetch_wanted)
-        tasks.busy_changed.connect(self._go_on)
+        self._timer.timeout.connect(self._fetch_requested)
+        tasks.busy_changed.connect(self._resume_fetching)
 
     # Source and query
 
@@ -119,7 +119,7 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
 
     def _restart(self) -> None:
         self._tasks.cancel(self._name)
-        self._wanted.clear()
+        self._requested.clear()
         self._stale.clear()
         self.beginResetModel()
         self._pages.clear()
@@ -130,34 +130,34 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
             self._want(0)
 
     def _want(self, page: int) -> None:
-        if self._fetch is not None and page not in self._wanted:
-            self._wanted.add(page)
+        if self._fetch is not None and page not in self._requested:
+            self._requested.add(page)
             if not self._timer.isActive():
                 self._timer.start(0)
 
-    def _fetch_wanted(self) -> None:
-        wished = self._wanted or self._stale
-        if wished and self._fetch is not None and not self._tasks.busy(self._name):
+    def _fetch_requested(self) -> None:
+        pages = self._requested or self._stale
+        if pages and self._fetch is not None and not self._tasks.busy(self._name):
             self._tasks.run(self._name, self._fetch_all(self._fetch), failed=self._fail)
 
-    def _go_on(self, name: str, busy: bool) -> None:
+    def _resume_fetching(self, name: str, busy: bool) -> None:
         """Start the job requested while the last one was ending."""
         if name == self._name and not busy:
-            self._fetch_wanted()
+            self._fetch_requested()
 
     async def _fetch_all(self, fetch: Fetch) -> None:
         """Fetch pages, latest request first: fast scrolling does not wait for pages that were
         passed."""
-        while wished := self._wanted | self._stale:
-            page = max(wished)
+        while pages := self._requested | self._stale:
+            page = max(pages)
             self._stale.discard(page)
             limits = {"offset": page * PAGE, "limit": PAGE}
             answer = await fetch(self.query.model_copy(update=limits))
-            self._wanted.discard(page)
+            self._requested.discard(page)
             self._put(page, answer.items, answer.total)
 
     def _fail(self, problem: Problem) -> None:
-        self._wanted.clear()
+        self._requested.clear()
         self._stale.clear()
         self.failed.emit(problem)
 

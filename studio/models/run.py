@@ -22,7 +22,7 @@ class RunModel(QObject):
         super().__init__(parent)
         self._store = store
         self.run_id = ""
-        feed.run_changed.connect(self._hear)
+        feed.run_changed.connect(self._run_changed)
 
     @property
     def state(self) -> RunState:
@@ -95,6 +95,6 @@ class RunModel(QObject):
         return [name for name in self.state.series if name.startswith(prefix)]
 
     @Slot(str)
-    def _hear(self, run_id: str) -> None:
+    def _run_changed(self, run_id: str) -> None:
         if run_id == self.run_id or (self.origin and run_id == self.origin.run_id):
             self.changed.emit()

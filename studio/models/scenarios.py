@@ -214,7 +214,7 @@ class ScenarioTableModel(QAbstractTableModel):
         if not index.isValid() or index.row() >= len(self.rows):
             return None
         if index.column() == len(self.columns):
-            return _before_look(self.before(index.row()), role)
+            return _before_cell(self.before(index.row()), role)
         value = self.rows[index.row()].get(self.columns[index.column()])
         if role == Qt.ItemDataRole.DisplayRole:
             return _shown(value).replace("\n", " ⏎ ")[:2000]
@@ -236,7 +236,7 @@ class ScenarioTableModel(QAbstractTableModel):
         return True
 
 
-def _before_look(curve: ScenarioCurve | None, role: int) -> Any:
+def _before_cell(curve: ScenarioCurve | None, role: int) -> Any:
     if curve is None:
         looks: dict[int, str] = {Qt.ItemDataRole.DisplayRole: "not measured", TONE_ROLE: "muted"}
         return looks.get(role)

@@ -38,14 +38,14 @@ class SingleInstance(QObject):
         QLocalServer.removeServer(self._name)
         self._server = QLocalServer(self)
         self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
-        self._server.newConnection.connect(self._hear)
+        self._server.newConnection.connect(self._accept)
         self._server.listen(self._name)
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
 
-    def _hear(self) -> None:
+    def _accept(self) -> None:
         while self._server is not None and self._server.hasPendingConnections():
             caller = self._server.nextPendingConnection()
             self._callers.append(caller)

@@ -42,7 +42,7 @@ class Following:
             del self._followed[run_id]
             self._pump.forget(run_id)
 
-    def anew(self, run_id: str, seq: int) -> None:
+    def restart(self, run_id: str, seq: int) -> None:
         """Restart the stream of a run after `seq`, since events are missing."""
         self._pump.forget(run_id)
         if run_id in self._followed:

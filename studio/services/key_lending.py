@@ -28,7 +28,7 @@ async def lend(
     judge = config.judge if config else None
     models = (*(judge.models if judge and judge.enabled else ()), *others)
     from_environment = keys_in(os.environ, models)
-    from_keyring, problem = await _kept(
+    from_keyring, problem = await _stored_keys(
         {provider: provider for provider in map(provider_of, models)}
     )
     if from_environment | from_keyring:
@@ -46,12 +46,12 @@ async def lend_to_trackers(client: EngineClient, config: ProjectConfig | None) -
     from_environment = {
         str(name): environment_keys[name] for name in enabled if name in environment_keys
     }
-    from_keyring, _ = await _kept({str(name): tracker_slot(name) for name in enabled})
+    from_keyring, _ = await _stored_keys({str(name): tracker_slot(name) for name in enabled})
     if from_environment | from_keyring:
         await client.lend_tracker_keys(from_environment | from_keyring)
 
 
-async def _kept(slots: dict[str, str]) -> tuple[dict[str, str], Problem | None]:
+async def _stored_keys(slots: dict[str, str]) -> tuple[dict[str, str], Problem | None]:
     """Read keys from the keyring, with the problem if it gives none."""
     try:
         from_keyring = {name: await api_keys.get(slot) for name, slot in slots.items()}

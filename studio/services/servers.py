@@ -41,12 +41,12 @@ STALE_S = 1.0
 class Hosts(QObject):
     """Remote servers of a session.
 
-    `changed` is also emitted once a second while a countdown is shown; `lives_changed` when a run
-    on a server was started, resumed or ended.
+    `changed` is also emitted once a second while a countdown is shown; `run_states_changed` when
+    a run on a server was started, resumed or ended.
     """
 
     changed = Signal()
-    lives_changed = Signal()
+    run_states_changed = Signal()
 
     def __init__(
         self, link: EngineLink, feed: Feed, settings: SettingsStore, parent: QObject | None = None
@@ -97,13 +97,13 @@ class Hosts(QObject):
 
     @Slot(object)
     def take(self, found: HostList) -> None:
-        lives = self.store.lives()
+        run_states = self.store.run_states()
         self.store.take(found)
         self._tick.start() if self.store.counts_down else self._tick.stop()
         self._news.set()
         self.changed.emit()
-        if self.store.lives() != lives:
-            self.lives_changed.emit()
+        if self.store.run_states() != run_states:
+            self.run_states_changed.emit()
 
     def _answered(self, found: HostList) -> None:
         """Use the response unless the watcher has received a newer list."""

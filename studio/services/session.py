@@ -72,7 +72,7 @@ class Session(QObject):
         self.hosts = Hosts(link, feed, settings, self)
         for scope in (self.tasks, self.hosts.tasks):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
-        self.hosts.lives_changed.connect(self._lives_changed)
+        self.hosts.run_states_changed.connect(self._run_states_changed)
         self.starting_on = ""
         """Server on which a run is being started; empty if none."""
         self._writing: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class Session(QObject):
         self._contact = "none"
         feed.link_changed.connect(self._link_changed)
         feed.run_changed.connect(self._run_changed)
-        feed.gap_found.connect(self._follow_anew)
+        feed.gap_found.connect(self._restart_stream)
         feed.run_lost.connect(lambda _, problem: self.problem_raised.emit(problem))
 
     @property
@@ -160,7 +160,7 @@ class Session(QObject):
             self.refresh()  # another program started or ended a run
 
     @Slot()
-    def _lives_changed(self) -> None:
+    def _run_states_changed(self) -> None:
         """Reload after a run on a server was started or ended, possibly by another program."""
         if self.connected:
             self.refresh()
@@ -381,15 +381,15 @@ class Session(QObject):
                 self.said.emit(f"{summary.name}: {run_words(summary).text.lower()}.")
 
     @Slot(str, int)
-    def _follow_anew(self, run_id: str, seq: int) -> None:
-        self.following.anew(run_id, seq)
+    def _restart_stream(self, run_id: str, seq: int) -> None:
+        self.following.restart(run_id, seq)
 
     def _job(
         self, name: str, ask: Callable[[EngineClient], Awaitable[Any]], done: Done | None = None
     ) -> None:
-        self.tasks.run(name, self._asked(ask), done)
+        self.tasks.run(name, self._call(ask), done)
 
-    async def _asked(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Any:
+    async def _call(self, ask: Callable[[EngineClient], Awaitable[Any]]) -> Any:
         return await ask(self.client)
 
     @property

@@ -24,7 +24,7 @@ class GroupStd(Section):
 
     kind: Literal["group_std"] = "group_std"
     floor: Annotated[float, Field(ge=0)] = 0.1
-    """Smallest divisor, so that judge noise in a tied group is not blown up."""
+    """Smallest divisor, so that judge noise in a tied group is not amplified."""
     epsilon: Annotated[float, Field(ge=0)] = 0.0
     """Constant added to the divisor; other libraries use it in place of a floor."""
 

@@ -107,7 +107,7 @@ class TrackConfig(Section):
     """Langfuse: trajectories."""
 
     @model_validator(mode="after")
-    def _those_that_are_on_have_an_address(self) -> "TrackConfig":
+    def _check_addresses(self) -> "TrackConfig":
         for name, key in (("mlflow", "uri"), ("otel", "endpoint"), ("langfuse", "host")):
             section = getattr(self, name)
             if section.on and not getattr(section, key):
@@ -192,10 +192,10 @@ class TrackerList(Value):
 def sentence_of(view: TrackerView) -> str:
     """Describe the state of a tracker; a problem begins with the name of the tracker."""
     backlog = f"{view.behind} not sent" if view.behind else ""
-    return f"{_standing(view, TRACKERS[view.name], backlog)}{_lost(view)}"
+    return f"{_state_text(view, TRACKERS[view.name], backlog)}{_rejected_text(view)}"
 
 
-def _standing(view: TrackerView, title: str, backlog: str) -> str:
+def _state_text(view: TrackerView, title: str, backlog: str) -> str:
     match view.state:
         case "opening":
             return f"{title}: connecting"
@@ -209,7 +209,7 @@ def _standing(view: TrackerView, title: str, backlog: str) -> str:
             return f"{view.problem}" + (f" ({backlog})" if backlog else "")
 
 
-def _lost(view: TrackerView) -> str:
+def _rejected_text(view: TrackerView) -> str:
     if not view.refused:
         return ""
     what = "span" if view.name in ("otel", "langfuse") else "metric"

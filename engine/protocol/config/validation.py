@@ -72,7 +72,7 @@ def _config_problem(detail: ErrorDetails, text: str) -> Problem:
     return Problem(
         code="config.bad_value",
         message=f"{'.'.join(path)} {words}.",
-        hint=_field_words(path),
+        hint=_field_help(path),
         where=where,
         detail=".".join(path),
     )
@@ -106,7 +106,7 @@ def _model_at(path: Iterable[str]) -> type[BaseModel] | None:
     return model
 
 
-def _field_words(path: list[str]) -> str:
+def _field_help(path: list[str]) -> str:
     model = _model_at(path[:-1])
     field = model.model_fields.get(path[-1]) if model else None
     return (field.description or "").split("\n")[0] if field else ""

@@ -27,7 +27,7 @@ class AskArena(Request):
     max_tokens: int = Field(default=256, ge=1, le=32_768)
 
     @model_validator(mode="after")
-    def _something_is_asked(self) -> "AskArena":
+    def _check_input(self) -> "AskArena":
         if bool(self.chats) == bool(self.scenario):
             raise ValueError("needs either chats or a scenario")
         if self.chats and len(self.chats) not in (1, len(self.models)):

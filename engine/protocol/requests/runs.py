@@ -201,7 +201,7 @@ class StartEvaluation(StartWork):
     """With `demonstrate`: also run scenarios that were paid for before."""
 
     @model_validator(mode="after")
-    def _teachers_are_asked_from_here(self) -> "StartEvaluation":
+    def _check_teacher(self) -> "StartEvaluation":
         if self.demonstrate and self.host:
             raise ValueError("a teacher evaluation runs on this machine only: select no server")
         return self

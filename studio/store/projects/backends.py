@@ -94,7 +94,7 @@ def _sampler(config: ProjectConfig, facts: BackendFacts | None) -> Note:
     if facts is None:
         return usual
     if facts.vllm.state != "ready":
-        return _with_card(_lacking("vLLM", facts.vllm, facts), facts)
+        return _with_card(_unavailable("vLLM", facts.vllm, facts), facts)
     if facts.cards == 0 and config.model.dtype == "auto":
         return _with_card(
             replace(usual, words="On the CPU, sampler and trainer both compute in float32."),
@@ -110,11 +110,11 @@ def _trainer(config: ProjectConfig, facts: BackendFacts | None) -> Note:
     if facts is None:
         return usual
     if facts.unsloth.state != "ready":
-        usual = _lacking("Unsloth", facts.unsloth, facts)
+        usual = _unavailable("Unsloth", facts.unsloth, facts)
     return usual if config.backend.sampler == "vllm" else _with_card(usual, facts)
 
 
-def _lacking(name: str, provision: Provision, facts: BackendFacts) -> Note:
+def _unavailable(name: str, provision: Provision, facts: BackendFacts) -> Note:
     if provision.state == "comes":
         words = (
             f"{name} is installed automatically with the first run: "
@@ -164,17 +164,17 @@ def _processes(config: ProjectConfig, facts: BackendFacts | None) -> Note:
         return Note("Each processes a part of every batch on its own GPU.")
     if not facts.cards:
         return Note("Without a GPU they share the CPU.")
-    cards = formatting.plural(facts.cards, "card")
+    cards = formatting.plural(facts.cards, "GPU")
     if processes > facts.cards:
         most = str(facts.cards) + (" or fewer" if facts.cards > 1 else "")
         words = f"This engine has {cards}. Set it to {most}."
         return Note(words, "bad", f"{processes} trainers, {cards}")
-    return Note(" ".join(_seats(config, facts.cards)))
+    return Note(" ".join(_card_notes(config, facts.cards)))
 
 
-def _seats(config: ProjectConfig, cards: int) -> Iterator[str]:
+def _card_notes(config: ProjectConfig, cards: int) -> Iterator[str]:
     processes = config.backend.processes
-    yield f"{processes} of {formatting.plural(cards, 'card')}."
+    yield f"{processes} of {formatting.plural(cards, 'GPU')}."
     if config.backend.sampler == "vllm":
         yield ("vLLM has its own GPU." if cards > processes else "vLLM shares the first one.")
 

@@ -84,7 +84,7 @@ class Talk:
     @property
     def can_vote(self) -> bool:
         """Whether both sides have answered without an error and no vote was given."""
-        answered = [side for side in self.sides if side.attempt and _went_well(side.attempt)]
+        answered = [side for side in self.sides if side.attempt and _is_complete(side.attempt)]
         return self.group is not None and not self.voted and len(answered) == len(self.sides) == 2
 
     def vote(self, choice: str, label_id: str) -> Label:
@@ -110,6 +110,6 @@ class Talk:
         )
 
 
-def _went_well(attempt: Trajectory) -> bool:
+def _is_complete(attempt: Trajectory) -> bool:
     """Whether a trajectory can be voted on; a missing score is acceptable."""
     return attempt.problem is None or attempt.problem.code.startswith("reward.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
-from studio.store.runs.state import HELD_OUT, RunState, Told
+from studio.store.runs.state import HELD_OUT, RunState, StoredEvent
 
 
 class RunStore:
@@ -30,7 +30,7 @@ class RunStore:
             self._summaries = {summary.id: summary, **self._summaries}
         self.state(summary.id).obey(summary)
 
-    def fold(self, run_id: str, events: Iterable[Told]) -> RunState:
+    def fold(self, run_id: str, events: Iterable[StoredEvent]) -> RunState:
         """Apply events of one run. Raises SequenceGap if events are missing."""
         return self.state(run_id).fold(events)
 

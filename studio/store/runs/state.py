@@ -36,7 +36,7 @@ from studio.store.runs.parts import (
 )
 from studio.store.runs.series import Series
 
-Told = Event | UnknownEvent | History
+StoredEvent = Event | UnknownEvent | History
 LOG_LINES = LINES_KEPT
 HELD_OUT = "validation/loss"
 """Series of held-out losses by step; the first is that of step 0."""
@@ -122,12 +122,12 @@ class RunState(RunProgress):
         if not self.active:
             self.phase = self.progress = self.review = None
 
-    def fold(self, events: Iterable[Told]) -> "RunState":
+    def fold(self, events: Iterable[StoredEvent]) -> "RunState":
         for event in events:
             self.apply(event)
         return self
 
-    def apply(self, event: Told) -> bool:
+    def apply(self, event: StoredEvent) -> bool:
         """Apply one event. Returns False for a known one; raises SequenceGap if one is missing."""
         if isinstance(event, e.ProgressTicked):
             return self._tick(event)

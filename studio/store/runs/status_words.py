@@ -14,7 +14,7 @@ PHASES: dict[Phase, str] = {
     "training": "training",
     "publishing": "publishing",
 }
-MAKES_ATTEMPTS = "the script runs its rollouts"
+RUNS_ROLLOUTS = "the script runs its rollouts"
 OUTSIDE = (
     "A script trains this project",
     "The script runs the rollouts itself. Start it, and its run appears here.",
@@ -144,7 +144,7 @@ def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
 def phase_words(phase: Phase, summary: RunSummary | None) -> str:
     """Text of a phase."""
     if phase == "rolling_out" and summary is not None and summary.kind == "outside":
-        return MAKES_ATTEMPTS
+        return RUNS_ROLLOUTS
     return PHASES.get(phase, phase)
 
 

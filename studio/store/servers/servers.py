@@ -212,6 +212,6 @@ class HostStore:
         """Whether a text changes with time."""
         return any(view.state == "reconnecting" for view in self.hosts)
 
-    def lives(self) -> dict[str, str]:
+    def run_states(self) -> dict[str, str]:
         """States of the runs on servers, to detect changes made elsewhere."""
         return {run.id: run.state for view in self.hosts for run in view.runs}

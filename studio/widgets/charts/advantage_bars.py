@@ -26,7 +26,7 @@ class AdvantageBar:
     changed: bool = False
     focused: bool = False
 
-    def told(self) -> str:
+    def accessible_text(self) -> str:
         """Text for screen readers."""
         now = formatting.signed(self.after) if self.after is not None else "none"
         was = formatting.signed(self.before) if self.before is not None else "none"
@@ -45,7 +45,9 @@ class AdvantageBars(QWidget):
     def set_bars(self, bars: Sequence[AdvantageBar]) -> None:
         """Replace all bars."""
         self._bars = tuple(bars)
-        self.setAccessibleName(f"Advantages: {', '.join(bar.told() for bar in bars) or 'none'}")
+        self.setAccessibleName(
+            f"Advantages: {', '.join(bar.accessible_text() for bar in bars) or 'none'}"
+        )
         self.update()
 
     def sizeHint(self) -> QSize:

@@ -30,7 +30,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
 
     def set_about(self, title: str, about: Sequence[Metric], always: bool) -> None:
         self._always = always
-        self._text = TipText(title, "", list(told(about)))
+        self._text = TipText(title, "", list(tooltip_lines(about)))
         self.setAccessibleName(f"About {title}")
         texts = (f"{metric.words} {_worry(metric)}".strip() for metric in about)
         self.setAccessibleDescription(" ".join(texts))
@@ -76,7 +76,7 @@ class InfoMark(KeyboardFocus, QAbstractButton):
             paint.icon(painter, at, "info", "text" if lit else "faint", ICON)
 
 
-def told(about: Sequence[Metric]) -> Iterator[list[Span]]:
+def tooltip_lines(about: Sequence[Metric]) -> Iterator[list[Span]]:
     """Lines of the tooltip: name, description and threshold of each metric."""
     for metric in about:
         yield [Span(metric.key.replace("*", "name"), "text", 600, mono=False)]

@@ -267,7 +267,7 @@ def _draw_validation(
 ) -> None:
     color = theme().color
     pen = QPen(color("text"), 1.5)
-    for place, mean, low, high in _told_apart(plot, series, link.to_x(series.steps)):
+    for place, mean, low, high in _visible_diamonds(plot, series, link.to_x(series.steps)):
         x = round(plot.x(place)) + 0.0
         painter.setPen(pen)
         if np.isfinite(low) and np.isfinite(high):
@@ -279,7 +279,7 @@ def _draw_validation(
         diamond(painter, QPointF(x, plot.y(mean)))
 
 
-def _told_apart(plot: Plot, series: ValidationSeries, places: Array) -> list[list[float]]:
+def _visible_diamonds(plot: Plot, series: ValidationSeries, places: Array) -> list[list[float]]:
     """Rows of position, mean, low, high. Where diamonds would overlap, only those with the lowest
     and the highest mean within a few pixels, and the newest."""
     rows = np.stack([places, series.means, series.low, series.high], axis=1)

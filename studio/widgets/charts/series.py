@@ -33,7 +33,7 @@ class Series:
         """Minimum and maximum value; nan, nan without data."""
         raise NotImplementedError
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         """Lines of the tooltip at a step, as (name, figure) pairs."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class LineSeries(Series):
     def y_extent(self) -> tuple[float, float]:
         return _finite_extent(self.values)
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         return [(self.name, self.form(float(self.values[index])))] if index >= 0 else []
 
@@ -115,7 +115,7 @@ class BandSeries(Series):
     def y_extent(self) -> tuple[float, float]:
         return _finite_extent(np.concatenate([self.low, self.high]))
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         if index < 0:
             return []
@@ -155,7 +155,7 @@ class BarSeries(Series):
             return float("nan"), float("nan")
         return 0.0, float(np.nansum(self.stack, axis=0).max())
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         if index < 0:
             return []
@@ -184,7 +184,7 @@ class ValidationSeries(Series):
     def y_extent(self) -> tuple[float, float]:
         return _finite_extent(np.concatenate([self.low, self.means, self.high]))
 
-    def told_at(self, step: int) -> list[tuple[str, str]]:
+    def tooltip_at(self, step: int) -> list[tuple[str, str]]:
         index = self._index(step)
         if index < 0:
             return []

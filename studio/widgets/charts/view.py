@@ -111,7 +111,7 @@ class ChartView(pg.GraphicsView):
 
     def tip_for(self, step: int) -> TipText:
         """Values of all series at a step."""
-        values = [pair for series in series_in(self.panes) for pair in series.told_at(step)]
+        values = [pair for series in series_in(self.panes) for pair in series.tooltip_at(step)]
         lines = [[Span(f"{name} "), Span(figure, "text", 600)] for name, figure in values]
         return TipText(f"Step {step}", "", lines, "Click: show trajectories")
 

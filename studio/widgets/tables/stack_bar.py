@@ -70,7 +70,7 @@ class StackRow(QWidget):
             paint.text(painter, words, self._words, "muted", "label", 400)
             width = row.width() - self._words_px - self._figure_px
             top = row.center().y() - self._bar_px / 2
-            paint_stretches(
+            paint_segments(
                 painter, QRectF(self._words_px, top, width, self._bar_px), self._stretches
             )
             if self._limit < 1:
@@ -88,7 +88,7 @@ class StackRow(QWidget):
             )
 
 
-def paint_stretches(painter: QPainter, bar: QRectF, stretches: Sequence[Stretch]) -> None:
+def paint_segments(painter: QPainter, bar: QRectF, stretches: Sequence[Stretch]) -> None:
     """Draw the segments on the background of the remainder."""
     clip = QPainterPath()
     clip.addRoundedRect(bar, 2, 2)

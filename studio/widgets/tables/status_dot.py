@@ -16,7 +16,7 @@ DOTS = {
     "none": ("ghost", False),
 }
 """State → token, and whether it is a disc or a ring, so that colour is not the only signal."""
-SAID = {
+STATE_TEXTS = {
     "connected": "connected",
     "connecting": "connecting",
     "asking": "waiting for an answer",
@@ -58,7 +58,7 @@ class Dot(QWidget):
 
     def set_state(self, state: str) -> None:
         self._state = state
-        self.setAccessibleName(SAID[state])
+        self.setAccessibleName(STATE_TEXTS[state])
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

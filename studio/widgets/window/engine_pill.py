@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.painting import paint
 from studio.widgets.painting.focus import KeyboardFocus
-from studio.widgets.tables.status_dot import SAID, paint_dot
+from studio.widgets.tables.status_dot import STATE_TEXTS, paint_dot
 
 
 class EnginePill(KeyboardFocus, QAbstractButton):
@@ -35,8 +35,8 @@ class EnginePill(KeyboardFocus, QAbstractButton):
         """Change the text and the state of the dot."""
         self._state = state
         self.setText(words)
-        self.setAccessibleName(f"Engine {words}, {SAID[state]}")
-        set_tip(self, SAID[state])
+        self.setAccessibleName(f"Engine {words}, {STATE_TEXTS[state]}")
+        set_tip(self, STATE_TEXTS[state])
         self.updateGeometry()
         self.update()
 
