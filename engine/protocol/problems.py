@@ -24,11 +24,11 @@ class Problem(BaseModel):
     code: str
     """Stable dotted identifier for programs: `config.unknown_key`, `agent.timeout`."""
     message: str
-    """What happened and why, in one sentence."""
+    """Description of what happened and why, in one sentence."""
     hint: str = ""
-    """What to try; empty if nothing helps."""
+    """Suggested action; empty if nothing helps."""
     where: str = ""
-    """Where to look: file and line, config key, or trajectory."""
+    """Location: file and line, config key, or trajectory."""
     detail: str = ""
     """Traceback or raw text, shown on request."""
 

@@ -164,7 +164,7 @@ class Algorithm(Section):
     preset: PresetName = "atelier"
     """Named method; sets every key below that you do not set yourself."""
     advantage: Advantage = GroupMean()
-    """How the rewards of a group become advantages."""
+    """Estimator that turns the rewards of a group into advantages."""
     credit: Credit = TrajectoryCredit()
     """Credit assignment: how the advantage of a trajectory is distributed over its tokens."""
     batch_scale: Literal["none", "whiten", "mean_abs"] = "none"
@@ -185,7 +185,7 @@ class Algorithm(Section):
     kl: Annotated[float, Field(ge=0, le=10)] = 0.0
     """Weight of the KL divergence to the base model; 0 skips its forward pass."""
     kl_in: Literal["loss", "advantage", "reward"] = "loss"
-    """Where the KL divergence is applied: k3 in the loss (GRPO); in the advantage, kl · (mean k1 −
+    """Placement of the KL penalty: k3 in the loss (GRPO); in the advantage, kl · (mean k1 −
     k1) (ART); or in the reward, kl · k1 subtracted from each token and all later ones
     (REINFORCE++)."""
     entropy: Annotated[float, Field(ge=-1, le=1)] = 0.0
@@ -226,21 +226,21 @@ class Algorithm(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _start_from_the_preset(cls, values: Any) -> Any:
+    def _apply_preset(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
         name = values.get("preset", "atelier")
         preset = PRESETS.get(name) if isinstance(name, str) else None
-        return _over(preset.values, values) if preset else values
+        return _merged(preset.values, values) if preset else values
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Algorithm":
+    def _check_combination(self) -> "Algorithm":
         if words := _contradiction(self):
             raise ValueError(words)
         return self
 
 
-def _over(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Merge `values` into `defaults`; variants are merged only if both are of the same kind."""
     merged = {**defaults, **values}
     for key, default in defaults.items():

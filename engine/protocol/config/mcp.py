@@ -25,7 +25,7 @@ class McpServer(Value):
     """Timeout of one tool call, in seconds."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> "McpServer":
+    def _check_transport(self) -> "McpServer":
         if bool(self.command) == bool(self.url):
             raise ValueError("needs either a command or a url")
         if self.url and not self.url.startswith(("http://", "https://")):

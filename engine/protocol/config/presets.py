@@ -25,7 +25,7 @@ PresetName = Literal[
 class Preset(NamedTuple):
     title: str
     when: str
-    """One line: when to use it."""
+    """Recommended use, in one line."""
     values: Mapping[str, Any]
 
 

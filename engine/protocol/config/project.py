@@ -54,7 +54,7 @@ class BackendConfig(Section):
     """Start even if other programs use GPU memory that the forecast counts on."""
 
     @model_validator(mode="after")
-    def _trainer_loads_the_weights(self) -> "BackendConfig":
+    def _check_weights(self) -> "BackendConfig":
         if self.weights != "full" and self.trainer == "torch":
             raise ValueError(
                 f"has weights = {self.weights} with trainer = torch, which loads full weights "
@@ -67,7 +67,7 @@ class AgentConfig(Section):
     """Your agent's code; it needs only the address and key of an OpenAI-compatible endpoint."""
 
     source: Literal["project", "outside"] = "project"
-    """Where rollouts come from: the project's own agent, or `outside`, a script with its own
+    """Source of the rollouts: the project's own agent, or `outside`, a script with its own
     training loop (OpenPipe's ART) that decides when a step begins."""
     file: str = "agent.py"
     """Python file with `rollout(scenario, model)`, relative to the project."""
@@ -92,7 +92,7 @@ class AgentConfig(Section):
     """Maximum bytes that one rollout may print or return."""
 
     @model_validator(mode="after")
-    def _one_interpreter(self) -> "AgentConfig":
+    def _check_interpreter(self) -> "AgentConfig":
         if self.python and self.requirements:
             raise ValueError(
                 "has both python and requirements: the packages have an interpreter of their own, "
@@ -163,7 +163,7 @@ class JudgeConfig(Section):
     """Judge prompt: `art` uses the prompt of ART's RULER, one pass, trajectories in their original
     order."""
     combine: Literal["mean", "median", "majority"] = "mean"
-    """How the scores of several judge models are combined."""
+    """Aggregation of the scores of several judge models."""
     passes: Annotated[int, Field(ge=1, le=9)] = 3
     """Maximum passes per group, each in another order of the trajectories; stops when two passes
     agree."""
@@ -191,11 +191,11 @@ class JudgeConfig(Section):
 
     @field_validator("models")
     @classmethod
-    def _models_are_names(cls, models: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_models(cls, models: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(check_model(model) for model in models)
 
     @model_validator(mode="after")
-    def _somebody_judges(self) -> "JudgeConfig":
+    def _check_enabled(self) -> "JudgeConfig":
         if self.enabled and not (self.models or self.local):
             raise ValueError("is enabled without a model: name one in judge.models")
         return self
@@ -302,7 +302,7 @@ class TrainConfig(Section):
     """Supervised fine-tuning before the first step (optional)."""
 
     @model_validator(mode="after")
-    def _every_update_has_a_group(self) -> "TrainConfig":
+    def _check_updates(self) -> "TrainConfig":
         if self.algorithm.updates > self.groups:
             raise ValueError(
                 f"has {self.algorithm.updates} updates for {self.groups} groups: each update takes "

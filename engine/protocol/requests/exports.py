@@ -47,7 +47,7 @@ class ExportCheckpoint(Request):
     """Hugging Face token; held in memory only while it is used."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "ExportCheckpoint":
+    def _check_dtype(self) -> "ExportCheckpoint":
         if self.format == "adapter" and self.dtype not in (None, "float32"):
             raise ValueError("an adapter is kept in float32, as it was trained")
         if self.format == "merged" and self.dtype == "q8_0":

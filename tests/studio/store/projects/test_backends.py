@@ -53,7 +53,7 @@ def test_what_cannot_work_is_said_before_training() -> None:
     assert checks(notes(wanted, BARE_CARD)) == [
         ("bad", "vLLM is not installed"),
         ("bad", "Unsloth is not installed"),
-        ("bad", "2 trainers, 1 card"),
+        ("bad", "2 trainers, 1 GPU"),
     ]
     assert checks(notes(wanted, PROCESSOR))[0] == ("bad", "Weights in 4 bits need a GPU")
     assert checks(notes(wanted, GPU_ENGINE)) == []
