@@ -16,7 +16,7 @@ from tests.studio.fakes.environments import AGENT, at_home
 from tests.studio.screenshots.pages import studio_on
 
 TASK = "A customer writes a short message; the model answers it politely in one sentence."
-PAID = "What was paid for is kept"
+PAID = "Paid responses are stored"
 SPENT = Problem(code="authoring.budget", message="The budget is spent.", hint="Raise it.")
 
 
@@ -221,7 +221,7 @@ def test_what_is_wrong_is_said_where_it_is(
             rows = sheet.task._rows
             sheet._press()
             assert rows["name"].problem() == "Enter a name."
-            assert "what is good" in rows["description"].problem()
+            assert "expected outputs" in rows["description"].problem()
             assert sheet.task.writer._rows["model"].problem() == "Select the model that writes."
             fill(sheet, "taken")
             sheet.task.writer.model.line.setText("gpt")

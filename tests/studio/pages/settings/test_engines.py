@@ -61,7 +61,7 @@ def test_under_way_it_can_only_be_cancelled() -> None:
     assert row(action="install").progress == ("Starting", 0.0)
     elsewhere = row(elsewhere=True)
     assert elsewhere.offers == ()
-    assert "Another program" in elsewhere.warning
+    assert "Another process" in elsewhere.warning
 
 
 def test_cut_off_it_goes_on_or_is_discarded() -> None:
