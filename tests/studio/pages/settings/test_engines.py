@@ -76,7 +76,7 @@ def test_an_engine_in_use_cannot_be_removed() -> None:
     assert verbs(used) == ["Repair", "Remove (refused)"]
     waiting = row(choice=EngineChoice(current=CHOSEN), **at_home(GPU))
     assert waiting.chip[0] == "after restart"
-    assert "the built-in engine is running" in waiting.warning
+    assert "the built-in engine is still running" in waiting.warning
     assert verbs(waiting)[0] == "Restart with this engine"
     assert verbs(row(**at_home(GPU))) == ["Use", "Repair", "Remove"]
     assert verbs(row("judge")) == ["Repair", "Remove"]
